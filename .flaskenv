@@ -1,0 +1,2 @@
+# So that `flask jobs …` finds the application.
+FLASK_APP=api.index

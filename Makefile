@@ -1,0 +1,44 @@
+# Everything a developer types. `make` alone tells what there is.
+# PYTHON=python3.12 chooses the Python that .venv is made with, ARGS="-k circuit" is handed to pytest,
+# DATABASE_URL=postgresql://… takes another Postgres than the embedded one.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo dev test test-quick migrate lint
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(READY)  ## .venv with all packages (the others see to it themselves)
+
+demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life
+	@$(BIN)/python -m lib.demo
+
+dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:8000 (PORT)
+	@$(BIN)/python -m lib.local.dev
+
+test: $(READY)  ## every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-quick: $(READY)  ## the tests that are not slow
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
+	@$(BIN)/python -m lib.local.migrate
+
+lint: $(READY)  ## style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+$(READY): requirements.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, and $(PYTHON) is not: try make PYTHON=python3.12 (or 3.11, 3.13)"; exit 1; }
+	@echo "Installing packages into $(VENV) (once; a minute at most) …"
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

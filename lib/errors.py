@@ -1,0 +1,95 @@
+"""Everything that can go wrong, in one tree.
+
+    GiftcardError
+    ├── PermanentError            the job itself is at fault: trying again cannot help
+    │   ├── Declined              a vendor's definite no, stored under the key it was asked with
+    │   └── UnknownOutcome        nobody can tell whether an effect happened: a person decides
+    ├── TransientError            trying again may help
+    │   ├── DuplicatePersonalCode every candidate is taken; does not count for the circuit
+    │   ├── TtrExceeded           one attempt took longer than its ttr
+    │   └── Interrupted           the run's lease ended without a settle: its process was killed
+    ├── LeaseLost                 the job belongs to someone else now: stop, nothing you do counts
+    └── StoreError
+        ├── Unavailable           the database cannot be reached, or went away in the middle of a call
+        ├── Misconfigured         it answers, but not to us: missing schema, wrong version, wrong key
+        ├── Refused               it said no, and why (our own SQLSTATEs and data errors)
+        └── Conflict              a unique constraint said no
+
+An exception of any other type that leaves a handler is transient.
+"""
+
+
+class GiftcardError(Exception):
+    """The root: catch it to catch what this package raises on purpose."""
+
+
+class PermanentError(GiftcardError):
+    """The job goes to `error` at once and is not revived."""
+
+
+class Declined(PermanentError):
+    """The vendor said no for good and will repeat it under the same key; nothing happened out there."""
+
+
+class UnknownOutcome(PermanentError):
+    """An effect was begun long ago, its key is no longer alive at the vendor, and the vendor cannot be asked."""
+
+
+class TransientError(GiftcardError):
+    """The job is retried by its stage's policy.
+
+    `retry_after` is the other side's wish in seconds (a floor under the delay), or None.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DuplicatePersonalCode(TransientError):
+    """No free personal code was found in three tries."""
+
+
+class TtrExceeded(TransientError):
+    """The attempt outlived its ttr; what it returns later is dropped."""
+
+
+class Interrupted(TransientError):
+    """The function that ran the job was killed."""
+
+
+class LeaseLost(GiftcardError):
+    """The lease is not the job's current one any more."""
+
+
+class StoreError(GiftcardError):
+    """A call to Postgres failed."""
+
+
+class Unavailable(StoreError):
+    """Nothing is known of the call: it may have been carried out."""
+
+
+class Misconfigured(StoreError):
+    """The message says which side to mend."""
+
+
+class Refused(StoreError):
+    """The database refused; nothing was changed.
+
+    `sqlstate` is one of ours (GC400 bad argument, GC404 no such thing, GC409 not in this state, GC422 same key
+    with other content) or a data error's. `field` names the argument at fault, where there is one.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.field = field
+
+
+class Conflict(StoreError):
+    """A unique constraint refused; `constraint` is its name."""
+
+    def __init__(self, message: str, *, constraint: str) -> None:
+        super().__init__(message)
+        self.constraint = constraint

@@ -1,0 +1,57 @@
+"""Facts here, wording there: code emits an event with its fields, this module decides level and form of the log line."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
+
+_LOG = logging.getLogger("giftcards")
+
+_LEVELS = {
+    "run_failed": logging.WARNING,
+    "run_dead_lettered": logging.ERROR,
+    "lease_lost": logging.WARNING,
+    "circuit_opened": logging.WARNING,
+    "stage_parked": logging.WARNING,
+    "result_refused": logging.ERROR,
+    "tick_failed": logging.ERROR,
+    "request_failed": logging.ERROR,
+}
+
+
+def emit(event: str, **fields: Any) -> None:
+    """Tells that something happened. Fields are plain values, already free of secrets and personal data."""
+    _LOG.log(_LEVELS.get(event, logging.INFO), event, extra={"fields": fields})
+
+
+class _Json(JsonFormatter):
+    """One JSON object a line, for machines."""
+
+    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
+        """Ours alone: time (UTC), level, event, and the event's fields."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        log_data.update(
+            time=time, level=record.levelname.lower(), event=record.getMessage(), **getattr(record, "fields", {})
+        )
+
+
+class _Terminal(logging.Formatter):
+    """One readable line, for people: `attempt 3/5`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = dict(getattr(record, "fields", {}))
+        attempt, most = fields.pop("attempt", None), fields.pop("max_attempts", None)
+        shown = [f"attempt {attempt}/{most}"] if attempt is not None else []
+        shown += [f"{name}={value}" for name, value in fields.items() if value not in (None, "", [])]
+        return f"{self.formatTime(record, '%H:%M:%S')} {record.levelname[:4]:4} {record.getMessage():18} {'  '.join(shown)}"
+
+
+def configure(*, readable: bool) -> None:
+    """Sends events to standard error: JSON in production, readable on a developer's terminal. Call it once a process."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Terminal() if readable else _Json())
+    _LOG.handlers = [handler]
+    _LOG.setLevel(logging.INFO)
+    _LOG.propagate = False

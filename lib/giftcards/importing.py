@@ -1,0 +1,61 @@
+"""Takes the orders of a CSV file in, each row on its own."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lib.errors import Refused
+from lib.giftcards.orders import Order, body_hash
+from lib.giftcards.orders_csv import read_orders
+from lib.store.store import Store
+
+
+@dataclass(slots=True)
+class Imported:
+    """`wrong`: {line, problem} of each row that was not taken."""
+
+    created: int = 0
+    repeated: int = 0
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain object."""
+        return asdict(self)
+
+
+def import_csv(store: Store, lines: Iterable[str]) -> Imported:
+    """Submits each row; one that is there already is counted as repeated, so a file may be imported again.
+
+    A row without a correlation id gets one from its content, and its place among rows of the same content.
+
+    Raises:
+        ValueError: the file has no usable header; nothing was taken in.
+    """
+    outcome = Imported()
+    seen: Counter[str] = Counter()
+    for row in read_orders(lines):
+        if row.order is None:
+            outcome.wrong.append({"line": row.line, "problem": row.problem})
+            continue
+        seen[body_hash(row.order)] += 1
+        name = row.correlation_id or f"csv-{body_hash(row.order)[:24]}-{seen[body_hash(row.order)]}"
+        try:
+            created = _submit(store, row.order, tenant_id=row.tenant_id or "default", correlation_id=name)
+        except Refused as error:
+            outcome.wrong.append({"line": row.line, "problem": str(error)})
+            continue
+        outcome.created += created
+        outcome.repeated += not created
+    return outcome
+
+
+def _submit(store: Store, order: Order, *, tenant_id: str, correlation_id: str) -> bool:
+    answer = store.submit_order(
+        tenant_id=tenant_id,
+        correlation_id=correlation_id,
+        body_hash=body_hash(order),
+        payload=order.model_dump(mode="json"),
+        trigger_type="csv",
+    )
+    return bool(answer["created"])

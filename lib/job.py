@@ -1,0 +1,96 @@
+"""A job as handlers see it, and the outcomes they can give it: frozen values."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+Status = Literal["queued", "running", "completed", "error", "cancelled"]
+Semantics = Literal["at_least_once", "at_most_once"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One claimed row of `giftcard_jobs`. Times are aware UTC.
+
+    `attempts` is the number of the attempt that runs now, within the present round; `run_no` counts all runs for
+    ever. `max_attempts`, `retry_delays`: None means the stage's policy. `ttr` is in seconds, already resolved.
+    `interrupted`: the run was killed and is brought back only to be settled as a failure.
+    """
+
+    id: int
+    tenant_id: str
+    correlation_id: str
+    stage: str
+    dedup_key: str
+    circuit: str
+    payload: dict[str, Any]
+    context: dict[str, Any]
+    attempts: int
+    max_attempts: int | None
+    run_no: int
+    revivals: int
+    semantics: Semantics
+    ttr: float
+    retry_delays: tuple[float, ...] | None
+    scheduled_at: datetime
+    locked_at: datetime
+    lock_owner: str
+    lease_id: str
+    interrupted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextJob:
+    """A job to enqueue in the same transaction as the settle that causes it: same tenant, flow and context.
+
+    `payload` None: the payload of the job that is settled. `at`: not before this (aware) time.
+    """
+
+    stage: str
+    payload: dict[str, Any] | None = None
+    dedup_key: str = ""
+    circuit: str | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete:
+    """The work is done. `context` is merged into the job's."""
+
+    context: dict[str, Any] = field(default_factory=dict)
+    next: tuple[NextJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A failure that is tried again after `delay` seconds. `counts`: towards opening the circuit."""
+
+    delay: float
+    error: str
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Error:
+    """A dead letter. `revive` seconds from now it goes back to queued by itself; None: never."""
+
+    error: str
+    revive: float | None = None
+    counts: bool = False
+    next: tuple[NextJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snooze:
+    """Not now, and not a failure: look again in `delay` seconds; the attempt is given back."""
+
+    delay: float
+    waiting_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The handler never began: the attempt is given back and the job is due at once."""
+
+
+Outcome = Complete | Retry | Error | Snooze | Release

@@ -1,0 +1,123 @@
+"""`make dev`: the web application and its minute clock on this machine.
+
+    python -m lib.local.dev        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
+
+Everything it keeps lies in .local/. Ctrl-C or SIGTERM ends it, and the Postgres it started.
+"""
+
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from werkzeug.serving import make_server
+
+from lib.errors import StoreError
+from lib.local import LOCAL
+from lib.local.clock import run_clock
+from lib.local.keys import secrets_file
+from lib.local.migrate import migrate
+from lib.local.postgres import database
+
+_HOST = "127.0.0.1"
+
+_WELCOME = """
+Gift cards at {url}   (Ctrl-C to stop)
+
+  The cron door is called each full minute. Mails are written to {mails}.
+  The tokens lie in .local/secrets.json. To send an order, and to see where things stand:
+
+    token() {{ python3 -c 'import json, sys; print(json.load(open(".local/secrets.json"))[sys.argv[1]])' "$1"; }}
+    curl {url}/api/v1/giftcards -H "Authorization: Bearer $(token GIFTCARD_API_TOKEN)" \\
+         -H "Content-Type: application/json" -d '{{"customer": {{"given_name": "Kate", "family_name": "Rodgers",
+         "email": "kate@example.com"}}, "amount": {{"amount": 2500, "currency": "USD"}}}}'
+    curl -X POST {url}/api/jobs/run -H "Authorization: Bearer $(token GIFTCARD_ADMIN_TOKEN)"
+    curl {url}/api/status -H "Authorization: Bearer $(token GIFTCARD_ADMIN_TOKEN)"
+"""
+
+
+def main() -> int:
+    """Runs until told to stop. Exit codes: 0 stopped, 1 it could not start."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # while it starts, both end it in the same way
+    try:
+        with database() as url:
+            for file in migrate(url):
+                print(f"applied {file}")
+            os.environ.update(_environment(url))
+            _run()
+    except KeyboardInterrupt:
+        pass
+    except StoreError as error:
+        print(f"Not started: {error}", file=sys.stderr)
+        return 1
+    print("Stopped.")
+    return 0
+
+
+def _environment(url: str) -> dict[str, str]:
+    """What the application needs to know; a value that is set already wins."""
+    ours = {
+        "DATABASE_URL": url,
+        "GIFTCARD_ENV": "development",
+        "GIFTCARD_MAIL_DIR": str(LOCAL / "mails"),
+        **secrets_file(LOCAL / "secrets.json"),
+    }
+    return ours | {name: os.environ[name] for name in ours if os.environ.get(name)}
+
+
+def _run() -> None:
+    """Serves and ticks until a signal comes."""
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in every thread from here on: only `sigwait` sees them
+    # Imported by name and late: it reads the environment, and nothing in lib may depend on api.
+    app = importlib.import_module("api.index").app
+    stop = threading.Event()
+    with _served(app) as url:
+        clock = threading.Thread(
+            target=run_clock, args=(url, os.environ["CRON_SECRET"]), kwargs={"stop": stop, "tell": _tell}, daemon=True
+        )
+        clock.start()
+        _tell(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
+        signal.sigwait(signals)
+        stop.set()
+        wind_down = signal.getsignal(signal.SIGTERM)
+        if callable(wind_down) and wind_down is not signal.default_int_handler:
+            wind_down(signal.SIGTERM, None)  # the application's own way of leaving: it takes on no more work
+        clock.join()
+
+
+@contextmanager
+def _served(app: Any) -> Iterator[str]:
+    """The application on a thread, a thread for each request as on Vercel; its address."""
+    with _free_port(int(os.environ.get("PORT") or 8000)) as listener:
+        server = make_server(_HOST, listener.getsockname()[1], app, threaded=True, fd=listener.fileno())
+    serving = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
+    serving.start()
+    try:
+        yield f"http://{_HOST}:{server.port}"
+    finally:
+        server.shutdown()
+        serving.join()
+
+
+def _free_port(first: int) -> socket.socket:
+    """A listening socket on the first free port from `first` on, of a hundred."""
+    for port in range(first, first + 100):
+        try:
+            return socket.create_server((_HOST, port), backlog=128)
+        except OSError:
+            continue
+    raise SystemExit(f"No free port from {first} to {first + 99}.")
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

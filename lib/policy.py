@@ -1,0 +1,89 @@
+"""Pure decisions: how long to wait, and what a failure becomes. No clock, no database, no randomness of its own."""
+
+import random
+from dataclasses import dataclass
+
+from lib.errors import DuplicatePersonalCode, Interrupted, PermanentError, TransientError, UnknownOutcome
+from lib.job import Error, Job, Retry
+
+# Nobody, by whatever setting, tries one job more often than this in one round.
+MAX_ATTEMPTS = 25
+# The longest wish of another side (Retry-After) that is followed.
+LONGEST_RETRY_AFTER = 24 * 3600.0
+
+# 401, 403 and 409 are not here: they are our own misconfiguration or a race, and must not kill a queue.
+PERMANENT_HTTP_STATUSES = frozenset({400, 402, 404, 410, 413, 415, 422})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Attempts in all, and the delay in seconds after each: `base` × 2^(n−1), at most `cap`, plus up to `jitter` of it.
+
+    `delays`, where given, are the delays after attempt 1, 2, …; the last one repeats.
+    """
+
+    max_attempts: int = 5
+    base: float = 5
+    cap: float = 300
+    jitter: float = 0
+    delays: tuple[float, ...] | None = None
+
+    def delay(self, attempt: int, rng: random.Random) -> float:
+        """Seconds to wait after attempt `attempt` has failed; lies in [d, (1 + jitter) × d]."""
+        if self.delays:
+            plain = self.delays[min(attempt, len(self.delays)) - 1]
+        else:
+            # 2**64 is beyond any cap; a larger exponent only overflows.
+            plain = min(self.base * 2.0 ** min(attempt - 1, 64), self.cap)
+        return plain * (1 + self.jitter * rng.random())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What decides about a failed job besides its stage's retry policy."""
+
+    revive_hours: float
+    max_revivals: int
+
+
+def is_permanent_status(status: int) -> bool:
+    """Whether an HTTP status says that the request itself is at fault, for good."""
+    return status in PERMANENT_HTTP_STATUSES
+
+
+def max_attempts(job: Job, policy: RetryPolicy) -> int:
+    """Attempts in all for this job: its own number, else its policy's; never more than 25."""
+    if job.semantics == "at_most_once":
+        return 1
+    return min(job.max_attempts or policy.max_attempts, MAX_ATTEMPTS)
+
+
+def decide(
+    failure: BaseException, job: Job, policy: RetryPolicy, *, rules: Rules, text: str, rng: random.Random
+) -> Retry | Error:
+    """What a failure of this attempt becomes; `text` is the failure as it may be stored.
+
+    Permanent failures end the job and it does not revive. Transient ones are retried while attempts are left; after
+    the last the job becomes a dead letter that revives, at most `rules.max_revivals` times. at_most_once is never tried again.
+    """
+    permanent = isinstance(failure, PermanentError)
+    counts = not permanent and not isinstance(failure, Interrupted | DuplicatePersonalCode)
+    if not permanent and job.attempts < max_attempts(job, policy):
+        own = RetryPolicy(delays=job.retry_delays) if job.retry_delays else policy
+        delay = own.delay(job.attempts, rng)
+        if isinstance(failure, TransientError) and failure.retry_after is not None:
+            delay = max(delay, min(failure.retry_after, LONGEST_RETRY_AFTER))
+        return Retry(delay=delay, error=text, counts=counts)
+    revives = (
+        not permanent
+        and job.semantics == "at_least_once"
+        and rules.revive_hours > 0
+        and job.revivals < rules.max_revivals
+    )
+    return Error(error=text, revive=rules.revive_hours * 3600 if revives else None, counts=counts)
+
+
+def describe(failure: BaseException) -> str:
+    """Type and message, as `last_error` holds them before they are cleaned."""
+    name = "Outcome unknown" if isinstance(failure, UnknownOutcome) else type(failure).__name__
+    return f"{name}: {failure}" if str(failure) else name

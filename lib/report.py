@@ -1,0 +1,34 @@
+"""What a tick did, as its callers get it."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class TickReport:
+    """These names are kept. `stopped_because`: limit, drained, budget, shutdown, paused, duplicate; times in ms."""
+
+    tick_id: int | None = None
+    duplicate: bool = False
+    paused: bool = False
+    started: int = 0
+    completed: int = 0
+    retried: int = 0
+    errored: int = 0
+    snoozed: int = 0
+    released: int = 0
+    interrupted: int = 0
+    lease_lost: int = 0
+    revived: int = 0
+    cancelled: int = 0
+    circuits_opened: list[str] = field(default_factory=list)
+    circuits_closed: list[str] = field(default_factory=list)
+    parked: dict[str, str] = field(default_factory=dict)
+    next_due_at: str | None = None
+    stopped_because: str | None = None
+    calls: int = 0
+    duration_ms: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain object."""
+        return asdict(self)

@@ -1,0 +1,51 @@
+"""Sends the card to its owner."""
+
+from email.utils import parseaddr
+
+from lib.context import Context
+from lib.errors import PermanentError
+from lib.giftcards.orders import Order
+from lib.giftcards.providers import vault
+from lib.job import Complete
+from lib.policy import RetryPolicy
+from lib.settings import Settings
+from lib.stages import stage
+
+
+def _needs(settings: Settings) -> str | None:
+    # Development may write mails as files; production never does.
+    as_file = not settings.is_production and settings.giftcard_mail_dir
+    if settings.smtp_url is None and not as_file:
+        return "SMTP_URL"
+    return "GIFTCARD_ENCRYPTION_KEYS" if settings.giftcard_encryption_keys is None else None
+
+
+@stage(
+    "email",
+    payload=Order,
+    policy=RetryPolicy(base=1, cap=60, jitter=0.3),
+    attempts_setting="max_email_retry_attempts",
+    needs=_needs,
+)
+def email(order: Order, context: Context) -> Complete:
+    """Mail knows no idempotency key: it is at-least-once, with the same Message-ID each time."""
+    card = context.store.card(context.job.tenant_id, context.job.correlation_id)
+    if card is None:
+        raise PermanentError("the order has no card to send: requeue its issue_card job")
+    from lib.giftcards.mail import giftcard_mail
+
+    number = vault(context.settings).open(card["number_encrypted"])
+    sender = context.settings.mail_from
+
+    def send(key: str) -> dict[str, str]:
+        message = giftcard_mail(
+            sender=sender,
+            message_id=f"<{key}@{parseaddr(sender)[1].rpartition('@')[2] or 'localhost'}>",
+            order=order,
+            personal_code=card["personal_code"],
+            card_number=number,
+        )
+        return context.mail.send(message)
+
+    context.once("send", send, repeatable=True)
+    return Complete()

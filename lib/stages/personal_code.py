@@ -1,0 +1,30 @@
+"""Gives the customer a code that is theirs alone, like KATE1520."""
+
+from random import SystemRandom
+
+from lib.context import Context
+from lib.errors import DuplicatePersonalCode, PermanentError
+from lib.giftcards.codes import candidates
+from lib.giftcards.orders import Order
+from lib.job import Complete, NextJob
+from lib.stages import stage
+
+_TRIES = 3
+
+
+@stage("personal_code", payload=Order)
+def personal_code(order: Order, context: Context) -> Complete:
+    """Tries a handful of candidates at once, three times; a customer that has a code keeps it.
+
+    Raises:
+        DuplicatePersonalCode: all were taken. Another attempt draws others.
+    """
+    customer_id = context.job.context.get("customer_id")
+    if customer_id is None:
+        raise PermanentError("the context names no customer_id: start the flow at customer_ingest")
+    for attempt in range(1, _TRIES + 1):
+        handful = candidates(order.customer.given_name, order.customer.external_id, attempt=attempt, rng=SystemRandom())
+        code = context.store.assign_code(customer_id, candidates=tuple(handful))
+        if code is not None:
+            return Complete(context={"personal_code": code}, next=(NextJob(stage="payment"),))
+    raise DuplicatePersonalCode(f"no free code in {_TRIES} tries")

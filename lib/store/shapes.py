@@ -1,0 +1,118 @@
+"""The values that travel between Python and the SQL functions, and their JSON."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How one settle came out; `lease_lost`: it changed nothing, for somebody else had the job."""
+
+    id: int
+    settled: str
+    status: str
+    next_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one call of a tick brought. `next_due_in` is in seconds; `stopped_because` None: the tick goes on."""
+
+    jobs: tuple[Job, ...]
+    settled: tuple[Settled, ...] = ()
+    opened: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    paused: bool
+    next_due_at: str | None
+    next_due_in: float | None
+    stopped_because: str | None
+    tick_id: int = 0
+    duplicate: bool = False
+    revived: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """An outcome on its way to the database. `trips`: the threshold of its circuit, if this failure counts."""
+
+    job: Job
+    outcome: Outcome
+    trips: int | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """An effect outside, as begun: `state` is new, unfinished or finished."""
+
+    state: str
+    result: dict[str, Any] | None
+    vendor_key: str
+    age_seconds: float | None = None
+
+
+_STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _job(row: dict[str, Any]) -> Job:
+    values: dict[str, Any] = dict(row)
+    values["scheduled_at"] = _time(row["scheduled_at"])
+    values["locked_at"] = _time(row["locked_at"])
+    values["retry_delays"] = tuple(row["retry_delays"]) if row["retry_delays"] else None
+    return Job(**values)
+
+
+def step(answer: dict[str, Any]) -> Step:
+    """What a call of a tick answered."""
+    return Step(
+        jobs=tuple(_job(row) for row in answer["jobs"]),
+        settled=tuple(
+            Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in answer.get("settled") or ()
+        ),
+        **{name: value for name, value in answer.items() if name in _STEP_FIELDS},
+    )
+
+
+def settle(result: Result) -> dict[str, Any]:
+    """One outcome as `giftcard_settle` takes it."""
+    common: dict[str, Any] = {"id": result.job.id, "lease_id": result.job.lease_id}
+    if result.job.interrupted:
+        common["interrupted"] = True
+    if result.trips is not None:
+        common["trips"] = result.trips
+    match result.outcome:
+        case Complete(context=context, next=following):
+            merged = {"context": context} if context else {}
+            return common | {"outcome": "complete"} | merged | _following(following)
+        case Retry(delay=delay, error=error):
+            return common | {"outcome": "retry", "delay": delay, "error": error}
+        case Error(error=error, revive=revive, next=following):
+            return common | {"outcome": "error", "error": error, "revive": revive} | _following(following)
+        case Snooze(delay=delay, waiting_for=reason):
+            return common | {"outcome": "snooze", "delay": delay, "error": f"waiting for {reason}"}
+        case Release():
+            return common | {"outcome": "release"}
+
+
+def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
+    if not jobs:
+        return {}
+    return {
+        "next": [
+            {
+                "stage": job.stage,
+                "dedup_key": job.dedup_key,
+                "payload": job.payload,
+                "circuit": job.circuit,
+                "scheduled_at": job.at.isoformat() if job.at else None,
+            }
+            for job in jobs
+        ]
+    }

@@ -1,0 +1,274 @@
+"""One bounded pass over due work: claim → run → settle, until the limit, the budget or the work ends."""
+
+import os
+import queue
+import random
+import socket
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from lib import events
+from lib.context import Context
+from lib.errors import Conflict, Interrupted, PermanentError, Refused, StoreError, TtrExceeded
+from lib.job import Complete, Error, Job, Release, Retry, Snooze
+from lib.report import TickReport
+from lib.run import Runner
+from lib.settings import Settings
+from lib.stages import Registry
+from lib.store.shapes import Result, Step
+from lib.store.store import Store
+
+# After the first handler has ended, its neighbours get this long (seconds) to be settled in the same call.
+_GATHER = 0.003
+# A waiting tick looks for new work, and a working one for shutdown, at least this often (seconds).
+_LOOK = 1.0
+_HEED = 0.1
+# Beyond budget and ttr: time to settle and answer.
+_MARGIN_SECONDS = 20
+
+
+def run_tick(
+    store: Store,
+    registry: Registry,
+    settings: Settings,
+    *,
+    source: str,
+    execution_id: str | None = None,
+    limit: int | None = None,
+    budget: float | None = None,
+    linger: bool | None = None,
+    only_stage: str | None = None,
+    only_job_id: int | None = None,
+    stop: threading.Event | None = None,
+) -> TickReport:
+    """Runs due jobs and reports. `None` means what the settings say; `budget` in seconds: after it no handler starts.
+
+    `stop`, once set, lets what runs end and starts nothing more (SIGTERM). Two ticks at once are safe.
+
+    Raises:
+        StoreError: the database was away. What ran is settled, or is taken over by a later tick; nothing is lost.
+    """
+    tick = _Tick(store, registry, settings, stop=stop or threading.Event())
+    tick.limit = settings.giftcard_jobs_per_cron_run if limit is None else limit
+    tick.ends = tick.began + (settings.giftcard_tick_budget_seconds if budget is None else budget)
+    tick.linger = settings.giftcard_tick_linger if linger is None else linger
+    try:
+        return tick.run(source=source, execution_id=execution_id, only_stage=only_stage, only_job_id=only_job_id)
+    except StoreError as error:
+        events.emit("tick_failed", tick_id=tick.report.tick_id, error=str(error))
+        raise
+
+
+class _Tick:
+    """The state of one pass; nothing of it outlives the call."""
+
+    def __init__(self, store: Store, registry: Registry, settings: Settings, *, stop: threading.Event) -> None:
+        self.began = time.monotonic()
+        self.limit = 0
+        self.ends = self.began
+        self.linger = False
+        self.report = TickReport(parked=registry.unready(settings))
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+        self._runner = Runner(registry, settings, random.Random())  # noqa: S311 - jitter
+        self._stop = stop
+        self._id = 0
+        self._pool = ThreadPoolExecutor(settings.giftcard_concurrency, thread_name_prefix="stage")
+        self._running: dict[str, tuple[Job, Context]] = {}
+        # Past their ttr and settled as failures; their threads still hold a place.
+        self._overdue: set[str] = set()
+        self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
+
+    def run(self, *, source: str, **only: Any) -> TickReport:
+        """The loop."""
+        try:
+            step = self._begin(source=source, **only)
+            while step.stopped_because is None:
+                step = self._advance(self._start(step.jobs) or self._wait(step.next_due_in))
+            self.report.stopped_because = step.stopped_because
+            self.report.next_due_at = step.next_due_at
+            self.report.paused = step.paused or self._settings.giftcard_paused
+        finally:
+            # An answer before the last handler has ended would let the platform freeze it in the middle of its work.
+            self._pool.shutdown(wait=True)
+            self.report.duration_ms = int((time.monotonic() - self.began) * 1000)
+        events.emit("tick_ended", source=source, **self.report.as_json())
+        return self.report
+
+    def _begin(self, *, source: str, execution_id: str | None, only_stage: str | None, only_job_id: int | None) -> Step:
+        if self._settings.giftcard_paused:
+            return Step(jobs=(), paused=True, next_due_at=None, next_due_in=None, stopped_because="paused")
+        ready = self._registry.ready(self._settings)
+        step = self._store.begin_tick(
+            key=str(uuid.uuid4()),
+            owner=f"{socket.gethostname()}:{os.getpid()}",
+            source=source,
+            execution_id=execution_id,
+            stages=ready,
+            limit=self._wanted(),
+            live_seconds=self.ends - self.began + max(ready.values(), default=0) + _MARGIN_SECONDS,
+            linger_seconds=self._patience(),
+            only_stage=only_stage,
+            only_job_id=only_job_id,
+        )
+        self.report.calls += 1
+        self._id = self.report.tick_id = step.tick_id
+        self.report.duplicate, self.report.revived = step.duplicate, step.revived
+        return step
+
+    def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
+        """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""
+        results = []
+        for job in jobs:
+            if job.interrupted:
+                self.report.interrupted += 1
+                results.append(
+                    self._runner.failed(job, Interrupted("its function ended before it could settle the run"))
+                )
+            elif self._stop.is_set():
+                results.append(Result(job=job, outcome=Release()))
+            else:
+                self.report.started += 1
+                context = Context.for_job(job, store=self._store, settings=self._settings)
+                self._running[job.lease_id] = (job, context)
+                self._pool.submit(self._run, job, context)
+        return results
+
+    def _run(self, job: Job, context: Context) -> None:
+        self._finished.put(self._runner.run(job, context))
+
+    def _wait(self, next_due_in: float | None) -> list[Result]:
+        """Waits for results, or until it is worth asking the database for more; answers what there is to settle."""
+        look = time.monotonic() + min(_LOOK, max(_HEED, _LOOK if next_due_in is None else next_due_in))
+        while True:
+            nearest = min([look, *(context.deadline for _, context in self._running.values())])
+            try:
+                return self._gathered(self._finished.get(timeout=min(_HEED, max(0.0, nearest - time.monotonic()))))
+            except queue.Empty:
+                results = self._over_ttr()
+            idle = not self._running and not self._overdue
+            may_look = time.monotonic() >= look and (idle or self._wanted() > 0)
+            if results or may_look or (idle and self._reason_to_stop()):
+                return results
+
+    def _gathered(self, first: Result) -> list[Result]:
+        """What has ended by now, without the runs that were settled already as past their ttr."""
+        ended = [first]
+        while len(ended) < len(self._running) + len(self._overdue):
+            try:
+                ended.append(self._finished.get(timeout=_GATHER))
+            except queue.Empty:
+                break
+        kept = [result for result in ended if result.job.lease_id not in self._overdue]
+        for result in ended:
+            self._overdue.discard(result.job.lease_id)
+            self._running.pop(result.job.lease_id, None)
+        return kept
+
+    def _over_ttr(self) -> list[Result]:
+        late = [(job, context) for job, context in self._running.values() if context.remaining() <= 0]
+        results = []
+        for job, context in late:
+            context.cancelled.set()
+            del self._running[job.lease_id]
+            self._overdue.add(job.lease_id)
+            results.append(
+                self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
+            )
+        return results
+
+    def _advance(self, results: list[Result]) -> Step:
+        busy = len(self._running) + len(self._overdue)
+        try:
+            step = self._call(results, limit=self._wanted(), busy=busy)
+        except (Refused, Conflict):
+            if not results:
+                raise
+            # One result cannot be stored: each is settled alone, so that it spoils nothing but its own job.
+            for result in results:
+                self._settle_alone(result)
+            step = self._call([], limit=self._wanted(), busy=busy)
+        return step
+
+    def _settle_alone(self, result: Result) -> None:
+        try:
+            self._call([result], limit=0, busy=1)
+        except (Refused, Conflict) as error:
+            events.emit("result_refused", job_id=result.job.id, error=str(error))
+            self._call(
+                [self._runner.failed(result.job, PermanentError(f"its result cannot be stored: {error}"))],
+                limit=0,
+                busy=1,
+            )
+
+    def _call(self, results: list[Result], *, limit: int, busy: int) -> Step:
+        step = self._store.advance_tick(
+            self._id,
+            claim_key=str(uuid.uuid4()),
+            results=results,
+            limit=limit,
+            busy=busy,
+            linger_seconds=self._patience(),
+            stop=self._reason_to_stop(),
+            cooldown_seconds=self._settings.giftcard_circuit_cooldown_seconds,
+        )
+        self.report.calls += 1
+        self._note(results, step)
+        return step
+
+    def _note(self, results: list[Result], step: Step) -> None:
+        by_id = {settled.id: settled for settled in step.settled}
+        for result in results:
+            settled = by_id.get(result.job.id)
+            self._runner.ended(result, settled)
+            _count(
+                self.report, result, settled.settled if settled else "lease_lost", settled.status if settled else None
+            )
+        self.report.circuits_opened += step.opened
+        self.report.circuits_closed += step.closed
+        for circuit in step.opened:
+            events.emit("circuit_opened", circuit=circuit)
+        for circuit in step.closed:
+            events.emit("circuit_closed", circuit=circuit)
+
+    def _wanted(self) -> int:
+        """How many more jobs may start right now."""
+        if self._stop.is_set() or time.monotonic() >= self.ends:
+            return 0
+        places = self._settings.giftcard_concurrency - len(self._running) - len(self._overdue)
+        return max(0, min(places, self.limit - self.report.started))
+
+    def _patience(self) -> float:
+        """How long this tick may wait for work, in seconds."""
+        return max(0.0, self.ends - time.monotonic()) if self.linger else 0.0
+
+    def _reason_to_stop(self) -> str | None:
+        if self._stop.is_set():
+            return "shutdown"
+        if self.report.started >= self.limit:
+            return "limit"
+        return "budget" if time.monotonic() >= self.ends else None
+
+
+def _count(report: TickReport, result: Result, settled: str, status: str | None) -> None:
+    if settled == "lease_lost":
+        report.lease_lost += 1
+        return
+    if status == "cancelled":
+        report.cancelled += 1
+        return
+    match result.outcome:
+        case Complete():
+            report.completed += 1
+        case Retry():
+            report.retried += 1
+        case Error():
+            report.errored += 1
+        case Snooze():
+            report.snoozed += 1
+        case Release():
+            report.released += 1

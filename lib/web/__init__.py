@@ -1,0 +1,1 @@
+"""The doors over HTTP: Flask blueprints, a few lines a route."""

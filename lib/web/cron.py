@@ -1,0 +1,58 @@
+"""Ticks: the clock's call, and the manual trigger."""
+
+from typing import Annotated, Any
+
+from flask import Blueprint, current_app, request
+from pydantic import BaseModel, ConfigDict, Field
+
+from lib.tick import run_tick
+from lib.web import doors
+from lib.web.app import Giftcards, giftcards
+from lib.web.bodies import read
+from lib.web.problems import Problem
+
+blueprint = Blueprint("cron", __name__)
+
+
+class Trigger(BaseModel):
+    """What a manual trigger may ask for; nothing asked: as the settings say, without lingering."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    limit: Annotated[int, Field(ge=1, le=1000)] | None = None
+    stage: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[a-z][a-z0-9_]*$")] | None = None
+    job_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    budget_seconds: Annotated[float, Field(gt=0, le=780)] | None = None
+    linger: bool = False
+
+
+def _tick(parts: Giftcards, **wanted: Any) -> dict[str, Any]:
+    if parts.settings.vercel_env == "preview" and not parts.settings.giftcard_allow_preview:
+        raise Problem(403, "a preview deployment runs no tick", detail="set GIFTCARD_ALLOW_PREVIEW=1 if it shall")
+    return run_tick(parts.store, parts.registry(), parts.settings, stop=parts.stop, **wanted).as_json()
+
+
+@blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])
+@doors.cron
+def tick() -> dict[str, Any]:
+    """The minute's call."""
+    return _tick(
+        giftcards(current_app), source="cron", execution_id=request.headers.get("x-vercel-execution-id") or None
+    )
+
+
+@blueprint.post("/api/jobs/run")
+@doors.admin
+def run() -> dict[str, Any]:
+    """A person's call. `job_id` ignores the due time and nothing else."""
+    wish = read(Trigger, optional=True)
+    parts = giftcards(current_app)
+    budget = wish.budget_seconds and min(wish.budget_seconds, parts.settings.giftcard_tick_budget_seconds)
+    return _tick(
+        parts,
+        source="manual",
+        limit=1 if wish.job_id else wish.limit,
+        budget=budget,
+        linger=wish.linger,
+        only_stage=wish.stage,
+        only_job_id=wish.job_id,
+    )

@@ -1,0 +1,77 @@
+"""Who may come in: bearer tokens, compared in constant time. A token that is not set shuts its door."""
+
+import hmac
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from flask import current_app, request
+from pydantic import SecretStr
+
+from lib.settings import Settings
+from lib.web.problems import Problem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _presented() -> bytes:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b""
+
+
+def check(*secrets: SecretStr | None, names: str) -> None:
+    """Lets the request pass if it presents one of these secrets.
+
+    Raises:
+        Problem: 503 when none of them is set, 401 when none of them fits.
+    """
+    known = [
+        secret.get_secret_value().encode() for secret in secrets if secret is not None and secret.get_secret_value()
+    ]
+    if not known:
+        raise Problem(503, "this door is shut", detail=f"{names} is not set: set it to open this door")
+    presented = _presented()
+    # All are compared, so that the time tells nothing of which one was close.
+    fits = [hmac.compare_digest(presented, secret) for secret in known]
+    if not any(fits):
+        raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and the value of {names}")
+
+
+def _settings() -> Settings:
+    settings: Settings = current_app.extensions["giftcards"].settings
+    return settings
+
+
+def cron(view: Callable[P, T]) -> Callable[P, T]:
+    """The clock's door: `CRON_SECRET`."""
+
+    @wraps(view)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        check(_settings().cron_secret, names="CRON_SECRET")
+        return view(*args, **kwargs)
+
+    return guarded
+
+
+def admin(view: Callable[P, T]) -> Callable[P, T]:
+    """The operators' door: `GIFTCARD_ADMIN_TOKEN`."""
+
+    @wraps(view)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        check(_settings().giftcard_admin_token, names="GIFTCARD_ADMIN_TOKEN")
+        return view(*args, **kwargs)
+
+    return guarded
+
+
+def api(view: Callable[P, T]) -> Callable[P, T]:
+    """The tenants' door: `GIFTCARD_API_TOKEN`; the admin token opens it too."""
+
+    @wraps(view)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        settings = _settings()
+        check(settings.giftcard_api_token, settings.giftcard_admin_token, names="GIFTCARD_API_TOKEN")
+        return view(*args, **kwargs)
+
+    return guarded

@@ -1,0 +1,62 @@
+"""Orders in, and where they stand."""
+
+import re
+import uuid
+from typing import Annotated, Any
+
+from flask import Blueprint, current_app, request
+from pydantic import Field
+
+from lib.giftcards.orders import Order, body_hash
+from lib.web import doors
+from lib.web.app import giftcards
+from lib.web.bodies import read
+from lib.web.problems import Problem
+
+blueprint = Blueprint("giftcards", __name__)
+
+_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+class OrderRequest(Order):
+    """An order as tenants send it."""
+
+    tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] = "default"
+    correlation_id: Annotated[str, Field(min_length=1, max_length=200, pattern=_ID)] | None = None
+
+
+def _idempotency_key() -> str | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise Problem(
+            400, "the Idempotency-Key is not valid", detail="1 to 255 visible ASCII characters", field="Idempotency-Key"
+        )
+    return key
+
+
+@blueprint.post("/api/v1/giftcards")
+@doors.api
+def submit() -> tuple[dict[str, Any], int]:
+    """Takes an order in; the same Idempotency-Key and body answer the same."""
+    wish = read(OrderRequest)
+    order = Order.model_validate(wish.model_dump(exclude={"tenant_id", "correlation_id"}))
+    answer = giftcards(current_app).store.submit_order(
+        tenant_id=wish.tenant_id,
+        correlation_id=wish.correlation_id or str(uuid.uuid4()),
+        body_hash=body_hash(wish),
+        payload=order.model_dump(mode="json"),
+        idempotency_key=_idempotency_key(),
+    )
+    where = f"/api/v1/giftcards/{answer['correlation_id']}"
+    return {"correlation_id": answer["correlation_id"], "tenant_id": wish.tenant_id, "status_url": where}, 202
+
+
+@blueprint.get("/api/v1/giftcards/<correlation_id>")
+@doors.api
+def show(correlation_id: str) -> dict[str, Any]:
+    """Where the flow stands, stage by stage."""
+    tenant = request.args.get("tenant_id", "default")
+    if "\x00" in tenant + correlation_id:
+        raise Problem(400, "an id cannot hold a NUL character")
+    return giftcards(current_app).store.flow(tenant, correlation_id)

@@ -1,0 +1,34 @@
+"""Is it up, and how does it stand?"""
+
+from typing import Any
+
+from flask import Blueprint, current_app
+
+from lib.errors import StoreError
+from lib.web import doors
+from lib.web.app import giftcards
+
+blueprint = Blueprint("operations", __name__)
+
+
+@blueprint.get("/api/health")
+def health() -> tuple[dict[str, str], int]:
+    """Up or not, and nothing else: anybody may ask."""
+    try:
+        giftcards(current_app).store.is_up()
+    except StoreError:
+        return {"status": "down"}, 503
+    return {"status": "up"}, 200
+
+
+@blueprint.get("/api/status")
+@doors.admin
+def status() -> dict[str, Any]:
+    """Counts, queues, circuits, dead letters, paid without card, the last ticks."""
+    parts = giftcards(current_app)
+    registry = parts.registry()
+    answer = parts.store.status(stages=registry.ready(parts.settings))
+    return answer | {
+        "stages_not_configured": registry.unready(parts.settings),
+        "paused_by_setting": parts.settings.giftcard_paused,
+    }

@@ -1,0 +1,90 @@
+-- What ticks need to know of each other: circuits, pauses, ticks.
+
+create table public.giftcard_circuits (
+  circuit text not null,
+  state text not null default 'closed',
+  failures integer not null default 0,
+  changed_at timestamptz not null default '-infinity',
+  open_until timestamptz,
+  probe_job_id bigint,
+  probe_lease_id uuid,
+  constraint giftcard_circuits_pkey primary key (circuit),
+  constraint giftcard_circuits_state_is_known check (state in ('closed', 'open', 'half_open')),
+  constraint giftcard_circuits_open_has_an_end check (state = 'closed' or open_until is not null)
+);
+
+-- Nearly all are closed and have not failed: a settle asks whether any is not.
+create index giftcard_circuits_troubled on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
+
+comment on table public.giftcard_circuits is 'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
+comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
+comment on column public.giftcard_circuits.changed_at is 'Results of runs claimed before this do not count.';
+comment on column public.giftcard_circuits.probe_lease_id is 'The one run allowed while half-open; the place is free once that lease no longer runs.';
+
+create table public.giftcard_circuit_changes (
+  id bigint generated always as identity,
+  circuit text not null,
+  from_state text not null,
+  to_state text not null,
+  changed_at timestamptz not null,
+  cause text not null,
+  job_id bigint,
+  constraint giftcard_circuit_changes_pkey primary key (id)
+);
+create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_changes (circuit, id);
+
+comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
+
+create table public.giftcard_stages (
+  stage text not null,
+  paused_at timestamptz,
+  paused_by text,
+  reason text,
+  resumed_at timestamptz,
+  resumed_by text,
+  constraint giftcard_stages_pkey primary key (stage)
+);
+
+comment on table public.giftcard_stages is 'A stage that is paused (paused_at not null) or was. The row ''*'' is the pause of everything.';
+
+create table public.giftcard_ticks (
+  id bigint generated always as identity,
+  key uuid not null,
+  source text not null,
+  execution_id text,
+  owner text not null,
+  started_at timestamptz not null,
+  live_until timestamptz not null,
+  ended_at timestamptz,
+  stopped_because text,
+  -- what it may claim
+  stages jsonb not null,
+  only_stage text,
+  only_job_id bigint,
+  -- what it last claimed: a claim repeated with its key brings the same leases
+  claim_key uuid,
+  claim_ids bigint[],
+  claim_leases uuid[],
+  claim_interrupted bigint[],
+  turns jsonb not null default '{}',
+  -- what became of it
+  started integer not null default 0,
+  completed integer not null default 0,
+  retried integer not null default 0,
+  errored integer not null default 0,
+  snoozed integer not null default 0,
+  released integer not null default 0,
+  interrupted integer not null default 0,
+  lease_lost integer not null default 0,
+  revived integer not null default 0,
+  constraint giftcard_ticks_pkey primary key (id),
+  constraint giftcard_ticks_key_key unique (key),
+  constraint giftcard_ticks_stopped_because_is_known
+    check (stopped_because in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'))
+) with (fillfactor = 50);
+create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id) where execution_id is not null;
+
+comment on table public.giftcard_ticks is 'One bounded pass over due work. ended_at null past live_until: the function was killed.';
+comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
+comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
+comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit: the circuit with the fewest is served first.';

@@ -1,0 +1,99 @@
+-- Orders and what they became. Money is in minor units.
+
+create table public.giftcard_orders (
+  tenant_id text not null default 'default',
+  correlation_id text not null,
+  idempotency_key text,
+  body_hash text not null,
+  amount bigint not null,
+  currency text not null,
+  created_at timestamptz not null,
+  constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
+  constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
+  constraint giftcard_orders_amount_is_positive check (amount > 0)
+);
+
+create table public.giftcard_customers (
+  id bigint generated always as identity,
+  tenant_id text not null default 'default',
+  external_id text,
+  email text not null,
+  given_name text not null,
+  family_name text,
+  personal_code text,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  constraint giftcard_customers_pkey primary key (id),
+  constraint giftcard_customers_external_id_key unique (tenant_id, external_id),
+  constraint giftcard_customers_personal_code_key unique (tenant_id, personal_code),
+  constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
+);
+-- Without an external id, the address is who they are.
+create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email)) where external_id is null;
+
+create table public.giftcard_payments (
+  id bigint generated always as identity,
+  tenant_id text not null,
+  correlation_id text not null,
+  idempotency_key text not null,
+  provider text not null,
+  provider_ref text not null,
+  amount bigint not null,
+  currency text not null,
+  card_id bigint,
+  created_at timestamptz not null,
+  constraint giftcard_payments_pkey primary key (id),
+  constraint giftcard_payments_order_key unique (tenant_id, correlation_id),
+  constraint giftcard_payments_idempotency_key_key unique (idempotency_key),
+  constraint giftcard_payments_amount_is_positive check (amount > 0)
+);
+create index giftcard_payments_without_card on public.giftcard_payments (created_at, id) where card_id is null;
+
+comment on table public.giftcard_payments is 'Money taken: one payment an order. With the provider ledger this row is the payment itself.';
+
+create table public.giftcard_cards (
+  id bigint generated always as identity,
+  tenant_id text not null,
+  correlation_id text not null,
+  customer_id bigint,
+  provider text not null,
+  provider_ref text not null,
+  number_encrypted text not null,
+  number_hash text not null,
+  last4 text not null,
+  amount bigint not null,
+  balance bigint not null,
+  currency text not null,
+  state text not null default 'active',
+  created_at timestamptz not null,
+  constraint giftcard_cards_pkey primary key (id),
+  constraint giftcard_cards_order_key unique (tenant_id, correlation_id),
+  constraint giftcard_cards_number_key unique (number_hash),
+  constraint giftcard_cards_customer_fkey foreign key (customer_id) references public.giftcard_customers (id),
+  constraint giftcard_cards_state_is_known check (state in ('active', 'blocked', 'redeemed')),
+  constraint giftcard_cards_balance_is_covered check (amount > 0 and balance between 0 and amount),
+  constraint giftcard_cards_last4_is_four_digits check (last4 ~ '^[0-9]{4}$')
+);
+
+comment on table public.giftcard_cards is 'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
+
+create table public.giftcard_effects (
+  tenant_id text not null,
+  correlation_id text not null,
+  stage text not null,
+  dedup_key text not null,
+  name text not null,
+  generation integer not null default 1,
+  vendor_key text not null,
+  started_at timestamptz,
+  finished_at timestamptz,
+  result jsonb,
+  note text,
+  constraint giftcard_effects_pkey primary key (tenant_id, correlation_id, stage, dedup_key, name),
+  constraint giftcard_effects_vendor_key_key unique (vendor_key),
+  constraint giftcard_effects_finished_has_a_result check ((finished_at is null) = (result is null))
+);
+
+comment on table public.giftcard_effects is 'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept when jobs are pruned.';
+comment on column public.giftcard_effects.vendor_key is 'The idempotency key the vendor gets: the same for all tries of one generation.';
+comment on column public.giftcard_effects.started_at is 'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';

@@ -1,0 +1,89 @@
+-- The breaker.
+
+-- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
+create function public.giftcard_change_circuit(
+  p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  insert into public.giftcard_circuit_changes (circuit, from_state, to_state, changed_at, cause, job_id)
+  select p_circuit, state, p_to, p_now, p_cause, p_job_id from public.giftcard_circuits where circuit = p_circuit;
+  update public.giftcard_circuits
+     set state = p_to, failures = 0, changed_at = p_now, open_until = p_open_until, probe_job_id = null, probe_lease_id = null
+   where circuit = p_circuit;
+end $$;
+
+-- Counts one result. Closed: a failure adds one and the threshold opens; a success sets the count to 0; runs claimed before
+-- the last change do not count. Open or half-open: the probe's result alone counts. Answers the new state, null if unchanged.
+-- The caller holds the circuit's row.
+create function public.giftcard_count_result(
+  p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer, p_cooldown_seconds double precision,
+  p_cause text, p_now timestamptz) returns text
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  c public.giftcard_circuits;
+  v_until timestamptz := p_now + make_interval(secs => p_cooldown_seconds);
+  v_failed boolean := p_threshold is not null;  -- a success has none
+begin
+  select * into strict c from public.giftcard_circuits where circuit = p_circuit;
+  if c.state <> 'closed' then
+    if c.probe_lease_id is distinct from p_lease_id then
+      return null;
+    elsif v_failed then
+      perform public.giftcard_change_circuit(p_circuit, 'open', 'probe failed: ' || p_cause, p_job_id, v_until, p_now);
+      return 'open';
+    end if;
+    perform public.giftcard_change_circuit(p_circuit, 'closed', 'probe succeeded', p_job_id, null, p_now);
+    return 'closed';
+  elsif p_claimed_at < c.changed_at then
+    return null;
+  elsif v_failed and c.failures + 1 >= p_threshold then
+    perform public.giftcard_change_circuit(
+      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures + 1, p_cause), p_job_id, v_until, p_now);
+    return 'open';
+  end if;
+  update public.giftcard_circuits set failures = case when v_failed then failures + 1 else 0 end where circuit = p_circuit;
+  return null;
+end $$;
+
+-- The head of each circuit's queue, and its door: 'open' (jobs may start), 'probe' (one may), 'shut' (until opens_at) or
+-- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
+-- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, door text, opens_at timestamptz)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
+begin
+  return query with recursive heads as (
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
+    union all
+    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
+      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
+  select h.circuit, h.stage, h.scheduled_at,
+         case when s.paused_at is not null or not p_stages ? h.stage then 'parked'
+              when coalesce(c.state, 'closed') = 'closed' then 'open'
+              when c.open_until <= p_now then 'probe'
+              else 'shut' end,
+         c.open_until
+    from heads h
+    left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join public.giftcard_stages s on s.stage = h.stage;
+end $$;
+
+-- A person closes a circuit.
+create function public.giftcard_reset_circuit(p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_state text;
+begin
+  select state into v_state from public.giftcard_circuits where circuit = p_circuit for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('circuit %s has never failed: there is nothing to reset', p_circuit), 'circuit');
+  elsif v_state <> 'closed' then
+    perform public.giftcard_change_circuit(p_circuit, 'closed', 'reset by ' || p_by, null, null, coalesce(p_now, clock_timestamp()));
+  else
+    update public.giftcard_circuits set failures = 0 where circuit = p_circuit;
+  end if;
+  return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
+end $$;

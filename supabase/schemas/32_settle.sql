@@ -1,0 +1,170 @@
+-- The settle.
+
+-- Writes the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and, as the
+-- outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs to enqueue in
+-- this transaction: same tenant and flow, context passed on), interrupted (true for a run taken over), trips (the threshold of
+-- its circuit, when this failure counts towards it). Complete counts as a success by itself.
+-- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by outcome.
+create function public.giftcard_settle(
+  p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
+  out settled json, out opened text[], out closed text[], out sums jsonb)
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_by_id jsonb;
+  v_ids bigint[];
+  v_leases uuid[];
+  v_complete bigint[];
+  v_unfinished bigint[];
+  v_done bigint[];
+begin
+  if p_results is null or jsonb_typeof(p_results) <> 'array' then
+    perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
+  end if;
+  select jsonb_object_agg(r ->> 'id', r), array_agg((r ->> 'id')::bigint), array_agg((r ->> 'lease_id')::uuid),
+         array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' = 'complete'),
+         array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' in ('retry', 'snooze', 'release', 'error'))
+    into v_by_id, v_ids, v_leases, v_complete, v_unfinished
+    from jsonb_array_elements(p_results) r;
+  if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
+    perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
+  end if;
+
+  -- The run's line of history is written from the row that was just changed, in the same statement.
+  if v_complete is not null then
+    with done as (
+      update public.giftcard_jobs
+         set status = 'completed', context = context || coalesce(v_by_id -> id::text -> 'context', '{}'), last_error = null,
+             lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
+       where id = any (v_complete) and status = 'running' and lease_id = any (v_leases)
+      returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
+      insert into public.giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id)
+      select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner, (v_by_id -> id::text ->> 'lease_id')::uuid
+        from done
+      on conflict (job_id, run_no) do update set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id
+      returning job_id)
+    select array_agg(job_id) into v_done from kept;
+  end if;
+  sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0));
+  if v_unfinished is not null then
+    v_unfinished := public.giftcard_settle_unfinished(v_unfinished, v_leases, v_by_id, v_now);
+    v_done := v_done || v_unfinished;
+    sums := sums || (
+      select jsonb_build_object(
+          'retried', count(*) filter (where r ->> 'outcome' = 'retry'), 'errored', count(*) filter (where r ->> 'outcome' = 'error'),
+          'snoozed', count(*) filter (where r ->> 'outcome' = 'snooze'), 'released', count(*) filter (where r ->> 'outcome' = 'release'),
+          'interrupted', count(*) filter (where (r ->> 'interrupted')::boolean))
+        from unnest(v_unfinished) i cross join lateral (select v_by_id -> i::text as r) x);
+  end if;
+  if p_results @? '$[*].next[*]' then
+    perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
+  end if;
+  if cardinality(v_done) < cardinality(v_ids) then
+    sums := sums || jsonb_build_object('lease_lost', cardinality(v_ids) - cardinality(v_done));
+  end if;
+
+  select json_agg(s) into settled from (
+    select j.id, j.status,
+           case when j.id = any (v_done) or exists (
+                     select from public.giftcard_job_history h
+                      where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid)
+                then 'settled' else 'lease_lost' end as settled,
+           case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
+      from public.giftcard_jobs j where j.id = any (v_ids)) s;
+  select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
+end $$;
+
+-- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
+create function public.giftcard_settle_unfinished(p_ids bigint[], p_leases uuid[], p_by_id jsonb, p_now timestamptz) returns bigint[]
+language sql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+  with done as (
+    update public.giftcard_jobs j
+       set status = case when j.cancel_requested_at is not null then 'cancelled' when r ->> 'outcome' = 'error' then 'error' else 'queued' end,
+           attempts = j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end,
+           last_error = coalesce(r ->> 'error', j.last_error),
+           scheduled_at = case when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
+                               when r ->> 'outcome' = 'error' then coalesce(p_now + make_interval(secs => (r ->> 'revive')::double precision), j.scheduled_at)
+                               else p_now + make_interval(secs => coalesce((r ->> 'delay')::double precision, 0)) end,
+           revive_at = case when r ->> 'outcome' = 'error' and j.cancel_requested_at is null
+                            then p_now + make_interval(secs => (r ->> 'revive')::double precision) end,
+           finished_at = case when r ->> 'outcome' = 'error' or j.cancel_requested_at is not null then p_now end,
+           lease_id = null, lease_expires_at = null, updated_at = p_now
+      from (select (e.key)::bigint as id, e.value as r from jsonb_each(p_by_id) e) x
+     where j.id = any (p_ids) and x.id = j.id and j.status = 'running' and j.lease_id = any (p_leases)
+    returning j.*, x.r, (select o.scheduled_at from public.giftcard_jobs o where o.id = j.id) as was_scheduled_at), kept as (
+    insert into public.giftcard_job_history
+      (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error, next_run_at)
+    select id, run_no, attempts + case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end, stage,
+           case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
+                when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
+           was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
+           case when status = 'queued' then scheduled_at when status = 'error' then revive_at end
+      from done
+    on conflict (job_id, run_no) do update
+      set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id, error = excluded.error,
+          next_run_at = excluded.next_run_at
+    returning job_id)
+  select coalesce(array_agg(job_id), '{}') from kept
+$$;
+
+-- Enqueues what follows the settled: same tenant and flow, context passed on, the payload too unless the next job brings its own.
+-- A job that was cancelled has nothing that follows; complete wins over a wish to cancel.
+create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_next jsonb;
+begin
+  select jsonb_agg(jsonb_build_object('payload', j.payload) || jsonb_strip_nulls(n.job)
+           || jsonb_build_object('tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'context', j.context, 'trigger_type', 'flow')
+           order by j.id)
+    into v_next
+    from public.giftcard_jobs j
+    cross join lateral jsonb_array_elements(p_by_id -> j.id::text -> 'next') n(job)
+   where j.id = any (p_ids) and j.status in ('completed', 'error');
+  if v_next is not null then
+    perform public.giftcard_enqueue(v_next, false, p_now);
+  end if;
+end $$;
+
+-- Lets the settled count for their circuits, in the order they are given. Circuits that neither fail now nor have failed are not touched.
+create function public.giftcard_count_results(
+  p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
+  out opened text[], out closed text[])
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_state text;
+  v_circuit text;
+  r record;
+begin
+  opened := '{}';
+  closed := '{}';
+  if not p_results @? '$[*].trips' and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
+    return;
+  end if;
+  for r in
+    select j.id, j.circuit, j.locked_at, (x.r ->> 'lease_id')::uuid as lease_id, (x.r ->> 'trips')::integer as trips, x.r ->> 'error' as error
+      from jsonb_array_elements(p_results) with ordinality x(r, n)
+      join public.giftcard_jobs j on j.id = (x.r ->> 'id')::bigint
+      left join public.giftcard_circuits c on c.circuit = j.circuit
+     where j.id = any (p_ids) and (x.r ? 'trips' or x.r ->> 'outcome' = 'complete' and (c.failures > 0 or c.state <> 'closed'
+             or p_results @? '$[*].trips'))
+     order by j.circuit, x.n
+  loop
+    if r.circuit is distinct from v_circuit then
+      v_circuit := r.circuit;
+      if r.trips is not null then
+        insert into public.giftcard_circuits (circuit) values (v_circuit) on conflict (circuit) do nothing;
+      end if;
+      perform 1 from public.giftcard_circuits where circuit = v_circuit for update;
+    end if;
+    if r.trips is not null or exists (select from public.giftcard_circuits where circuit = v_circuit) then
+      v_state := public.giftcard_count_result(r.circuit, r.id, r.lease_id, r.locked_at, r.trips, p_cooldown_seconds, coalesce(r.error, ''), p_now);
+    end if;
+    opened := case when v_state = 'open' then opened || r.circuit else opened end;
+    closed := case when v_state = 'closed' then closed || r.circuit else closed end;
+    v_state := null;
+  end loop;
+end $$;

@@ -1,0 +1,137 @@
+-- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is two.
+
+-- The schema's version, and the oldest version of the code that it still serves.
+create function public.giftcard_schema_version() returns jsonb
+language sql immutable security invoker set search_path = '' as $$
+  select '{"version": 1, "oldest_code": 1}'::jsonb
+$$;
+
+-- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most p_limit.
+-- More than ten at once are spread over five minutes, so that a vendor that is just back is not run over.
+create function public.giftcard_revive(p_limit integer default 100, p_now timestamptz default null) returns integer
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_ids bigint[] := array(
+    select id from public.giftcard_jobs
+     where status = 'error' and revive_at is not null and revive_at <= v_now
+     order by revive_at, id limit p_limit for update skip locked);
+  v_count integer := cardinality(v_ids);
+begin
+  update public.giftcard_jobs
+     set status = 'queued', attempts = 0, revivals = revivals + 1, revive_at = null, finished_at = null, updated_at = v_now,
+         scheduled_at = v_now + case when v_count > 10 then interval '5 minutes' * (array_position(v_ids, id) - 1) / v_count
+                                     else interval '0' end
+   where id = any (v_ids);
+  return v_count;
+end $$;
+
+-- Ends a tick, unless something is due within p_linger_seconds and nobody asks it to stop. Answers why it stopped; null: it goes on.
+create function public.giftcard_end_tick(
+  p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision, p_now timestamptz)
+returns text language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
+                                                  when p_next_due_in is null or p_next_due_in > p_linger_seconds then 'drained' end);
+begin
+  if v_stopped_because is not null then
+    update public.giftcard_ticks set ended_at = p_now, stopped_because = v_stopped_because where id = p_tick_id;
+  end if;
+  return v_stopped_because;
+end $$;
+
+-- Writes a tick down, revives, claims. p_key: made by the caller, so that a begin that is repeated finds its tick and the same
+-- leases. A second delivery of an execution id does no work while the first is live or ended well.
+-- p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_linger_seconds: how long it may wait for work.
+-- Answers {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes on)}.
+create function public.giftcard_begin_tick(
+  p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision, p_code_version integer,
+  p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
+  p_only_job_id bigint default null, p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_schema jsonb := public.giftcard_schema_version();
+  v_id bigint;
+  v_duplicate boolean := false;
+  v_revived integer := 0;
+  v_stopped_because text;
+  v_next_due_in double precision;
+  c record;
+begin
+  if p_code_version < (v_schema ->> 'oldest_code')::integer then
+    perform public.giftcard_refuse('GC426', format(
+      'the database is at schema %s, which serves code from %s on; this code is %s: deploy newer code',
+      v_schema ->> 'version', v_schema ->> 'oldest_code', p_code_version));
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
+  select id, revived into v_id, v_revived from public.giftcard_ticks where key = p_key;
+  if not found then
+    if p_execution_id is not null then
+      perform pg_advisory_xact_lock(hashtextextended('execution ' || p_execution_id, 0));
+      v_duplicate := exists (
+        select from public.giftcard_ticks
+         where execution_id = p_execution_id and stopped_because is distinct from 'duplicate' and (ended_at is not null or live_until > v_now));
+    end if;
+    insert into public.giftcard_ticks
+      (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, only_stage, only_job_id)
+    values (p_key, p_owner, p_source, p_execution_id, v_now, v_now + make_interval(secs => p_live_seconds),
+            case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_only_stage, p_only_job_id)
+    returning id into v_id;
+    if v_duplicate then
+      return json_build_object('tick_id', v_id, 'duplicate', true, 'paused', false, 'revived', 0, 'jobs', '[]'::json,
+                               'next_due_at', null, 'next_due_in', null, 'stopped_because', 'duplicate');
+    end if;
+    v_revived := public.giftcard_revive(100, p_now);
+    if v_revived > 0 then
+      update public.giftcard_ticks set revived = v_revived where id = v_id;
+    end if;
+  end if;
+  select * into c from public.giftcard_claim(v_id, p_key, p_limit, p_now);
+  v_next_due_in := extract(epoch from c.next_due_at - v_now);
+  if c.claimed = 0 then
+    v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
+  end if;
+  return json_build_object('tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
+                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because);
+end $$;
+
+-- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still running here)
+-- and there is nothing to wait for, or when the caller says why to stop (p_stop: limit, budget, shutdown). Repeating it is harmless.
+-- Answers {settled, opened, closed, jobs, paused, next_due_at, next_due_in, stopped_because}.
+create function public.giftcard_advance_tick(
+  p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
+  p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_stopped_because text;
+  v_next_due_in double precision;
+  s record;
+  c record;
+begin
+  select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed, '{}'::jsonb as sums into s;
+  select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
+  if p_results <> '[]' then
+    select * into s from public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
+    update public.giftcard_ticks
+       set completed = completed + (s.sums ->> 'completed')::integer, retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
+           errored = errored + coalesce((s.sums ->> 'errored')::integer, 0), snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
+           released = released + coalesce((s.sums ->> 'released')::integer, 0), interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0),
+           lease_lost = lease_lost + coalesce((s.sums ->> 'lease_lost')::integer, 0)
+     where id = p_tick_id;
+  else
+    -- A look: this tick waits for work, and a revival is work.
+    update public.giftcard_ticks set revived = revived + r.n from (select public.giftcard_revive(100, p_now) as n) r where id = p_tick_id and r.n > 0;
+  end if;
+  if p_limit > 0 or p_busy = 0 then
+    select * into c from public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
+  end if;
+  v_next_due_in := extract(epoch from c.next_due_at - v_now);
+  if c.claimed = 0 and p_busy = 0 then
+    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
+  end if;
+  return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'jobs', c.jobs, 'paused', c.paused,
+                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because);
+end $$;

@@ -1,0 +1,90 @@
+-- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for ever.
+
+create function public.giftcard_vendor_key(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
+returns text language sql immutable security invoker set search_path = '' as $$
+  select 'gc_' || left(encode(sha256(convert_to(
+    jsonb_build_array(p_tenant_id, p_correlation_id, p_stage, p_dedup_key, p_name, p_generation)::text, 'UTF8')), 'hex'), 48)
+$$;
+
+-- Answers {state: new|unfinished|finished, result, vendor_key, age_seconds (since the first try under this key)}.
+-- GC410 when the lease is not the job's current one.
+create function public.giftcard_begin_effect(p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_state text := 'unfinished';
+  j public.giftcard_jobs;
+  e public.giftcard_effects;
+begin
+  select * into j from public.giftcard_jobs where id = p_job_id and status = 'running' and lease_id = p_lease_id;
+  if not found then
+    perform public.giftcard_refuse('GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+  end if;
+  insert into public.giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name, vendor_key)
+  values (j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name,
+          public.giftcard_vendor_key(j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name, 1))
+  on conflict on constraint giftcard_effects_pkey do nothing;
+  select * into strict e from public.giftcard_effects
+   where tenant_id = j.tenant_id and correlation_id = j.correlation_id and stage = j.stage and dedup_key = j.dedup_key and name = p_name
+     for update;
+  if e.result is not null then
+    v_state := 'finished';
+  elsif e.started_at is null then
+    v_state := 'new';
+    e.started_at := v_now;
+    update public.giftcard_effects set started_at = v_now where vendor_key = e.vendor_key;
+  end if;
+  return jsonb_build_object('state', v_state, 'result', e.result, 'vendor_key', e.vendor_key,
+                            'age_seconds', extract(epoch from v_now - e.started_at));
+end $$;
+
+-- Writes the result of an effect, whoever holds the lease now; answers the result that wins: the first.
+create function public.giftcard_finish_effect(p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_result jsonb;
+begin
+  update public.giftcard_effects
+     set result = coalesce(result, p_result), finished_at = coalesce(finished_at, p_now, clock_timestamp())
+   where vendor_key = p_vendor_key returning result into v_result;
+  if not found then
+    perform public.giftcard_refuse('GC404', 'no effect was begun under this key', 'vendor_key');
+  end if;
+  return v_result;
+end $$;
+
+-- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect with a
+-- result, and one that has moved on already, stay as they are.
+create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_key text;
+begin
+  update public.giftcard_effects
+     set generation = generation + 1, started_at = null, note = p_note,
+         vendor_key = public.giftcard_vendor_key(tenant_id, correlation_id, stage, dedup_key, name, generation + 1)
+   where vendor_key = p_vendor_key and result is null returning vendor_key into v_key;
+  return jsonb_build_object('vendor_key', v_key, 'abandoned', found);
+end $$;
+
+-- A person decides what nobody can find out by asking ("outcome unknown"): it happened (p_result says how), or it did not. Requeue
+-- the job afterwards.
+create function public.giftcard_decide_effect(
+  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null, p_by text default 'operator') returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_key text;
+begin
+  select e.vendor_key into v_key
+    from public.giftcard_jobs j
+    join public.giftcard_effects e using (tenant_id, correlation_id, stage, dedup_key)
+   where j.id = p_job_id and e.name = p_name and e.result is null and e.started_at is not null;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
+  elsif p_happened and p_result is null then
+    perform public.giftcard_refuse('GC400', 'say what came of it, like {"reference": "ch_123"}', 'result');
+  elsif p_happened then
+    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('decided_by', p_by));
+  end if;
+  return public.giftcard_abandon_effect(v_key, 'did not happen, says ' || p_by);
+end $$;
