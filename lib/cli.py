@@ -56,8 +56,9 @@ def tick(*, as_json: bool, **wanted: Any) -> None:
     from lib.tick import run_tick
 
     parts = _parts()
-    report = run_tick(parts.store, parts.registry(), parts.settings, source="cli", stop=parts.stop, **wanted).as_json()
-    _show(report, as_json=as_json, table=_report)
+    with parts.shutdown.tick() as stop:
+        report = run_tick(parts.store, parts.registry(), parts.settings, source="cli", stop=stop, **wanted)
+    _show(report.as_json(), as_json=as_json, table=_report)
 
 
 @jobs.command()

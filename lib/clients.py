@@ -109,7 +109,7 @@ class Mail:
 
         try:
             with self._connect(smtplib, urlsplit(self._settings.smtp_url.get_secret_value())) as smtp:
-                smtp.send_message(message)
+                smtp.send_message(message, to_addrs=[address.addr_spec for address in message["To"].addresses])
         except smtplib.SMTPRecipientsRefused as error:
             code = next(iter(error.recipients.values()))[0]
             raise _smtp_failure(code, "the recipient is refused") from error

@@ -1,4 +1,4 @@
-"""Facts here, wording there: code emits an event with its fields, this module decides level and form of the log line."""
+"""Facts and their wording are apart: code emits an event with its fields, this module makes the log line of it."""
 
 import logging
 import sys
@@ -32,9 +32,8 @@ class _Json(JsonFormatter):
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
         """Ours alone: time (UTC), level, event, and the event's fields."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        log_data.update(
-            time=time, level=record.levelname.lower(), event=record.getMessage(), **getattr(record, "fields", {})
-        )
+        log_data.update(time=time, level=record.levelname.lower(), event=record.getMessage())
+        log_data.update(getattr(record, "fields", {}))
 
 
 class _Terminal(logging.Formatter):
@@ -45,11 +44,12 @@ class _Terminal(logging.Formatter):
         attempt, most = fields.pop("attempt", None), fields.pop("max_attempts", None)
         shown = [f"attempt {attempt}/{most}"] if attempt is not None else []
         shown += [f"{name}={value}" for name, value in fields.items() if value not in (None, "", [])]
-        return f"{self.formatTime(record, '%H:%M:%S')} {record.levelname[:4]:4} {record.getMessage():18} {'  '.join(shown)}"
+        time = self.formatTime(record, "%H:%M:%S")
+        return f"{time} {record.levelname[:4]:4} {record.getMessage():18} {'  '.join(shown)}"
 
 
 def configure(*, readable: bool) -> None:
-    """Sends events to standard error: JSON in production, readable on a developer's terminal. Call it once a process."""
+    """Sends events to standard error: JSON, or readable on a terminal. Call it once a process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Terminal() if readable else _Json())
     _LOG.handlers = [handler]

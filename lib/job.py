@@ -38,6 +38,11 @@ class Job:
     lease_id: str
     interrupted: bool
 
+    @property
+    def run(self) -> tuple[int, int]:
+        """What tells this run from every other: the lease names the claim, which may have taken many jobs."""
+        return self.id, self.run_no
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextJob:

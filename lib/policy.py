@@ -1,9 +1,9 @@
 """Pure decisions: how long to wait, and what a failure becomes. No clock, no database, no randomness of its own."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lib.errors import DuplicatePersonalCode, Interrupted, PermanentError, TransientError, UnknownOutcome
+from lib.errors import DuplicatePersonalCode, Interrupted, LeaseLost, PermanentError, TransientError, UnknownOutcome
 from lib.job import Error, Job, Retry
 
 # Nobody, by whatever setting, tries one job more often than this in one round.
@@ -64,26 +64,39 @@ def decide(
     """What a failure of this attempt becomes; `text` is the failure as it may be stored.
 
     Permanent failures end the job and it does not revive. Transient ones are retried while attempts are left; after
-    the last the job becomes a dead letter that revives, at most `rules.max_revivals` times. at_most_once is never tried again.
+    the last the job becomes a dead letter that revives, at most `rules.max_revivals` times; at_most_once never does.
     """
     permanent = isinstance(failure, PermanentError)
-    counts = not permanent and not isinstance(failure, Interrupted | DuplicatePersonalCode)
+    counts = not permanent and not isinstance(failure, Interrupted | DuplicatePersonalCode | LeaseLost)
     if not permanent and job.attempts < max_attempts(job, policy):
         own = RetryPolicy(delays=job.retry_delays) if job.retry_delays else policy
         delay = own.delay(job.attempts, rng)
         if isinstance(failure, TransientError) and failure.retry_after is not None:
             delay = max(delay, min(failure.retry_after, LONGEST_RETRY_AFTER))
         return Retry(delay=delay, error=text, counts=counts)
-    revives = (
-        not permanent
-        and job.semantics == "at_least_once"
-        and rules.revive_hours > 0
-        and job.revivals < rules.max_revivals
-    )
+    revives = not permanent and rules.revive_hours > 0 and _may_revive(job, rules)
     return Error(error=text, revive=rules.revive_hours * 3600 if revives else None, counts=counts)
+
+
+def within_rules(outcome: Retry | Error, job: Job, *, rules: Rules, text: str) -> Retry | Error:
+    """What a handler decided itself, as far as it may: at_most_once, 25 attempts and the number of revivals stand above it."""
+    if isinstance(outcome, Error):
+        return replace(outcome, error=text, revive=outcome.revive if _may_revive(job, rules) else None)
+    if job.semantics == "at_least_once" and job.attempts < MAX_ATTEMPTS:
+        return replace(outcome, error=text)
+    revives = rules.revive_hours > 0 and _may_revive(job, rules)
+    return Error(error=text, revive=rules.revive_hours * 3600 if revives else None, counts=outcome.counts)
+
+
+def _may_revive(job: Job, rules: Rules) -> bool:
+    return job.semantics == "at_least_once" and job.revivals < rules.max_revivals
 
 
 def describe(failure: BaseException) -> str:
     """Type and message, as `last_error` holds them before they are cleaned."""
     name = "Outcome unknown" if isinstance(failure, UnknownOutcome) else type(failure).__name__
-    return f"{name}: {failure}" if str(failure) else name
+    try:
+        said = str(failure)
+    except Exception:  # noqa: BLE001 - an exception that cannot be put into words must not take its tick along
+        said = "it cannot be put into words"
+    return f"{name}: {said}" if said else name

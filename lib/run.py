@@ -9,13 +9,14 @@ from pydantic import ValidationError
 
 from lib import events
 from lib.context import Context
-from lib.errors import LeaseLost, PermanentError, TransientError
+from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, Job, Outcome, Release, Retry, Snooze
-from lib.policy import RetryPolicy, Rules, decide, describe, max_attempts
+from lib.policy import RetryPolicy, Rules, decide, describe, max_attempts, within_rules
 from lib.redact import clean
 from lib.settings import Settings
 from lib.stages import Registry
-from lib.store.shapes import Result, Settled
+from lib.store.shapes import Result, Settled, settle
+from lib.validation import problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Runner:
         self._tell("run_started", job)
         began = time.monotonic()
         try:
-            result = Result(job=job, outcome=self._outcome(job, context))
+            result = self._result(job, self._outcome(job, context))
+            _check_that_it_can_be_stored(result)
         except BaseException as failure:  # noqa: BLE001 - even of a handler that calls sys.exit(): its job must be settled
             result = self.failed(job, failure)
         return replace(result, duration_ms=int((time.monotonic() - began) * 1000))
@@ -40,16 +42,8 @@ class Runner:
         """The result of a failure: by the stage's policy, or by the default one for a stage unknown here."""
         stage = self.registry.stages.get(job.stage)
         policy = stage.policy_in(self.settings) if stage else _default(self.settings)
-        rules = Rules(
-            revive_hours=self.settings.giftcard_failed_job_retry_hours, max_revivals=self.settings.giftcard_max_revivals
-        )
-        text = clean(describe(failure), secrets=self.settings.secrets())
-        outcome = decide(failure, job, policy, rules=rules, text=text, rng=self.rng)
-        threshold = (
-            stage.threshold if stage and stage.threshold is not None else self.settings.giftcard_circuit_threshold
-        )
-        trips = threshold if outcome.counts and threshold > 0 and not isinstance(failure, LeaseLost) else None
-        return Result(job=job, outcome=outcome, trips=trips)
+        text = self._clean(describe(failure))
+        return self._result(job, decide(failure, job, policy, rules=self._rules(), text=text, rng=self.rng))
 
     def ended(self, result: Result, settled: Settled | None) -> None:
         """Tells how a run ended, once its settle is known. `settled` None: the job's row is gone."""
@@ -76,15 +70,37 @@ class Runner:
         try:
             payload = stage.payload.model_validate_json(json.dumps(job.payload))
         except ValidationError as error:
-            raise PermanentError(f"payload: {_first(error)}") from None
+            field, words = problems(error)[0]
+            raise PermanentError(f"payload: {field} {words}") from None
         outcome = stage.handler(payload, context)
         if not isinstance(outcome, Complete | Retry | Error | Snooze):
             raise PermanentError(f"the handler returned {type(outcome).__name__}, not an outcome")
         if isinstance(outcome, Snooze) and job.semantics == "at_most_once":
             raise TransientError("a job that runs at most once cannot snooze")
-        if isinstance(outcome, Complete):
-            json.dumps([outcome.context, [following.payload for following in outcome.next]])
+        return self._ruled(outcome, job)
+
+    def _ruled(self, outcome: Outcome, job: Job) -> Outcome:
+        """What the handler decided by itself, in words that may be stored and within the rules that nothing overrides."""
+        if isinstance(outcome, Snooze):
+            return replace(outcome, waiting_for=self._clean(str(outcome.waiting_for)))
+        if isinstance(outcome, Retry | Error):
+            return within_rules(outcome, job, rules=self._rules(), text=self._clean(str(outcome.error)))
         return outcome
+
+    def _result(self, job: Job, outcome: Outcome) -> Result:
+        """With the threshold of its circuit, if it counts towards opening it."""
+        stage = self.registry.stages.get(job.stage)
+        own = stage.threshold if stage else None
+        threshold = self.settings.giftcard_circuit_threshold if own is None else own
+        counts = isinstance(outcome, Retry | Error) and outcome.counts
+        return Result(job=job, outcome=outcome, trips=threshold if counts and threshold > 0 else None)
+
+    def _rules(self) -> Rules:
+        hours, revivals = self.settings.giftcard_failed_job_retry_hours, self.settings.giftcard_max_revivals
+        return Rules(revive_hours=hours, max_revivals=revivals)
+
+    def _clean(self, text: str) -> str:
+        return clean(text, secrets=self.settings.secrets())
 
     def _tell(self, event: str, job: Job, *, duration_ms: int | None = None, **fields: object) -> None:
         stage = self.registry.stages.get(job.stage)
@@ -104,15 +120,17 @@ class Runner:
         )
 
 
+def _check_that_it_can_be_stored(result: Result) -> None:
+    """What is not JSON would fail in the tick itself, beside the results of other jobs."""
+    try:
+        json.dumps(settle(result), allow_nan=False)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise PermanentError(f"its result cannot be stored: {error}") from None
+
+
 def _default(settings: Settings) -> RetryPolicy:
     return RetryPolicy(
         max_attempts=settings.giftcard_max_attempts,
         base=settings.giftcard_backoff_base_seconds,
         cap=settings.giftcard_backoff_cap_seconds,
     )
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -78,9 +78,9 @@ class _Tick:
         self._stop = stop
         self._id = 0
         self._pool = ThreadPoolExecutor(settings.giftcard_concurrency, thread_name_prefix="stage")
-        self._running: dict[str, tuple[Job, Context]] = {}
+        self._running: dict[tuple[int, int], tuple[Job, Context]] = {}
         # Past their ttr and settled as failures; their threads still hold a place.
-        self._overdue: set[str] = set()
+        self._overdue: set[tuple[int, int]] = set()
         self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
 
     def run(self, *, source: str, **only: Any) -> TickReport:
@@ -134,7 +134,7 @@ class _Tick:
             else:
                 self.report.started += 1
                 context = Context.for_job(job, store=self._store, settings=self._settings)
-                self._running[job.lease_id] = (job, context)
+                self._running[job.run] = (job, context)
                 self._pool.submit(self._run, job, context)
         return results
 
@@ -145,9 +145,11 @@ class _Tick:
         """Waits for results, or until it is worth asking the database for more; answers what there is to settle."""
         look = time.monotonic() + min(_LOOK, max(_HEED, _LOOK if next_due_in is None else next_due_in))
         while True:
-            nearest = min([look, *(context.deadline for _, context in self._running.values())])
+            now = time.monotonic()
+            # A look that is due but has no place for more work must not turn the wait into a race.
+            moments = [context.deadline for _, context in self._running.values()] + ([look] if now < look else [])
             try:
-                return self._gathered(self._finished.get(timeout=min(_HEED, max(0.0, nearest - time.monotonic()))))
+                return self._gathered(self._finished.get(timeout=min([_HEED, *(max(0.0, m - now) for m in moments)])))
             except queue.Empty:
                 results = self._over_ttr()
             idle = not self._running and not self._overdue
@@ -163,10 +165,10 @@ class _Tick:
                 ended.append(self._finished.get(timeout=_GATHER))
             except queue.Empty:
                 break
-        kept = [result for result in ended if result.job.lease_id not in self._overdue]
+        kept = [result for result in ended if result.job.run not in self._overdue]
         for result in ended:
-            self._overdue.discard(result.job.lease_id)
-            self._running.pop(result.job.lease_id, None)
+            self._overdue.discard(result.job.run)
+            self._running.pop(result.job.run, None)
         return kept
 
     def _over_ttr(self) -> list[Result]:
@@ -174,8 +176,8 @@ class _Tick:
         results = []
         for job, context in late:
             context.cancelled.set()
-            del self._running[job.lease_id]
-            self._overdue.add(job.lease_id)
+            del self._running[job.run]
+            self._overdue.add(job.run)
             results.append(
                 self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
             )

@@ -88,6 +88,13 @@ class Vault:
         return hmac.new(self._lookup_key, number.encode(), hashlib.sha256).hexdigest()
 
 
+def missing_key(settings: Settings) -> str | None:
+    """The setting without which no card number can be sealed or read; None: both are there."""
+    if settings.giftcard_encryption_keys is None:
+        return "GIFTCARD_ENCRYPTION_KEYS"
+    return "GIFTCARD_LOOKUP_KEY" if settings.giftcard_lookup_key is None else None
+
+
 def vault_of(settings: Settings) -> Vault:
     """The vault of `GIFTCARD_ENCRYPTION_KEYS` (by comma, newest first) and `GIFTCARD_LOOKUP_KEY`."""
     keys, lookup_key = settings.giftcard_encryption_keys, settings.giftcard_lookup_key

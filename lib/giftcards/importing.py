@@ -24,10 +24,11 @@ class Imported:
         return asdict(self)
 
 
-def import_csv(store: Store, lines: Iterable[str]) -> Imported:
+def import_csv(store: Store, lines: Iterable[str], *, tenant_id: str = "default") -> Imported:
     """Submits each row; one that is there already is counted as repeated, so a file may be imported again.
 
-    A row without a correlation id gets one from its content, and its place among rows of the same content.
+    `tenant_id` is for rows that name none. A row without a correlation id gets one from its content, and its place
+    among rows of the same content.
 
     Raises:
         ValueError: the file has no usable header; nothing was taken in.
@@ -41,7 +42,7 @@ def import_csv(store: Store, lines: Iterable[str]) -> Imported:
         seen[body_hash(row.order)] += 1
         name = row.correlation_id or f"csv-{body_hash(row.order)[:24]}-{seen[body_hash(row.order)]}"
         try:
-            created = _submit(store, row.order, tenant_id=row.tenant_id or "default", correlation_id=name)
+            created = _submit(store, row.order, tenant_id=row.tenant_id or tenant_id, correlation_id=name)
         except Refused as error:
             outcome.wrong.append({"line": row.line, "problem": str(error)})
             continue

@@ -21,6 +21,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_DISPLAY_NAME_LENGTH = 64
 _QR_CONTENT_ID = "card-number@giftcards"
 
 
@@ -58,14 +59,15 @@ def giftcard_mail(*, sender: str, message_id: str, order: Order, personal_code: 
 def _recipient(customer: Customer) -> Address:
     """The address, its domain in ASCII, with the customer's name.
 
-    The name leaves out whatever has a meaning in a header: several releases of Python fold long names without their
-    quotation marks, and decode `=?…?=` inside a name, so that a name could add recipients or headers.
+    The name leaves out whatever has a meaning in a header, and what is too long for one line. Python's own mail
+    package (seen in 3.11) decodes `=?…?=` inside a name, folds long names without their quotation marks and puts a
+    blank line before a long word, so that a name could add headers or recipients.
     """
     from email_validator import validate_email  # only this stage and the doors for orders need it
 
     email = validate_email(customer.email, check_deliverability=False)
     name = re.sub(r'[()<>\[\]:;@\\,."=?]', " ", f"{customer.given_name} {customer.family_name or ''}")
-    return Address(" ".join(name.split()), email.local_part, email.ascii_domain)
+    return Address(" ".join(name.split())[:_DISPLAY_NAME_LENGTH].rstrip(), email.local_part, email.ascii_domain)
 
 
 def _qr_png(card_number: str) -> bytes:

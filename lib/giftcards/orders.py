@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from lib.giftcards.money import is_currency
 
@@ -113,16 +113,3 @@ def body_hash(order: Order) -> str:
     # Without nulls: a field that a later release adds must not change the hash of orders that lack it.
     body = order.model_dump(mode="json", exclude_none=True)
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def problems(error: ValidationError) -> list[tuple[str, str]]:
-    """What is wrong, as (field, words) in the order of the fields: `("customer.email", "is not a valid …")`.
-
-    Fit for answers and logs: never the value, and only as much of an unknown field's name as is harmless.
-    """
-    details = error.errors(include_url=False, include_input=False)
-    return [(_field(detail["loc"]), detail["msg"].removeprefix("Value error, ")) for detail in details]
-
-
-def _field(path: tuple[int | str, ...]) -> str:
-    return ".".join(_UNSAFE.sub("\N{REPLACEMENT CHARACTER}", str(part))[:50] for part in path)

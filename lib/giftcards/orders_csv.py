@@ -10,7 +10,8 @@ from itertools import islice
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lib.giftcards.money import minor_digits
-from lib.giftcards.orders import Identifier, Order, problems
+from lib.giftcards.orders import Identifier, Order
+from lib.validation import problems
 
 COLUMNS = (
     "correlation_id",

@@ -10,22 +10,12 @@ from typing import Any, Protocol
 from lib.clients import raise_for_status
 from lib.context import Context
 from lib.errors import Conflict, Declined, TransientError
-from lib.giftcards.cards import Vault, new_number
+from lib.giftcards.cards import Vault, new_number, vault_of
 from lib.giftcards.orders import Order
-from lib.settings import Settings
 
 Result = dict[str, Any]
 
 _NUMBER_TRIES = 3
-
-
-def vault(settings: Settings) -> Vault:
-    """The vault over the keys in the settings; their stages are parked while one is missing."""
-    keys, lookup = settings.giftcard_encryption_keys, settings.giftcard_lookup_key
-    if keys is None or lookup is None:
-        raise TransientError("GIFTCARD_ENCRYPTION_KEYS and GIFTCARD_LOOKUP_KEY are not set")
-    split = [key.strip() for key in keys.get_secret_value().split(",") if key.strip()]
-    return Vault(split, lookup_key=lookup.get_secret_value())
 
 
 class PaymentProvider(Protocol):
@@ -213,7 +203,7 @@ def payments(context: Context) -> PaymentProvider:
 def cards(context: Context) -> CardProvider:
     """The card provider that the settings choose."""
     settings = context.settings
-    sealer = vault(settings)
+    sealer = vault_of(settings)
     if settings.giftcard_card_provider == "http" and settings.giftcard_card_url:
         token = settings.giftcard_card_token
         return HttpCards(

@@ -23,6 +23,7 @@ from lib.local.clock import run_clock
 from lib.local.keys import secrets_file
 from lib.local.migrate import migrate
 from lib.local.postgres import database
+from lib.web.app import giftcards
 
 _HOST = "127.0.0.1"
 
@@ -85,9 +86,7 @@ def _run() -> None:
         _tell(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
         signal.sigwait(signals)
         stop.set()
-        wind_down = signal.getsignal(signal.SIGTERM)
-        if callable(wind_down) and wind_down is not signal.default_int_handler:
-            wind_down(signal.SIGTERM, None)  # the application's own way of leaving: it takes on no more work
+        giftcards(app).shutdown.ask(patience=3)  # takes on no more work
         clock.join()
 
 

@@ -4,8 +4,8 @@ from email.utils import parseaddr
 
 from lib.context import Context
 from lib.errors import PermanentError
+from lib.giftcards.cards import missing_key, vault_of
 from lib.giftcards.orders import Order
-from lib.giftcards.providers import vault
 from lib.job import Complete
 from lib.policy import RetryPolicy
 from lib.settings import Settings
@@ -17,7 +17,7 @@ def _needs(settings: Settings) -> str | None:
     as_file = not settings.is_production and settings.giftcard_mail_dir
     if settings.smtp_url is None and not as_file:
         return "SMTP_URL"
-    return "GIFTCARD_ENCRYPTION_KEYS" if settings.giftcard_encryption_keys is None else None
+    return missing_key(settings)
 
 
 @stage(
@@ -34,7 +34,7 @@ def email(order: Order, context: Context) -> Complete:
         raise PermanentError("the order has no card to send: requeue its issue_card job")
     from lib.giftcards.mail import giftcard_mail
 
-    number = vault(context.settings).open(card["number_encrypted"])
+    number = vault_of(context.settings).open(card["number_encrypted"])
     sender = context.settings.mail_from
 
     def send(key: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Makes the card, once."""
 
 from lib.context import Context
+from lib.giftcards.cards import missing_key
 from lib.giftcards.orders import Order
 from lib.giftcards.providers import cards, record_card
 from lib.job import Complete, NextJob
@@ -9,12 +10,9 @@ from lib.stages import stage
 
 
 def _needs(settings: Settings) -> str | None:
-    if settings.giftcard_encryption_keys is None:
-        return "GIFTCARD_ENCRYPTION_KEYS"
-    if settings.giftcard_lookup_key is None:
-        return "GIFTCARD_LOOKUP_KEY"
-    chosen = settings.giftcard_card_provider == "http"
-    return "GIFTCARD_CARD_URL" if chosen and not settings.giftcard_card_url else None
+    if settings.giftcard_card_provider == "http" and not settings.giftcard_card_url:
+        return "GIFTCARD_CARD_URL"
+    return missing_key(settings)
 
 
 @stage("issue_card", payload=Order, needs=_needs)

@@ -1,7 +1,7 @@
 """The values that travel between Python and the SQL functions, and their JSON."""
 
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
@@ -58,14 +58,23 @@ _STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}
 
 
 def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        # infinity, and years that Python has not: a row of somebody else's must not stop the tick that claims it.
+        nearest = datetime.min if text.startswith("-") or text.endswith("BC") else datetime.max
+        return nearest.replace(tzinfo=UTC)
 
 
 def _job(row: dict[str, Any]) -> Job:
     values: dict[str, Any] = dict(row)
     values["scheduled_at"] = _time(row["scheduled_at"])
     values["locked_at"] = _time(row["locked_at"])
-    values["retry_delays"] = tuple(row["retry_delays"]) if row["retry_delays"] else None
+    # Nulls and NaN pass the table's constraint.
+    delays = tuple(delay for delay in row["retry_delays"] or () if isinstance(delay, int | float))
+    values["retry_delays"] = delays or None
     return Job(**values)
 
 

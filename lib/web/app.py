@@ -1,12 +1,12 @@
 """Puts the web application together."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flask import Flask
 
 from lib.settings import Settings
+from lib.shutdown import Shutdown
 from lib.stages import Registry
 from lib.store.store import Store
 
@@ -21,7 +21,7 @@ class Giftcards:
     settings: Settings
     store: Store
     registry: Callable[[], Registry]
-    stop: threading.Event = field(default_factory=threading.Event)
+    shutdown: Shutdown = field(default_factory=Shutdown)
 
 
 def giftcards(app: Flask) -> Giftcards:

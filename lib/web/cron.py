@@ -28,7 +28,8 @@ class Trigger(BaseModel):
 def _tick(parts: Giftcards, **wanted: Any) -> dict[str, Any]:
     if parts.settings.vercel_env == "preview" and not parts.settings.giftcard_allow_preview:
         raise Problem(403, "a preview deployment runs no tick", detail="set GIFTCARD_ALLOW_PREVIEW=1 if it shall")
-    return run_tick(parts.store, parts.registry(), parts.settings, stop=parts.stop, **wanted).as_json()
+    with parts.shutdown.tick() as stop:
+        return run_tick(parts.store, parts.registry(), parts.settings, stop=stop, **wanted).as_json()
 
 
 @blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])

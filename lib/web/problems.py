@@ -8,6 +8,7 @@ from werkzeug.exceptions import HTTPException
 
 from lib import events
 from lib.errors import Conflict, Misconfigured, Refused, StoreError
+from lib.validation import problems
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}
 
@@ -35,9 +36,8 @@ def answer(status: int, title: str, *, detail: str = "", field: str | None = Non
 
 def from_validation(error: ValidationError) -> Problem:
     """The first field at fault; never what was in it."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or None
-    return Problem(422, "the body is not valid", detail=str(first["msg"]), field=field)
+    field, words = problems(error)[0]
+    return Problem(422, "the body is not valid", detail=f"{field} {words}".strip(), field=field or None)
 
 
 def register(app: Flask) -> None:

@@ -61,10 +61,9 @@ create table public.giftcard_ticks (
   stages jsonb not null,
   only_stage text,
   only_job_id bigint,
-  -- what it last claimed: a claim repeated with its key brings the same leases
+  -- what it last claimed: a claim repeated with its key, which is the lease of these, brings the same
   claim_key uuid,
   claim_ids bigint[],
-  claim_leases uuid[],
   claim_interrupted bigint[],
   turns jsonb not null default '{}',
   -- what became of it

@@ -26,7 +26,7 @@ declare
 begin
   select * into strict c from public.giftcard_circuits where circuit = p_circuit;
   if c.state <> 'closed' then
-    if c.probe_lease_id is distinct from p_lease_id then
+    if (c.probe_job_id, c.probe_lease_id) is distinct from (p_job_id, p_lease_id) then
       return null;
     elsif v_failed then
       perform public.giftcard_change_circuit(p_circuit, 'open', 'probe failed: ' || p_cause, p_job_id, v_until, p_now);

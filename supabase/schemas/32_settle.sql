@@ -18,6 +18,8 @@ declare
   v_complete bigint[];
   v_unfinished bigint[];
   v_done bigint[];
+  -- A variable, not a literal: with one, the planner may take the index of running rows for the few ids, and read all of it.
+  v_running constant text := 'running';
 begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
@@ -37,7 +39,7 @@ begin
       update public.giftcard_jobs
          set status = 'completed', context = context || coalesce(v_by_id -> id::text -> 'context', '{}'), last_error = null,
              lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
-       where id = any (v_complete) and status = 'running' and lease_id = any (v_leases)
+       where id = any (v_complete) and status = v_running and lease_id = any (v_leases)
       returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
       insert into public.giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id)
       select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner, (v_by_id -> id::text ->> 'lease_id')::uuid
@@ -77,8 +79,12 @@ end $$;
 
 -- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
 create function public.giftcard_settle_unfinished(p_ids bigint[], p_leases uuid[], p_by_id jsonb, p_now timestamptz) returns bigint[]
-language sql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_running constant text := 'running';
+  v_done bigint[];
+begin
   with done as (
     update public.giftcard_jobs j
        set status = case when j.cancel_requested_at is not null then 'cancelled' when r ->> 'outcome' = 'error' then 'error' else 'queued' end,
@@ -92,7 +98,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
            finished_at = case when r ->> 'outcome' = 'error' or j.cancel_requested_at is not null then p_now end,
            lease_id = null, lease_expires_at = null, updated_at = p_now
       from (select (e.key)::bigint as id, e.value as r from jsonb_each(p_by_id) e) x
-     where j.id = any (p_ids) and x.id = j.id and j.status = 'running' and j.lease_id = any (p_leases)
+     where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = any (p_leases)
     returning j.*, x.r, (select o.scheduled_at from public.giftcard_jobs o where o.id = j.id) as was_scheduled_at), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error, next_run_at)
@@ -106,8 +112,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
       set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id, error = excluded.error,
           next_run_at = excluded.next_run_at
     returning job_id)
-  select coalesce(array_agg(job_id), '{}') from kept
-$$;
+  select coalesce(array_agg(job_id), '{}') into v_done from kept;
+  return v_done;
+end $$;
 
 -- Enqueues what follows the settled: same tenant and flow, context passed on, the payload too unless the next job brings its own.
 -- A job that was cancelled has nothing that follows; complete wins over a wish to cancel.

@@ -100,7 +100,7 @@ begin
           'id', d.id, 'stage', d.stage, 'attempts', d.attempts, 'revive_at', d.revive_at, 'finished_at', d.finished_at, 'last_error', d.last_error)), '[]')
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc limit 20) d),
     'paid_without_card', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from public.giftcard_paid_without_card(20) p),
-    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_leases,claim_interrupted,turns}'::text[]), '[]')
+    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,turns}'::text[]), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 
