@@ -12,7 +12,7 @@ from flask import current_app
 from flask.cli import AppGroup
 
 from lib.errors import Refused, StoreError
-from lib.web.app import Giftcards, giftcards
+from lib.web.app import Giftcards, giftcards, operations
 
 
 class _BadInput(click.ClickException):
@@ -65,13 +65,9 @@ def tick(*, as_json: bool, **wanted: Any) -> None:
 @_as_json
 def status(*, as_json: bool) -> None:
     """Counts, circuits, dead letters, paid without card, the last ticks."""
-    parts = _parts()
-    registry = parts.registry()
-    answer = parts.store.status(stages=registry.ready(parts.settings))
-    answer["stages_not_configured"] = registry.unready(parts.settings)
     from lib.tables import status_tables
 
-    _show(answer, as_json=as_json, table=status_tables)
+    _show(operations(current_app, by="operator").status(), as_json=as_json, table=status_tables)
 
 
 @jobs.command()
@@ -81,7 +77,8 @@ def show(job_id: int, *, as_json: bool) -> None:
     """One job with its runs."""
     from lib.tables import job_tables
 
-    _show(_parts().store.job(job_id), as_json=as_json, table=job_tables)
+    do = operations(current_app, by="operator")
+    _show(do.job(job_id) | {"history": do.history(job_id)["runs"]}, as_json=as_json, table=job_tables)
 
 
 @jobs.command()

@@ -8,6 +8,7 @@
     │   ├── DuplicatePersonalCode every candidate is taken; does not count for the circuit
     │   ├── TtrExceeded           one attempt took longer than its ttr
     │   └── Interrupted           the run's lease ended without a settle: its process was killed
+    ├── Invalid                   what a caller asked for is not valid; nothing was done
     ├── LeaseLost                 the job belongs to someone else now: stop, nothing you do counts
     └── StoreError
         ├── Unavailable           the database cannot be reached, or went away in the middle of a call
@@ -56,6 +57,14 @@ class TtrExceeded(TransientError):
 
 class Interrupted(TransientError):
     """The function that ran the job was killed."""
+
+
+class Invalid(GiftcardError):
+    """`field` names what is at fault."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class LeaseLost(GiftcardError):

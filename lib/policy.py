@@ -79,7 +79,7 @@ def decide(
 
 
 def within_rules(outcome: Retry | Error, job: Job, *, rules: Rules, text: str) -> Retry | Error:
-    """What a handler decided itself, as far as it may: at_most_once, 25 attempts and the number of revivals stand above it."""
+    """What a handler decided itself, within at_most_once, 25 attempts and the number of revivals."""
     if isinstance(outcome, Error):
         return replace(outcome, error=text, revive=outcome.revive if _may_revive(job, rules) else None)
     if job.semantics == "at_least_once" and job.attempts < MAX_ATTEMPTS:

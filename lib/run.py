@@ -80,7 +80,7 @@ class Runner:
         return self._ruled(outcome, job)
 
     def _ruled(self, outcome: Outcome, job: Job) -> Outcome:
-        """What the handler decided by itself, in words that may be stored and within the rules that nothing overrides."""
+        """What the handler decided by itself, in words that may be stored, within what nothing overrides."""
         if isinstance(outcome, Snooze):
             return replace(outcome, waiting_for=self._clean(str(outcome.waiting_for)))
         if isinstance(outcome, Retry | Error):

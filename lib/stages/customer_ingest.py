@@ -15,5 +15,6 @@ def customer_ingest(order: Order, context: Context) -> Complete:
         email=order.customer.email,
         given_name=order.customer.given_name,
         family_name=order.customer.family_name,
+        correlation_id=context.job.correlation_id,
     )
     return Complete(context={"customer_id": customer["id"]}, next=(NextJob(stage="personal_code"),))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from flask import Flask
 
+from lib.operations import Operations
 from lib.settings import Settings
 from lib.shutdown import Shutdown
 from lib.stages import Registry
@@ -30,14 +31,20 @@ def giftcards(app: Flask) -> Giftcards:
     return parts
 
 
+def operations(app: Flask, *, by: str = "admin token") -> Operations:
+    """What operators do, over this application's store."""
+    parts = giftcards(app)
+    return Operations(parts.store, parts.registry, parts.settings, by=by)
+
+
 def create_app(parts: Giftcards) -> Flask:
     """The Flask application over these parts."""
-    from lib.web import cron, giftcards, operations, problems
+    from lib.web import cron, giftcards, health, jobs, problems
 
     app = Flask("giftcards", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.extensions["giftcards"] = parts
     problems.register(app)
-    for module in (cron, giftcards, operations):
+    for module in (cron, giftcards, health, jobs):
         app.register_blueprint(module.blueprint)
     return app

@@ -28,21 +28,30 @@ def read(model: type[M], *, optional: bool = False) -> M:
     Raises:
         Problem: 400 for what is not JSON, 415 for another content type, 422 for a field at fault.
     """
+    return checked(model, value(optional=optional))
+
+
+def value(*, optional: bool = False) -> Any:
+    """The request's body as plain JSON; see `read`."""
     raw = request.get_data()
     if not raw and optional:
-        raw = b"{}"
-    elif request.mimetype != "application/json":
+        return {}
+    if request.mimetype != "application/json":
         raise Problem(415, "send JSON", detail="Content-Type must be application/json")
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+        found = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
         # Lone surrogates pass as escapes and cannot be stored; writing them out finds them.
-        text = json.dumps(value, ensure_ascii=False)
-        text.encode("utf-8")
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
         raise Problem(400, "the body is not valid JSON", detail=reason) from None
+    return found
+
+
+def checked(model: type[M], found: Any) -> M:
+    """Plain JSON as `model`."""
     try:
-        return model.model_validate_json(text)
+        return model.model_validate_json(json.dumps(found, ensure_ascii=False))
     except ValidationError as error:
         raise from_validation(error) from None
 

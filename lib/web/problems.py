@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
 from lib import events
-from lib.errors import Conflict, Misconfigured, Refused, StoreError
+from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError
 from lib.validation import problems
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}
@@ -34,10 +34,10 @@ def answer(status: int, title: str, *, detail: str = "", field: str | None = Non
     return response
 
 
-def from_validation(error: ValidationError) -> Problem:
+def from_validation(error: ValidationError, *, what: str = "body") -> Problem:
     """The first field at fault; never what was in it."""
     field, words = problems(error)[0]
-    return Problem(422, "the body is not valid", detail=f"{field} {words}".strip(), field=field or None)
+    return Problem(422, f"the {what} is not valid", detail=f"{field} {words}".strip(), field=field or None)
 
 
 def register(app: Flask) -> None:
@@ -54,6 +54,10 @@ def register(app: Flask) -> None:
             if name.lower() in ("allow", "retry-after"):
                 response.headers[name] = value
         return response
+
+    @app.errorhandler(Invalid)
+    def _invalid(error: Invalid) -> Response:
+        return answer(422, "the request is not valid", detail=str(error), field=error.field)
 
     @app.errorhandler(StoreError)
     def _store(error: StoreError) -> Response:

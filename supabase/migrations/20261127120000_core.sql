@@ -9,6 +9,7 @@
 --   giftcard_orders            an order taken in: idempotency key and body hash
 --   giftcard_customers, giftcard_payments, giftcard_cards          what the orders became
 --   giftcard_effects           an effect outside: the intent before it, the result after it
+--   giftcard_audit             personal data shown in clear, or erased
 --
 -- States of a job              by                                   functions
 --   - → queued                 enqueue, a plain INSERT              giftcard_enqueue, giftcard_submit_order
@@ -16,8 +17,8 @@
 --   running → completed | queued | error | cancelled     settle     giftcard_advance_tick → giftcard_settle
 --   running → running          an ended lease is taken over         giftcard_claim
 --   error → queued             revival, when revive_at has come     giftcard_begin_tick → giftcard_revive
---   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_dead_letters
---   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel
+--   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_jobs, giftcard_requeue_dead_letters
+--   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel, giftcard_cancel_flow
 --
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. Leaving 'running' any other
 -- way (the operators' hand-run UPDATE) therefore wins over whoever still holds the lease.
@@ -249,11 +250,15 @@ create table public.giftcard_orders (
   body_hash text not null,
   amount bigint not null,
   currency text not null,
+  customer_id bigint,
   created_at timestamptz not null,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
   constraint giftcard_orders_amount_is_positive check (amount > 0)
 );
+create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
+
+comment on column public.giftcard_orders.customer_id is 'Known once customer_ingest has run: what erasing a customer goes by.';
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
@@ -317,6 +322,8 @@ create table public.giftcard_cards (
   constraint giftcard_cards_last4_is_four_digits check (last4 ~ '^[0-9]{4}$')
 );
 
+create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
+
 comment on table public.giftcard_cards is 'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
 
 create table public.giftcard_effects (
@@ -339,6 +346,20 @@ create table public.giftcard_effects (
 comment on table public.giftcard_effects is 'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept when jobs are pruned.';
 comment on column public.giftcard_effects.vendor_key is 'The idempotency key the vendor gets: the same for all tries of one generation.';
 comment on column public.giftcard_effects.started_at is 'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
+-- Who saw or removed what was covered.
+
+create table public.giftcard_audit (
+  id bigint generated always as identity,
+  at timestamptz not null,
+  by text not null,
+  action text not null,
+  subject text not null,
+  details jsonb not null default '{}',
+  constraint giftcard_audit_pkey primary key (id),
+  constraint giftcard_audit_action_is_known check (action in ('reveal', 'erase_customer'))
+);
+
+comment on table public.giftcard_audit is 'One row each time personal data was shown in clear or erased.';
 -- Enqueue, one or many.
 
 -- A refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault travels as DETAIL.
@@ -1228,9 +1249,152 @@ begin
     'card', (select jsonb_build_object('last4', last4, 'amount', amount, 'balance', balance, 'currency', currency, 'state', state, 'issued_at', created_at)
                from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id));
 end $$;
+-- Finding jobs, and why one does not run.
 
--- One job with its last runs, the newest first.
-create function public.giftcard_job(p_job_id bigint, p_runs integer default 10) returns jsonb
+-- Whether a job fits a filter: {status, stage, circuit, tenant_id, correlation_id, error (part of it, in any case), created_after,
+-- created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers spell the conditions out for the
+-- planner; this is where unknown names and bad times are refused.
+create function public.giftcard_check_filter(p_filter jsonb) returns void
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_name text;
+begin
+  if jsonb_typeof(p_filter) is distinct from 'object' then
+    perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
+  end if;
+  for v_name in select jsonb_object_keys(p_filter) loop
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after', 'created_before') then
+      perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
+    elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
+      perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
+    elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name !~* '(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
+      perform public.giftcard_refuse('GC400', format('%s must be a time with its zone, like 2026-01-31T12:00:00Z', v_name), v_name);
+    end if;
+  end loop;
+end $$;
+
+-- Up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so that pages neither
+-- skip nor repeat a row, whatever was created in the same instant.
+create function public.giftcard_find_jobs(
+  p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
+language plpgsql stable security invoker
+-- A plan for what is asked, not for what might be: an absent condition folds away.
+set search_path = '' set plan_cache_mode = force_custom_plan as $$
+declare
+  v_status text := p_filter ->> 'status';
+  v_stage text := p_filter ->> 'stage';
+  v_circuit text := p_filter ->> 'circuit';
+  v_tenant text := p_filter ->> 'tenant_id';
+  v_flow text := p_filter ->> 'correlation_id';
+  v_error text := lower(p_filter ->> 'error');
+  v_from timestamptz;
+  v_to timestamptz;
+  v_ids bigint[];
+begin
+  perform public.giftcard_check_filter(p_filter);
+  v_from := (p_filter ->> 'created_after')::timestamptz;
+  v_to := (p_filter ->> 'created_before')::timestamptz;
+  if p_up then
+    select array_agg(f.id order by f.id) into v_ids from (
+      select j.id from public.giftcard_jobs j
+       where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status) and (v_stage is null or j.stage = v_stage)
+         and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
+       order by j.id limit least(p_limit, 1000)) f;
+  else
+    select array_agg(f.id order by f.id desc) into v_ids from (
+      select j.id from public.giftcard_jobs j
+       where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status) and (v_stage is null or j.stage = v_stage)
+         and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
+       order by j.id desc limit least(p_limit, 1000)) f;
+  end if;
+  return coalesce(v_ids, '{}');
+end $$;
+
+-- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs or has ended well.
+-- p_stages: what this code can run; p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
+create function public.giftcard_waiting_for(j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  c public.giftcard_circuits;
+  s public.giftcard_stages;
+  v_ahead integer;
+  v_tick timestamptz;
+begin
+  if j.status = 'error' then
+    if j.revive_at is not null then
+      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at, 'text', 'a dead letter: it revives at ' || j.revive_at::text);
+    end if;
+    return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
+  elsif j.status <> 'queued' then
+    return null;
+  end if;
+  select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by, 'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+  end if;
+  select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+  elsif p_missing ? j.stage then
+    return jsonb_build_object('reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting ' || (p_missing ->> j.stage));
+  elsif not p_stages ? j.stage then
+    return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
+  elsif j.scheduled_at > p_now then
+    return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
+  end if;
+  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
+  if found and c.open_until > p_now then
+    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until, 'text', 'circuit ' || j.circuit || ' is open until ' || c.open_until::text);
+  elsif found then
+    return jsonb_build_object('reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
+  end if;
+  select started_at into v_tick from public.giftcard_ticks order by id desc limit 1;
+  if v_tick is null or v_tick < p_now - interval '3 minutes' then
+    return jsonb_build_object('reason', 'no_tick', 'until', null, 'since', v_tick,
+      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  select count(*) into v_ahead from (
+    select from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id) limit 1000) a;
+  if v_ahead > 0 then
+    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text',
+      'behind ' || v_ahead || case when v_ahead = 1000 then ' or more' else '' end || ' older jobs of circuit ' || j.circuit);
+  end if;
+  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+end $$;
+
+-- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at the end.
+create function public.giftcard_list_jobs(
+  p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
+  p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_up boolean := p_after is not null;
+  v_ids bigint[];
+  v_more boolean;
+begin
+  -- One more than is shown tells whether there are more.
+  v_ids := public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1, v_up);
+  v_more := cardinality(v_ids) > v_limit;
+  v_ids := v_ids[:v_limit];
+  return jsonb_build_object(
+    'jobs', (select coalesce(jsonb_agg(to_jsonb(j) || jsonb_build_object(
+                 'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+                 'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
+               from public.giftcard_jobs j where j.id = any (v_ids)),
+    'older', case when cardinality(v_ids) = 0 then null when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
+    'newer', case when cardinality(v_ids) = 0 then null when v_more and v_up or not v_up and p_before is not null then (select max(i) from unnest(v_ids) i) end);
+end $$;
+
+-- One job as it stands, with next_run_at and waiting_for. GC404 for none.
+create function public.giftcard_show_job(
+  p_job_id bigint, p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 declare
   j public.giftcard_jobs;
@@ -1239,9 +1403,76 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
   end if;
-  return to_jsonb(j) || jsonb_build_object('history', (
-    select coalesce(jsonb_agg(to_jsonb(h) - '{job_id,stage,lease_id}'::text[] order by h.run_no desc), '[]')
-      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_runs, 1000)) h));
+  return to_jsonb(j) || jsonb_build_object(
+    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+    'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
+end $$;
+
+-- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at}.
+create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id) then
+    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  end if;
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
+        'start_delay_ms', greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)),
+        'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
+        'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner) order by h.run_no desc), '[]')
+      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_limit, 1000)) h);
+end $$;
+-- Many jobs at once, in bounded steps.
+
+-- One step of requeueing by filter: the next p_limit jobs with an id above p_after that are in error or cancelled and fit. Going up by
+-- id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is false nothing changes.
+-- p_spread_seconds: the k-th of this step is due that much later each, beginning at p_first_in seconds.
+-- Answers {matched, requeued, ids, last_id (ask on with it), done, dry_run}.
+create function public.giftcard_requeue_jobs(
+  p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
+  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
+  v_found bigint[];
+  v_ids bigint[];
+begin
+  if coalesce(p_filter ->> 'status', 'error') not in ('error', 'cancelled') then
+    perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'status');
+  end if;
+  v_found := public.giftcard_find_jobs(p_filter || jsonb_build_object('status', coalesce(p_filter ->> 'status', 'error')), p_after, v_limit, true);
+  if coalesce(p_dry_run, true) then
+    v_ids := '{}';
+  else
+    v_ids := array(select id from public.giftcard_jobs where id = any (v_found) and status in ('error', 'cancelled') order by id for update);
+    update public.giftcard_jobs
+       set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null, cancel_requested_at = null,
+           scheduled_at = v_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(v_ids, id) - 1)),
+           lease_id = null, lease_expires_at = null, updated_at = v_now
+     where id = any (v_ids);
+  end if;
+  return jsonb_build_object('matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
+    'last_id', v_found[cardinality(v_found)], 'done', cardinality(v_found) < v_limit, 'dry_run', coalesce(p_dry_run, true));
+end $$;
+
+-- Cancels what is left of a flow: queued and dead jobs at once, running ones by a wish. Answers how many of each.
+create function public.giftcard_cancel_flow(p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_ids bigint[] := array(
+    select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id for update);
+  v_answers jsonb;
+begin
+  if v_ids = '{}' then
+    perform public.giftcard_refuse('GC404', format('no job has the correlation id %s', p_correlation_id), 'correlation_id');
+  end if;
+  select coalesce(jsonb_agg(public.giftcard_cancel(j.id, p_now)), '[]') into v_answers
+    from public.giftcard_jobs j where j.id = any (v_ids) and j.status in ('queued', 'error', 'running');
+  return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
+    'cancelled', (select count(*) from jsonb_array_elements(v_answers) a where a ->> 'status' = 'cancelled'),
+    'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a where (a ->> 'cancel_requested')::boolean));
 end $$;
 -- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for ever.
 
@@ -1371,9 +1602,11 @@ begin
      where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest' and dedup_key = ''));
 end $$;
 
--- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail). Answers {id, personal_code}.
+-- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail). p_correlation_id: the order
+-- it is for, if it came as one. Answers {id, personal_code}.
 create function public.giftcard_save_customer(
-  p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text, p_correlation_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -1392,6 +1625,8 @@ begin
     do update set email = excluded.email, given_name = excluded.given_name, family_name = excluded.family_name, updated_at = v_now
     returning * into c;
   end if;
+  update public.giftcard_orders set customer_id = c.id
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and customer_id is distinct from c.id;
   return jsonb_build_object('id', c.id, 'personal_code', c.personal_code);
 end $$;
 
@@ -1479,6 +1714,57 @@ language sql stable security invoker set search_path = '' as $$
     left join public.giftcard_customers u on u.id = c.customer_id
    where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
 $$;
+-- Personal data: seen in clear only with a trace, and removed on request.
+
+create function public.giftcard_note_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  insert into public.giftcard_audit (at, by, action, subject) values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
+  return jsonb_build_object('noted', true);
+end $$;
+
+-- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and histories of their
+-- flows. Jobs that wait are cancelled. Payments, cards and amounts stay, so that sums do. Answers what was done, with the vendor
+-- keys of their mails (an outbox of files is named by them).
+create function public.giftcard_erase_customer(p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_tenant text;
+  v_flows text[];
+  v_ids bigint[];
+  v_mails jsonb;
+begin
+  select tenant_id into v_tenant from public.giftcard_customers where id = p_customer_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
+  end if;
+  v_flows := array(
+    select correlation_id from public.giftcard_orders where customer_id = p_customer_id
+    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id);
+  v_ids := array(
+    select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
+  if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then
+    perform public.giftcard_refuse('GC409', format('a job of customer %s is running: try again in a minute', p_customer_id), 'customer_id');
+  end if;
+  v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
+               where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
+  update public.giftcard_jobs
+     set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
+         last_error = case when last_error is null then null else 'erased' end,
+         status = case when status in ('queued', 'error') then 'cancelled' else status end,
+         revive_at = null, finished_at = coalesce(finished_at, v_now), updated_at = v_now
+   where id = any (v_ids);
+  update public.giftcard_job_history set error = 'erased' where job_id = any (v_ids) and error is not null;
+  update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
+   where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email';
+  update public.giftcard_customers
+     set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '', family_name = null, personal_code = null, updated_at = v_now
+   where id = p_customer_id;
+  insert into public.giftcard_audit (at, by, action, subject, details)
+  values (v_now, p_by, 'erase_customer', 'customer ' || p_customer_id, jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)));
+  return jsonb_build_object('customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
+end $$;
 -- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its web roles by
 -- default, so each is taken back by name of its kind. Later migrations repeat this for what they add; a test reads the catalog.
 

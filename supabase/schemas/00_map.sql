@@ -9,6 +9,7 @@
 --   giftcard_orders            an order taken in: idempotency key and body hash
 --   giftcard_customers, giftcard_payments, giftcard_cards          what the orders became
 --   giftcard_effects           an effect outside: the intent before it, the result after it
+--   giftcard_audit             personal data shown in clear, or erased
 --
 -- States of a job              by                                   functions
 --   - → queued                 enqueue, a plain INSERT              giftcard_enqueue, giftcard_submit_order
@@ -16,8 +17,8 @@
 --   running → completed | queued | error | cancelled     settle     giftcard_advance_tick → giftcard_settle
 --   running → running          an ended lease is taken over         giftcard_claim
 --   error → queued             revival, when revive_at has come     giftcard_begin_tick → giftcard_revive
---   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_dead_letters
---   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel
+--   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_jobs, giftcard_requeue_dead_letters
+--   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel, giftcard_cancel_flow
 --
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. Leaving 'running' any other
 -- way (the operators' hand-run UPDATE) therefore wins over whoever still holds the lease.

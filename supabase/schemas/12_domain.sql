@@ -7,11 +7,15 @@ create table public.giftcard_orders (
   body_hash text not null,
   amount bigint not null,
   currency text not null,
+  customer_id bigint,
   created_at timestamptz not null,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
   constraint giftcard_orders_amount_is_positive check (amount > 0)
 );
+create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
+
+comment on column public.giftcard_orders.customer_id is 'Known once customer_ingest has run: what erasing a customer goes by.';
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
@@ -74,6 +78,8 @@ create table public.giftcard_cards (
   constraint giftcard_cards_balance_is_covered check (amount > 0 and balance between 0 and amount),
   constraint giftcard_cards_last4_is_four_digits check (last4 ~ '^[0-9]{4}$')
 );
+
+create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
 
 comment on table public.giftcard_cards is 'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
 

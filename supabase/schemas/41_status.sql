@@ -124,18 +124,3 @@ begin
     'card', (select jsonb_build_object('last4', last4, 'amount', amount, 'balance', balance, 'currency', currency, 'state', state, 'issued_at', created_at)
                from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id));
 end $$;
-
--- One job with its last runs, the newest first.
-create function public.giftcard_job(p_job_id bigint, p_runs integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  j public.giftcard_jobs;
-begin
-  select * into j from public.giftcard_jobs where id = p_job_id;
-  if not found then
-    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
-  end if;
-  return to_jsonb(j) || jsonb_build_object('history', (
-    select coalesce(jsonb_agg(to_jsonb(h) - '{job_id,stage,lease_id}'::text[] order by h.run_no desc), '[]')
-      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_runs, 1000)) h));
-end $$;

@@ -36,9 +36,11 @@ begin
      where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest' and dedup_key = ''));
 end $$;
 
--- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail). Answers {id, personal_code}.
+-- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail). p_correlation_id: the order
+-- it is for, if it came as one. Answers {id, personal_code}.
 create function public.giftcard_save_customer(
-  p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text, p_correlation_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -57,6 +59,8 @@ begin
     do update set email = excluded.email, given_name = excluded.given_name, family_name = excluded.family_name, updated_at = v_now
     returning * into c;
   end if;
+  update public.giftcard_orders set customer_id = c.id
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and customer_id is distinct from c.id;
   return jsonb_build_object('id', c.id, 'personal_code', c.personal_code);
 end $$;
 

@@ -6,9 +6,9 @@ from flask import Blueprint, current_app
 
 from lib.errors import StoreError
 from lib.web import doors
-from lib.web.app import giftcards
+from lib.web.app import giftcards, operations
 
-blueprint = Blueprint("operations", __name__)
+blueprint = Blueprint("health", __name__)
 
 
 @blueprint.get("/api/health")
@@ -25,10 +25,4 @@ def health() -> tuple[dict[str, str], int]:
 @doors.admin
 def status() -> dict[str, Any]:
     """Counts, queues, circuits, dead letters, paid without card, the last ticks."""
-    parts = giftcards(current_app)
-    registry = parts.registry()
-    answer = parts.store.status(stages=registry.ready(parts.settings))
-    return answer | {
-        "stages_not_configured": registry.unready(parts.settings),
-        "paused_by_setting": parts.settings.giftcard_paused,
-    }
+    return operations(current_app).status()

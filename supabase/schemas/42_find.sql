@@ -1,0 +1,174 @@
+-- Finding jobs, and why one does not run.
+
+-- Whether a job fits a filter: {status, stage, circuit, tenant_id, correlation_id, error (part of it, in any case), created_after,
+-- created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers spell the conditions out for the
+-- planner; this is where unknown names and bad times are refused.
+create function public.giftcard_check_filter(p_filter jsonb) returns void
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_name text;
+begin
+  if jsonb_typeof(p_filter) is distinct from 'object' then
+    perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
+  end if;
+  for v_name in select jsonb_object_keys(p_filter) loop
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after', 'created_before') then
+      perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
+    elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
+      perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
+    elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name !~* '(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
+      perform public.giftcard_refuse('GC400', format('%s must be a time with its zone, like 2026-01-31T12:00:00Z', v_name), v_name);
+    end if;
+  end loop;
+end $$;
+
+-- Up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so that pages neither
+-- skip nor repeat a row, whatever was created in the same instant.
+create function public.giftcard_find_jobs(
+  p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
+language plpgsql stable security invoker
+-- A plan for what is asked, not for what might be: an absent condition folds away.
+set search_path = '' set plan_cache_mode = force_custom_plan as $$
+declare
+  v_status text := p_filter ->> 'status';
+  v_stage text := p_filter ->> 'stage';
+  v_circuit text := p_filter ->> 'circuit';
+  v_tenant text := p_filter ->> 'tenant_id';
+  v_flow text := p_filter ->> 'correlation_id';
+  v_error text := lower(p_filter ->> 'error');
+  v_from timestamptz;
+  v_to timestamptz;
+  v_ids bigint[];
+begin
+  perform public.giftcard_check_filter(p_filter);
+  v_from := (p_filter ->> 'created_after')::timestamptz;
+  v_to := (p_filter ->> 'created_before')::timestamptz;
+  if p_up then
+    select array_agg(f.id order by f.id) into v_ids from (
+      select j.id from public.giftcard_jobs j
+       where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status) and (v_stage is null or j.stage = v_stage)
+         and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
+       order by j.id limit least(p_limit, 1000)) f;
+  else
+    select array_agg(f.id order by f.id desc) into v_ids from (
+      select j.id from public.giftcard_jobs j
+       where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status) and (v_stage is null or j.stage = v_stage)
+         and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
+       order by j.id desc limit least(p_limit, 1000)) f;
+  end if;
+  return coalesce(v_ids, '{}');
+end $$;
+
+-- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs or has ended well.
+-- p_stages: what this code can run; p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
+create function public.giftcard_waiting_for(j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  c public.giftcard_circuits;
+  s public.giftcard_stages;
+  v_ahead integer;
+  v_tick timestamptz;
+begin
+  if j.status = 'error' then
+    if j.revive_at is not null then
+      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at, 'text', 'a dead letter: it revives at ' || j.revive_at::text);
+    end if;
+    return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
+  elsif j.status <> 'queued' then
+    return null;
+  end if;
+  select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by, 'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+  end if;
+  select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+  elsif p_missing ? j.stage then
+    return jsonb_build_object('reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting ' || (p_missing ->> j.stage));
+  elsif not p_stages ? j.stage then
+    return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
+  elsif j.scheduled_at > p_now then
+    return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
+  end if;
+  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
+  if found and c.open_until > p_now then
+    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until, 'text', 'circuit ' || j.circuit || ' is open until ' || c.open_until::text);
+  elsif found then
+    return jsonb_build_object('reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
+  end if;
+  select started_at into v_tick from public.giftcard_ticks order by id desc limit 1;
+  if v_tick is null or v_tick < p_now - interval '3 minutes' then
+    return jsonb_build_object('reason', 'no_tick', 'until', null, 'since', v_tick,
+      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  select count(*) into v_ahead from (
+    select from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id) limit 1000) a;
+  if v_ahead > 0 then
+    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text',
+      'behind ' || v_ahead || case when v_ahead = 1000 then ' or more' else '' end || ' older jobs of circuit ' || j.circuit);
+  end if;
+  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+end $$;
+
+-- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at the end.
+create function public.giftcard_list_jobs(
+  p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
+  p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_up boolean := p_after is not null;
+  v_ids bigint[];
+  v_more boolean;
+begin
+  -- One more than is shown tells whether there are more.
+  v_ids := public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1, v_up);
+  v_more := cardinality(v_ids) > v_limit;
+  v_ids := v_ids[:v_limit];
+  return jsonb_build_object(
+    'jobs', (select coalesce(jsonb_agg(to_jsonb(j) || jsonb_build_object(
+                 'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+                 'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
+               from public.giftcard_jobs j where j.id = any (v_ids)),
+    'older', case when cardinality(v_ids) = 0 then null when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
+    'newer', case when cardinality(v_ids) = 0 then null when v_more and v_up or not v_up and p_before is not null then (select max(i) from unnest(v_ids) i) end);
+end $$;
+
+-- One job as it stands, with next_run_at and waiting_for. GC404 for none.
+create function public.giftcard_show_job(
+  p_job_id bigint, p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  j public.giftcard_jobs;
+begin
+  select * into j from public.giftcard_jobs where id = p_job_id;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  end if;
+  return to_jsonb(j) || jsonb_build_object(
+    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+    'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
+end $$;
+
+-- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at}.
+create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id) then
+    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  end if;
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
+        'start_delay_ms', greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)),
+        'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
+        'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner) order by h.run_no desc), '[]')
+      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_limit, 1000)) h);
+end $$;

@@ -1,0 +1,51 @@
+-- Personal data: seen in clear only with a trace, and removed on request.
+
+create function public.giftcard_note_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  insert into public.giftcard_audit (at, by, action, subject) values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
+  return jsonb_build_object('noted', true);
+end $$;
+
+-- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and histories of their
+-- flows. Jobs that wait are cancelled. Payments, cards and amounts stay, so that sums do. Answers what was done, with the vendor
+-- keys of their mails (an outbox of files is named by them).
+create function public.giftcard_erase_customer(p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_tenant text;
+  v_flows text[];
+  v_ids bigint[];
+  v_mails jsonb;
+begin
+  select tenant_id into v_tenant from public.giftcard_customers where id = p_customer_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
+  end if;
+  v_flows := array(
+    select correlation_id from public.giftcard_orders where customer_id = p_customer_id
+    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id);
+  v_ids := array(
+    select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
+  if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then
+    perform public.giftcard_refuse('GC409', format('a job of customer %s is running: try again in a minute', p_customer_id), 'customer_id');
+  end if;
+  v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
+               where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
+  update public.giftcard_jobs
+     set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
+         last_error = case when last_error is null then null else 'erased' end,
+         status = case when status in ('queued', 'error') then 'cancelled' else status end,
+         revive_at = null, finished_at = coalesce(finished_at, v_now), updated_at = v_now
+   where id = any (v_ids);
+  update public.giftcard_job_history set error = 'erased' where job_id = any (v_ids) and error is not null;
+  update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
+   where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email';
+  update public.giftcard_customers
+     set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '', family_name = null, personal_code = null, updated_at = v_now
+   where id = p_customer_id;
+  insert into public.giftcard_audit (at, by, action, subject, details)
+  values (v_now, p_by, 'erase_customer', 'customer ' || p_customer_id, jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)));
+  return jsonb_build_object('customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
+end $$;
