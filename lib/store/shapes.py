@@ -64,8 +64,8 @@ def _time(text: str | None) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         # infinity, and years that Python has not: a row of somebody else's must not stop the tick that claims it.
-        nearest = datetime.min if text.startswith("-") or text.endswith("BC") else datetime.max
-        return nearest.replace(tzinfo=UTC)
+        past = text.startswith("-") or text.endswith("BC")
+        return datetime(1, 1, 1, tzinfo=UTC) if past else datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def _job(row: dict[str, Any]) -> Job:

@@ -42,39 +42,42 @@ def from_validation(error: ValidationError, *, what: str = "body") -> Problem:
 
 def register(app: Flask) -> None:
     """Every error leaves as a problem; what is inside stays inside."""
+    app.register_error_handler(Problem, _problem)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(Invalid, _invalid)
+    app.register_error_handler(StoreError, _store)
+    app.register_error_handler(Exception, _unexpected)
 
-    @app.errorhandler(Problem)
-    def _problem(error: Problem) -> Response:
-        return answer(error.status, error.title, detail=error.detail, field=error.field)
 
-    @app.errorhandler(HTTPException)
-    def _http(error: HTTPException) -> Response:
-        response = answer(error.code or 500, error.name, detail=error.description or "")
-        for name, value in error.get_headers():
-            if name.lower() in ("allow", "retry-after"):
-                response.headers[name] = value
-        return response
+def _problem(error: Problem) -> Response:
+    return answer(error.status, error.title, detail=error.detail, field=error.field)
 
-    @app.errorhandler(Invalid)
-    def _invalid(error: Invalid) -> Response:
-        return answer(422, "the request is not valid", detail=str(error), field=error.field)
 
-    @app.errorhandler(StoreError)
-    def _store(error: StoreError) -> Response:
-        if isinstance(error, Refused) and error.sqlstate in _STATUS:
-            return answer(_STATUS[error.sqlstate], str(error), field=error.field or None)
-        if isinstance(error, Refused | Conflict):
-            # The database found what our own checks did not: the caller's data, and nothing was changed.
-            events.emit("request_failed", error=type(error).__name__, sqlstate=getattr(error, "sqlstate", "23505"))
-            return answer(400, "the database refused this data", field=getattr(error, "field", None))
-        events.emit("request_failed", error=str(error))
-        if isinstance(error, Misconfigured):
-            return answer(503, "the database and this code do not fit", detail=str(error))
-        return answer(
-            503, "the database is away", detail="nothing was lost: the next call goes on where this one stopped"
-        )
+def _http(error: HTTPException) -> Response:
+    response = answer(error.code or 500, error.name, detail=error.description or "")
+    for name, value in error.get_headers():
+        if name.lower() in ("allow", "retry-after"):
+            response.headers[name] = value
+    return response
 
-    @app.errorhandler(Exception)
-    def _unexpected(error: Exception) -> Response:
-        events.emit("request_failed", error=type(error).__name__)
-        return answer(500, "something went wrong here", detail="it was logged")
+
+def _invalid(error: Invalid) -> Response:
+    return answer(422, "the request is not valid", detail=str(error), field=error.field)
+
+
+def _store(error: StoreError) -> Response:
+    if isinstance(error, Refused) and error.sqlstate in _STATUS:
+        return answer(_STATUS[error.sqlstate], str(error), field=error.field or None)
+    if isinstance(error, Refused | Conflict):
+        # The database found what our own checks did not: the caller's data, and nothing was changed.
+        events.emit("request_failed", error=type(error).__name__, sqlstate=getattr(error, "sqlstate", "23505"))
+        return answer(400, "the database refused this data", field=getattr(error, "field", None))
+    events.emit("request_failed", error=str(error))
+    if isinstance(error, Misconfigured):
+        return answer(503, "the database and this code do not fit", detail=str(error))
+    return answer(503, "the database is away", detail="nothing was lost: the next call goes on where this one stopped")
+
+
+def _unexpected(error: Exception) -> Response:
+    events.emit("request_failed", error=type(error).__name__)
+    return answer(500, "something went wrong here", detail="it was logged")
