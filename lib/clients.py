@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import time
+from collections.abc import Callable
 from email.message import EmailMessage
 from email.utils import parseaddr
 from pathlib import Path
@@ -15,7 +16,6 @@ from lib.policy import is_permanent_status
 from lib.settings import Settings
 
 if TYPE_CHECKING:  # imported when used: a tick without HTTP or mail pays for neither
-    import smtplib
     import ssl
 
     import httpx
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # imported when used: a tick without HTTP or mail pays for ne
 # An answer longer than this is not read on.
 _MAX_BODY_BYTES = 1_000_000
 _MAX_WAIT_SECONDS = 30.0
+_GOODBYE_SECONDS = 1.0
 
 
 def _left(until: float, *, doing: str) -> float:
@@ -104,6 +105,8 @@ class Mail:
             TransientError: everything else.
         """
         if self._settings.smtp_url is None:
+            if self._settings.is_production:
+                raise TransientError("SMTP_URL is not set, and production writes no mails as files")
             return self._write(message)
         import smtplib
 
@@ -121,13 +124,13 @@ class Mail:
 
     def _connect(self, smtplib_: Any, url: Any) -> "_Session":
         kind = smtplib_.SMTP_SSL if url.scheme == "smtps" else smtplib_.SMTP
-        timeout = min(_left(self._until, doing="mail"), _MAX_WAIT_SECONDS)
         smtp = kind(
             url.hostname or "localhost",
             url.port or (465 if url.scheme == "smtps" else 587 if url.username else 25),
-            timeout=timeout,
+            # It waits up to three times in here: for the connection, for TLS, for the greeting.
+            timeout=min(_left(self._until, doing="mail") / 3, _MAX_WAIT_SECONDS),
         )
-        return _Session(smtp, url, goodbye=smtplib_.SMTPException)
+        return _Session(smtp, url, until=self._until, goodbye=smtplib_.SMTPException)
 
     def _write(self, message: EmailMessage) -> dict[str, str]:
         folder = Path(self._settings.giftcard_mail_dir or ".local/mails")
@@ -141,12 +144,25 @@ class Mail:
 class _Session:
     """An SMTP session: encrypted where the server can, logged in where the URL says so, and ended in any case."""
 
-    def __init__(self, smtp: "smtplib.SMTP", url: Any, *, goodbye: type[Exception]) -> None:
+    def __init__(self, smtp: Any, url: Any, *, until: float, goodbye: type[Exception]) -> None:
         self._smtp = smtp
         self._goodbye = goodbye
         self._url = url
+        self._until = until
+        smtp.send, smtp.getreply = self._bounded(smtp.send), self._bounded(smtp.getreply)
 
-    def __enter__(self) -> "smtplib.SMTP":
+    def _bounded(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """smtplib knows a timeout for each step; here each gets what is left for all of them."""
+
+        def run(*arguments: Any) -> Any:
+            left = min(_left(self._until, doing="mail"), _MAX_WAIT_SECONDS)
+            if self._smtp.sock is not None:  # else the other side has hung up, and the step says so
+                self._smtp.sock.settimeout(left)
+            return step(*arguments)
+
+        return run
+
+    def __enter__(self) -> Any:
         try:
             self._smtp.ehlo()
             if self._url.scheme != "smtps" and self._smtp.has_extn("starttls"):
@@ -165,8 +181,9 @@ class _Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Once the message is accepted, a rude goodbye must not make it a failure and send it twice.
-        with contextlib.suppress(OSError, self._goodbye):
+        with contextlib.suppress(OSError, self._goodbye, TransientError):
             if kind is None:
+                self._until = min(self._until, time.monotonic() + _GOODBYE_SECONDS)
                 self._smtp.quit()
         self._smtp.close()
 

@@ -111,17 +111,17 @@ class Operations:
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None
     ) -> Json:
-        """In steps, up by id, for `budget` seconds. Not done: go on with `after`."""
+        """In steps, up by id, for `budget` seconds. Not done: go on with `after` and `already`."""
         if not wanted.all and not wanted.filter.as_json():
             raise Invalid("an empty filter means every dead job: ask for all of them if that is meant", field="filter")
         ends = time.monotonic() + budget
         total: Json = {"matched": 0, "requeued": 0, "done": False, "after": wanted.after, "dry_run": wanted.dry_run}
-        if wanted.slowly and not wanted.dry_run:
+        if wanted.slowly and not wanted.dry_run and not wanted.already:
             first = self._first_alone(wanted, total)
             if first is not None:
                 return first
         while not total["done"]:
-            step = self._step(wanted, after=total["after"], spread_from=total["requeued"])
+            step = self._step(wanted, after=total["after"], spread_from=wanted.already + total["requeued"])
             total["matched"] += step["matched"]
             total["requeued"] += step["requeued"]
             total["after"] = step["last_id"] or total["after"]

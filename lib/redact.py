@@ -8,7 +8,7 @@ MAX_ERROR_LENGTH = 500
 _EMAIL = re.compile(r"[^\s<>\"'(),;:@]+@[^\s<>\"'(),;:@]+\.[^\s<>\"'(),;:@]+")
 _CARD_NUMBER = re.compile(r"(?<!\d)(?:\d[ -]?){12,18}\d(?!\d)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
-_URL_PASSWORD = re.compile(r"(?<=://)[^\s/@]+@")
+_URL_PASSWORD = re.compile(r"(?<=://)[^\s/]+@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+|[\ud800-\udfff]")
 
 

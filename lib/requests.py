@@ -90,7 +90,8 @@ class BulkRequeueRequest(_Request):
     """Which dead (or cancelled) jobs go back to the queue. An empty filter needs `all`.
 
     `slowly`: the first one alone, at once; unless it completes nothing else is touched; the rest then come due at
-    `per_minute`. `after`: go on behind this id, as an earlier answer said.
+    `per_minute`. `after`: go on behind this id, as an earlier answer said; `already`: how many the answers before that
+    have requeued, so that the rate goes on where it was and no other goes alone.
     """
 
     filter: Filter = Field(default_factory=Filter)
@@ -99,6 +100,7 @@ class BulkRequeueRequest(_Request):
     slowly: bool = False
     per_minute: Annotated[float, Field(gt=0, le=60_000)] = 10
     after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    already: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
 
 
 class PauseRequest(_Request):

@@ -102,7 +102,17 @@ class Runner:
     def _clean(self, text: str) -> str:
         return clean(text, secrets=self.settings.secrets())
 
-    def _tell(self, event: str, job: Job, *, duration_ms: int | None = None, **fields: object) -> None:
+    def _tell(
+        self,
+        event: str,
+        job: Job,
+        *,
+        duration_ms: int | None = None,
+        error: str | None = None,
+        next_run_at: str | None = None,
+        **fields: object,
+    ) -> None:
+        """Every line of a run has the same fields."""
         stage = self.registry.stages.get(job.stage)
         policy = stage.policy_in(self.settings) if stage else _default(self.settings)
         events.emit(
@@ -116,6 +126,8 @@ class Runner:
             run_no=job.run_no,
             lock_owner=job.lock_owner,
             duration_ms=duration_ms,
+            error=error,
+            next_run_at=next_run_at,
             **fields,
         )
 

@@ -3,6 +3,7 @@
 import os
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -74,10 +75,10 @@ class Settings(BaseSettings):
     giftcard_vendor_key_hours: float = Field(default=20, gt=0, le=8_760)
     # Vendors
     giftcard_payment_provider: Literal["ledger", "http"] = "ledger"
-    giftcard_payment_url: str | None = None
+    giftcard_payment_url: str | None = Field(default=None, repr=False)  # it may hold a password
     giftcard_payment_token: SecretStr | None = None
     giftcard_card_provider: Literal["ledger", "http"] = "ledger"
-    giftcard_card_url: str | None = None
+    giftcard_card_url: str | None = Field(default=None, repr=False)
     giftcard_card_token: SecretStr | None = None
     giftcard_encryption_keys: SecretStr | None = None
     giftcard_lookup_key: SecretStr | None = None
@@ -104,10 +105,18 @@ class Settings(BaseSettings):
     def secrets(self) -> list[str]:
         """The values that must never be shown, the longest first."""
         values = (getattr(self, name) for name in type(self).model_fields)
-        shown = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
-        return sorted(
-            (secret for whole in shown for secret in whole.split(",") if len(secret) >= 8), key=len, reverse=True
-        )
+        wholes = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+        parts = {part for whole in wholes for part in _parts(whole) if len(part) >= 8}
+        return sorted(parts, key=len, reverse=True)
+
+
+def _parts(secret: str) -> list[str]:
+    """What of a secret is a secret by itself: the items of a list, the password of a URL as it stands there and in clear."""
+    try:
+        password = urlsplit(secret).password or ""
+    except ValueError:
+        password = ""
+    return [secret, *secret.split(","), password, unquote(password)]
 
 
 def _stage_rules(environ: dict[str, str]) -> dict[str, StageRules]:
@@ -138,6 +147,6 @@ def load() -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         variable = str(first["loc"][0]).upper()
-        secret = "SECRET" in variable or "TOKEN" in variable or "KEY" in variable or variable.endswith("_URL")
+        secret = variable.endswith(("_SECRET", "_TOKEN", "_KEY", "_KEYS", "_URL"))
         value = "" if secret else f"={os.environ.get(variable, '')!r}"
         raise SettingsError(f"{variable}{value}: {first['msg']}") from None

@@ -18,18 +18,22 @@ class Shutdown:
     def __init__(self) -> None:
         self.asked = threading.Event()
         self._ticks = 0
+        self._ticks_in_main = 0
         self._changed = threading.Condition()
 
     @contextmanager
     def tick(self) -> Iterator[threading.Event]:
         """Counts a tick while it runs; gives it the event to heed."""
+        in_main = threading.current_thread() is threading.main_thread()
         with self._changed:
             self._ticks += 1
+            self._ticks_in_main += in_main
         try:
             yield self.asked
         finally:
             with self._changed:
                 self._ticks -= 1
+                self._ticks_in_main -= in_main
                 self._changed.notify_all()
 
     def ask(self, *, patience: float = _PATIENCE_SECONDS) -> None:
@@ -48,6 +52,9 @@ class Shutdown:
             if callable(before):  # the platform's own way of leaving: it decides when
                 self.asked.set()
                 before(number, frame)
+                return
+            if self._ticks_in_main:  # a command's: it can end only once this handler is out of its way, and then leaves
+                self.asked.set()
                 return
             self.ask()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

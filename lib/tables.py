@@ -1,108 +1,126 @@
-"""The tables that operators see on a terminal (rich: imported by those who look, never by the application)."""
+"""What operators see: tables and sentences. Rich draws them where there is a terminal and rich is installed.
 
+Rich is imported by those who look, never by the application. Elsewhere (a pipe, a file) tables are plain aligned text,
+each row whole on its line, so that grep and awk find it.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+import click
 
-STATUSES = ("queued", "running", "completed", "error", "cancelled")
-_MOST_COUNTED = 1000
+# Rows may come from anybody's INSERT: what would steer a terminal is shown as a mark.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_COLOURS = {
+    "error": "red",
+    "FAILED": "red",
+    "open": "red",
+    "running": "cyan",
+    "half_open": "yellow",
+    "INTERRUPTED": "yellow",
+    "completed": "green",
+    "SUCCESS": "green",
+    "cancelled": "dim",
+}
 
 
-def table(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
-    """A plain table; None is shown as nothing."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
-    for column in columns:
-        made.add_column(column, overflow="fold")
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells may be anything; None is shown as nothing."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+Part = Table | str
+
+
+def show(parts: Iterable[Part]) -> None:
+    """Prints tables and sentences to standard output."""
+    draw = _rich() if sys.stdout.isatty() else None
+    for part in parts:
+        if isinstance(part, str):
+            click.echo(_safe(part))
+        elif draw:
+            draw(part)
+        else:
+            _print_plain(part)
+
+
+def moment(time: str | None) -> str:
+    """A time as the database gives it, to the second, in UTC."""
+    if not time:
+        return ""
+    try:
+        return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError):  # infinity, and years that Python has not
+        return time
+
+
+def duration(milliseconds: float | None) -> str:
+    """Like 12 ms, 3.4 s, 5 min, 7 h, 3 d."""
+    if milliseconds is None:
+        return ""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Like 1,234 dead letters."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _safe(value: Any) -> str:
+    return "" if value is None else _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))
+
+
+def _cells(row: Sequence[Any]) -> list[str]:
+    return [" ".join(_safe(cell).split()) for cell in row]
+
+
+def _print_plain(table: Table) -> None:
+    rows = [list(table.columns), *map(_cells, table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    click.echo(_safe(table.title))
     for row in rows:
-        made.add_row(*("" if cell is None else str(cell) for cell in row))
-    return made
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def counts_table(counts: dict[str, dict[str, int]]) -> Table:
-    """Jobs by stage and status."""
-
-    def shown(number: int) -> str:
-        return f"{number}+" if number >= _MOST_COUNTED else str(number or "·")
-
-    rows = [[stage, *(shown(by.get(status, 0)) for status in STATUSES)] for stage, by in sorted(counts.items())]
-    return table("Jobs", ["stage", *STATUSES], rows)
-
-
-def status_tables(status: dict[str, Any]) -> None:
-    """What `GET /api/status` says, for a tired person: what is wrong comes with what to do."""
+def _rich() -> Any:
+    """What draws a table, or None where rich is not installed."""
+    try:
+        from rich import table as tables
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        return None
     console = Console()
-    console.print(counts_table(status["counts"]))
-    for paused in status["paused"]:
-        what = "everything" if paused["stage"] == "*" else f"stage {paused['stage']}"
-        why = paused["reason"] or "no reason given"
-        console.print(f"{what} is paused by {paused['by']} since {_short(paused['since'])}: {why}")
-    for stage, setting in status["stages_not_configured"].items():
-        console.print(f"stage {stage} is parked: set {setting}")
-    if status["circuits"]:
-        rows = [[c["circuit"], c["state"], c["failures"], _short(c["open_until"])] for c in status["circuits"]]
-        console.print(table("Circuits that are not well", ["circuit", "state", "failures", "open until"], rows))
-    if status["dead_letters"]:
-        rows = [
-            [d["id"], d["stage"], d["attempts"], _short(d["revive_at"]) or "never", d["last_error"]]
-            for d in status["dead_letters"]
-        ]
-        console.print(table("Dead letters, the newest 20", ["job", "stage", "attempts", "revives", "error"], rows))
-        console.print("to try one again: flask jobs requeue ID", style="dim")
-    if status["paid_without_card"]:
-        rows = [
-            [p["correlation_id"], p["amount"], p["currency"], p["stage"], p["last_error"]]
-            for p in status["paid_without_card"]
-        ]
-        console.print(table("Paid, no card", ["flow", "minor units", "currency", "stops at", "error"], rows))
-    ticks = [
-        [
-            t["id"],
-            t["source"],
-            _short(t["started_at"]),
-            t["started"],
-            t["completed"],
-            t["retried"],
-            t["errored"],
-            t["stopped_because"] or "killed or running",
-        ]
-        for t in status["ticks"]
-    ]
-    console.print(
-        table("Last ticks", ["tick", "source", "began", "started", "completed", "retried", "dead", "stopped"], ticks)
-    )
 
+    def draw(table: Table) -> None:
+        made = tables.Table(
+            title=Text(_safe(table.title)),
+            title_justify="left",
+            title_style="bold",
+            header_style="dim",
+            box=None,
+            pad_edge=False,
+        )
+        for column in table.columns:
+            made.add_column(Text(column), overflow="fold")
+        for row in table.rows:
+            # As text, not as markup: a covered address is shown as [email], which markup would swallow.
+            made.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in _cells(row)))
+        console.print(made)
 
-def job_tables(job: dict[str, Any]) -> None:
-    """A job and its runs."""
-    console = Console()
-    shown = (
-        "stage",
-        "status",
-        "correlation_id",
-        "tenant_id",
-        "attempts",
-        "max_attempts",
-        "run_no",
-        "revivals",
-        "scheduled_at",
-        "revive_at",
-        "last_error",
-    )
-    console.print(table(f"Job {job['id']}", ["", ""], [[name, job[name]] for name in shown if job[name] is not None]))
-    rows = [
-        [
-            run["run_no"],
-            run["attempt"],
-            run["result"],
-            _short(run["started_at"]),
-            _short(run["next_run_at"]),
-            run["error"],
-        ]
-        for run in job["history"]
-    ]
-    console.print(table("Runs, the newest first", ["run", "attempt", "result", "began", "next", "error"], rows))
-
-
-def _short(time: str | None) -> str:
-    return time[:19].replace("T", " ") if time else ""
+    return draw

@@ -17,5 +17,10 @@ def problems(error: ValidationError) -> list[tuple[str, str]]:
     return [(_field(detail["loc"]), detail["msg"].removeprefix("Value error, ")) for detail in details]
 
 
+def harmless(name: str) -> str:
+    """A name that a caller made up, as it may be shown."""
+    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", name)[:50]
+
+
 def _field(path: tuple[int | str, ...]) -> str:
-    return ".".join(_UNSAFE.sub("\N{REPLACEMENT CHARACTER}", str(part))[:50] for part in path)
+    return ".".join(harmless(str(part)) for part in path)

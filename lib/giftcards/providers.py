@@ -4,6 +4,7 @@ A provider is asked under a vendor key that is the same at every attempt, and an
 `lookup(key)` says what became of a key: its result, or None when nothing happened.
 """
 
+import re
 from random import SystemRandom
 from typing import Any, Protocol
 
@@ -138,6 +139,8 @@ class HttpVendor:
     def _read(self, response: Any) -> Result:
         try:
             body = response.json()
+            if type(body["id"]) not in (str, int) or body["id"] == "":
+                raise ValueError("its id is none")
             return {**body, "id": str(body["id"])}
         except (ValueError, TypeError, KeyError) as error:
             # The effect has happened: asking again under the same key is safe, giving up is not.
@@ -175,7 +178,8 @@ class HttpCards(HttpVendor):
 
     def _sealed(self, body: Result) -> Result:
         number = body.get("number")
-        if not isinstance(number, str) or not number.isascii() or not number.isdigit():
+        # ISO/IEC 7812: up to 19 digits. What is written down of a card can never be changed by asking again.
+        if not isinstance(number, str) or not re.fullmatch("[0-9]{12,19}", number):
             raise TransientError(f"{self._who} answered without a card number")
         sealed = self._vault.seal(number)
         return {

@@ -25,5 +25,7 @@ def payment(order: Order, context: Context) -> Complete:
     """After a timeout nobody knows whether the money is taken: the same key asks again."""
     provider = payments(context)
     taken = context.once("charge", lambda key: provider.charge(key, order), lookup=provider.lookup)
-    record_payment(context, order, key=taken["key"], provider=provider.name, reference=taken["reference"])
+    # A person who decided that it happened (giftcard_decide_effect) knows the reference, not the key.
+    key = taken.get("key") or f"decided:{context.job.id}"
+    record_payment(context, order, key=key, provider=provider.name, reference=taken["reference"])
     return Complete(context={"payment": taken["reference"]}, next=(NextJob(stage="issue_card"),))

@@ -6,16 +6,27 @@ from typing import Any, TypeVar
 from flask import request
 from pydantic import BaseModel, ValidationError
 
+from lib.validation import harmless
 from lib.web.problems import Problem, from_validation
 
 M = TypeVar("M", bound=BaseModel)
 
 
+class _Fault(ValueError):
+    """What is wrong with a body that could be read so far, and where."""
+
+    def __init__(self, said: str, *, field: str) -> None:
+        super().__init__(said)
+        self.field = field
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError("an object names a field twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, content in pairs:
+        if name in found:
+            raise _Fault("an object names this field twice", field=harmless(name))
+        found[name] = content
+    return found
 
 
 def _no_constants(name: str) -> Any:
@@ -40,11 +51,11 @@ def value(*, optional: bool = False) -> Any:
         raise Problem(415, "send JSON", detail="Content-Type must be application/json")
     try:
         found = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
-        # Lone surrogates pass as escapes and cannot be stored; writing them out finds them.
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
+        _check_text(found)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
-        raise Problem(400, "the body is not valid JSON", detail=reason) from None
+        field = getattr(error, "field", None)
+        raise Problem(400, "the body is not valid JSON", detail=reason, field=field) from None
     return found
 
 
@@ -56,7 +67,23 @@ def checked(model: type[M], found: Any) -> M:
         raise from_validation(error) from None
 
 
+def _check_text(found: Any, *path: str) -> None:
+    """Lone surrogates pass as escapes, and cannot be stored."""
+    if isinstance(found, dict):
+        for name, content in found.items():
+            _check_text(name, *path, name)
+            _check_text(content, *path, name)
+    elif isinstance(found, list):
+        for place, content in enumerate(found):
+            _check_text(content, *path, str(place))
+    elif isinstance(found, str):
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            raise _Fault("it holds half a character (a lone surrogate)", field=".".join(map(harmless, path))) from None
+
+
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
-    return "it holds text that is not valid Unicode" if isinstance(error, UnicodeError) else str(error)
+    return "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 def _presented() -> bytes:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b""
+    # WSGI hands a header's bytes over as Latin-1.
+    return token.encode("latin-1", "backslashreplace") if scheme.lower() == "bearer" else b""
 
 
 def check(*secrets: SecretStr | None, names: str) -> None:
@@ -26,9 +27,8 @@ def check(*secrets: SecretStr | None, names: str) -> None:
     Raises:
         Problem: 503 when none of them is set, 401 when none of them fits.
     """
-    known = [
-        secret.get_secret_value().encode() for secret in secrets if secret is not None and secret.get_secret_value()
-    ]
+    values = [secret.get_secret_value() for secret in secrets if secret is not None]
+    known = [value.encode() for value in values if value.strip()]
     if not known:
         raise Problem(503, "this door is shut", detail=f"{names} is not set: set it to open this door")
     presented = _presented()

@@ -114,7 +114,7 @@ def cancel(job_id: int) -> dict[str, Any]:
     return _operations().cancel(_in_range(job_id))
 
 
-@blueprint.post("/flows/<correlation_id>/cancel")
+@blueprint.post("/flows/<path:correlation_id>/cancel")
 @doors.admin
 def cancel_flow(correlation_id: str) -> dict[str, Any]:
     """What is left of a flow."""

@@ -80,7 +80,9 @@ create table public.giftcard_jobs (
   constraint giftcard_jobs_attempts_are_counted check (attempts >= 0 and run_no >= 0 and revivals >= 0),
   constraint giftcard_jobs_max_attempts_is_positive check (max_attempts > 0),
   constraint giftcard_jobs_ttr_is_positive check (ttr_seconds > 0),
-  constraint giftcard_jobs_retry_delays_are_positive check (0 <= all (retry_delays))
+  constraint giftcard_jobs_retry_delays_are_positive check (
+    retry_delays is null or array_ndims(retry_delays) = 1 and array_position(retry_delays, null) is null
+    and 0 <= all (retry_delays) and 86400 >= all (retry_delays))
 ) with (
   -- Each job leaves two dead versions behind: vacuum by number, not by a share of a table that only grows.
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
@@ -102,13 +104,15 @@ create index giftcard_jobs_queued on public.giftcard_jobs (circuit, scheduled_at
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id) where status = 'running';
 create index giftcard_jobs_ended on public.giftcard_jobs (status, stage, finished_at, id) where status in ('completed', 'error', 'cancelled');
+-- Only what has failed is in it.
+create index giftcard_jobs_attempts on public.giftcard_jobs (attempts, id) where attempts >= 2 and status in ('queued', 'running', 'error');
 create index giftcard_jobs_revival on public.giftcard_jobs (revive_at, id) where status = 'error' and revive_at is not null;
 
 create table public.giftcard_job_history (
   job_id bigint not null,
   run_no integer not null,
   attempt integer not null,
-  stage text not null,
+  stage text collate "C" not null,
   result text not null,
   scheduled_at timestamptz not null,
   started_at timestamptz not null,
@@ -155,7 +159,7 @@ create trigger giftcard_jobs_keep_run_taken_by_hand after update of status on pu
 -- What ticks need to know of each other: circuits, pauses, ticks.
 
 create table public.giftcard_circuits (
-  circuit text not null,
+  circuit text collate "C" not null,
   state text not null default 'closed',
   failures integer not null default 0,
   changed_at timestamptz not null default '-infinity',
@@ -177,7 +181,7 @@ comment on column public.giftcard_circuits.probe_lease_id is 'The one run allowe
 
 create table public.giftcard_circuit_changes (
   id bigint generated always as identity,
-  circuit text not null,
+  circuit text collate "C" not null,
   from_state text not null,
   to_state text not null,
   changed_at timestamptz not null,
@@ -190,7 +194,7 @@ create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_chan
 comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
 
 create table public.giftcard_stages (
-  stage text not null,
+  stage text collate "C" not null,
   paused_at timestamptz,
   paused_by text,
   reason text,
@@ -205,7 +209,7 @@ create table public.giftcard_ticks (
   id bigint generated always as identity,
   key uuid not null,
   source text not null,
-  execution_id text,
+  execution_id text collate "C",
   owner text not null,
   started_at timestamptz not null,
   live_until timestamptz not null,
@@ -244,9 +248,9 @@ comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit
 -- Orders and what they became. Money is in minor units.
 
 create table public.giftcard_orders (
-  tenant_id text not null default 'default',
-  correlation_id text not null,
-  idempotency_key text,
+  tenant_id text collate "C" not null default 'default',
+  correlation_id text collate "C" not null,
+  idempotency_key text collate "C",
   body_hash text not null,
   amount bigint not null,
   currency text not null,
@@ -262,12 +266,12 @@ comment on column public.giftcard_orders.customer_id is 'Known once customer_ing
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
-  tenant_id text not null default 'default',
-  external_id text,
+  tenant_id text collate "C" not null default 'default',
+  external_id text collate "C",
   email text not null,
   given_name text not null,
   family_name text,
-  personal_code text,
+  personal_code text collate "C",
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint giftcard_customers_pkey primary key (id),
@@ -280,9 +284,9 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 create table public.giftcard_payments (
   id bigint generated always as identity,
-  tenant_id text not null,
-  correlation_id text not null,
-  idempotency_key text not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  idempotency_key text collate "C" not null,
   provider text not null,
   provider_ref text not null,
   amount bigint not null,
@@ -300,13 +304,13 @@ comment on table public.giftcard_payments is 'Money taken: one payment an order.
 
 create table public.giftcard_cards (
   id bigint generated always as identity,
-  tenant_id text not null,
-  correlation_id text not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
   customer_id bigint,
   provider text not null,
   provider_ref text not null,
   number_encrypted text not null,
-  number_hash text not null,
+  number_hash text collate "C" not null,
   last4 text not null,
   amount bigint not null,
   balance bigint not null,
@@ -327,13 +331,13 @@ create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
 comment on table public.giftcard_cards is 'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
 
 create table public.giftcard_effects (
-  tenant_id text not null,
-  correlation_id text not null,
-  stage text not null,
-  dedup_key text not null,
-  name text not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  stage text collate "C" not null,
+  dedup_key text collate "C" not null,
+  name text collate "C" not null,
   generation integer not null default 1,
-  vendor_key text not null,
+  vendor_key text collate "C" not null,
   started_at timestamptz,
   finished_at timestamptz,
   result jsonb,
@@ -374,7 +378,7 @@ end $$;
 -- delay_seconds. Answers [{id, status, created}] in the same order. A job that is there already is answered and not changed;
 -- with p_replace, one in error or cancelled is queued again with this payload.
 create function public.giftcard_enqueue(p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_count integer;
@@ -391,7 +395,8 @@ begin
     perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
   elsif p_jobs @? '$[*] ? (exists(@.ttr_seconds) && @.ttr_seconds == null)' then
     perform public.giftcard_refuse('GC400', 'ttr_seconds must be a positive number of seconds, not null', 'ttr_seconds');
-  elsif p_jobs @? '$[*].scheduled_at ? (@ != null && !(@ like_regex "(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i"))' then
+  elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
+      "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))' then
     perform public.giftcard_refuse('GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
   end if;
 
@@ -436,7 +441,7 @@ end $$;
 -- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   insert into public.giftcard_circuit_changes (circuit, from_state, to_state, changed_at, cause, job_id)
   select p_circuit, state, p_to, p_now, p_cause, p_job_id from public.giftcard_circuits where circuit = p_circuit;
@@ -451,7 +456,7 @@ end $$;
 create function public.giftcard_count_result(
   p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer, p_cooldown_seconds double precision,
   p_cause text, p_now timestamptz) returns text
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_circuits;
   v_until timestamptz := p_now + make_interval(secs => p_cooldown_seconds);
@@ -484,7 +489,7 @@ end $$;
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
 returns table (circuit text, stage text, head_at timestamptz, door text, opens_at timestamptz)
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
   return query with recursive heads as (
     (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
@@ -494,7 +499,7 @@ begin
       select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
        where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
   select h.circuit, h.stage, h.scheduled_at,
-         case when s.paused_at is not null or not p_stages ? h.stage then 'parked'
+         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'open'
               when c.open_until <= p_now then 'probe'
               else 'shut' end,
@@ -506,7 +511,7 @@ end $$;
 
 -- A person closes a circuit.
 create function public.giftcard_reset_circuit(p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_state text;
 begin
@@ -573,7 +578,7 @@ end $$;
 -- that ends, a revival. null: never, as things stand.
 create function public.giftcard_next_due(p_heads_at timestamptz, p_claimed_from text[], p_now timestamptz) returns timestamptz
 language sql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   select least(
     p_heads_at,
     (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
@@ -592,8 +597,9 @@ create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
--- The statistics of a queue are always stale; each plan here is the index's, or wrong.
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
+-- The statistics of a queue are always stale; each plan here is the index's, or wrong. A sort that cannot be avoided costs so much on
+-- paper then that Postgres before 18 would compile the plan.
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz;
   t public.giftcard_ticks;
@@ -719,7 +725,6 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;
   v_ids bigint[];
-  v_leases uuid[];
   v_complete bigint[];
   v_unfinished bigint[];
   v_done bigint[];
@@ -729,10 +734,10 @@ begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
   end if;
-  select jsonb_object_agg(r ->> 'id', r), array_agg((r ->> 'id')::bigint), array_agg((r ->> 'lease_id')::uuid),
+  select jsonb_object_agg(r ->> 'id', r), array_agg((r ->> 'id')::bigint),
          array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' = 'complete'),
          array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' in ('retry', 'snooze', 'release', 'error'))
-    into v_by_id, v_ids, v_leases, v_complete, v_unfinished
+    into v_by_id, v_ids, v_complete, v_unfinished
     from jsonb_array_elements(p_results) r;
   if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
@@ -744,7 +749,7 @@ begin
       update public.giftcard_jobs
          set status = 'completed', context = context || coalesce(v_by_id -> id::text -> 'context', '{}'), last_error = null,
              lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
-       where id = any (v_complete) and status = v_running and lease_id = any (v_leases)
+       where id = any (v_complete) and status = v_running and lease_id = (v_by_id -> id::text ->> 'lease_id')::uuid
       returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
       insert into public.giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id)
       select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner, (v_by_id -> id::text ->> 'lease_id')::uuid
@@ -755,7 +760,7 @@ begin
   end if;
   sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0));
   if v_unfinished is not null then
-    v_unfinished := public.giftcard_settle_unfinished(v_unfinished, v_leases, v_by_id, v_now);
+    v_unfinished := public.giftcard_settle_unfinished(v_unfinished, v_by_id, v_now);
     v_done := v_done || v_unfinished;
     sums := sums || (
       select jsonb_build_object(
@@ -767,23 +772,22 @@ begin
   if p_results @? '$[*].next[*]' then
     perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
   end if;
-  if cardinality(v_done) < cardinality(v_ids) then
-    sums := sums || jsonb_build_object('lease_lost', cardinality(v_ids) - cardinality(v_done));
-  end if;
 
-  select json_agg(s) into settled from (
+  select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
+    into settled, sums from (
     select j.id, j.status,
-           case when j.id = any (v_done) or exists (
-                     select from public.giftcard_job_history h
-                      where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid)
-                then 'settled' else 'lease_lost' end as settled,
+           case when j.id = any (v_done) then 'settled'
+                -- a scalar, not exists(): that could become a hash of all history
+                else coalesce((select 'settled' from public.giftcard_job_history h
+                                where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid limit 1),
+                              'lease_lost') end as settled,
            case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
       from public.giftcard_jobs j where j.id = any (v_ids)) s;
   select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
 end $$;
 
 -- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
-create function public.giftcard_settle_unfinished(p_ids bigint[], p_leases uuid[], p_by_id jsonb, p_now timestamptz) returns bigint[]
+create function public.giftcard_settle_unfinished(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -803,7 +807,7 @@ begin
            finished_at = case when r ->> 'outcome' = 'error' or j.cancel_requested_at is not null then p_now end,
            lease_id = null, lease_expires_at = null, updated_at = p_now
       from (select (e.key)::bigint as id, e.value as r from jsonb_each(p_by_id) e) x
-     where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = any (p_leases)
+     where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = (r ->> 'lease_id')::uuid
     returning j.*, x.r, (select o.scheduled_at from public.giftcard_jobs o where o.id = j.id) as was_scheduled_at), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error, next_run_at)
@@ -828,7 +832,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_next jsonb;
 begin
-  select jsonb_agg(jsonb_build_object('payload', j.payload) || jsonb_strip_nulls(n.job)
+  select jsonb_agg(jsonb_build_object('payload', j.payload) || (select jsonb_object_agg(key, value) from jsonb_each(n.job) where value <> 'null')
            || jsonb_build_object('tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'context', j.context, 'trigger_type', 'flow')
            order by j.id)
     into v_next
@@ -892,7 +896,7 @@ $$;
 -- More than ten at once are spread over five minutes, so that a vendor that is just back is not run over.
 create function public.giftcard_revive(p_limit integer default 100, p_now timestamptz default null) returns integer
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_ids bigint[] := array(
@@ -912,7 +916,7 @@ end $$;
 -- Ends a tick, unless something is due within p_linger_seconds and nobody asks it to stop. Answers why it stopped; null: it goes on.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision, p_now timestamptz)
-returns text language plpgsql volatile security invoker set search_path = '' as $$
+returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
                                                   when p_next_due_in is null or p_next_due_in > p_linger_seconds then 'drained' end);
@@ -923,6 +927,13 @@ begin
   return v_stopped_because;
 end $$;
 
+-- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
+create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
+language sql immutable security invoker set search_path = '' as $$
+  select json_build_object('tick_id', p_tick_id, 'duplicate', p_stopped_because = 'duplicate', 'paused', p_stopped_because = 'paused',
+                           'revived', 0, 'jobs', '[]'::json, 'next_due_at', null, 'next_due_in', null, 'stopped_because', p_stopped_because)
+$$;
+
 -- Writes a tick down, revives, claims. p_key: made by the caller, so that a begin that is repeated finds its tick and the same
 -- leases. A second delivery of an execution id does no work while the first is live or ended well.
 -- p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_linger_seconds: how long it may wait for work.
@@ -931,7 +942,7 @@ create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision, p_code_version integer,
   p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
   p_only_job_id bigint default null, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_schema jsonb := public.giftcard_schema_version();
@@ -948,8 +959,10 @@ begin
       v_schema ->> 'version', v_schema ->> 'oldest_code', p_code_version));
   end if;
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
-  select id, revived into v_id, v_revived from public.giftcard_ticks where key = p_key;
-  if not found then
+  select id, revived, stopped_because into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;
+  if v_stopped_because is not null then
+    return public.giftcard_ended_tick(v_id, v_stopped_because);
+  elsif v_id is null then
     if p_execution_id is not null then
       perform pg_advisory_xact_lock(hashtextextended('execution ' || p_execution_id, 0));
       v_duplicate := exists (
@@ -962,8 +975,7 @@ begin
             case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_only_stage, p_only_job_id)
     returning id into v_id;
     if v_duplicate then
-      return json_build_object('tick_id', v_id, 'duplicate', true, 'paused', false, 'revived', 0, 'jobs', '[]'::json,
-                               'next_due_at', null, 'next_due_in', null, 'stopped_because', 'duplicate');
+      return public.giftcard_ended_tick(v_id, 'duplicate');
     end if;
     v_revived := public.giftcard_revive(100, p_now);
     if v_revived > 0 then
@@ -985,7 +997,7 @@ end $$;
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
   p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_stopped_because text;
@@ -1001,7 +1013,7 @@ begin
        set completed = completed + (s.sums ->> 'completed')::integer, retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
            errored = errored + coalesce((s.sums ->> 'errored')::integer, 0), snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
            released = released + coalesce((s.sums ->> 'released')::integer, 0), interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0),
-           lease_lost = lease_lost + coalesce((s.sums ->> 'lease_lost')::integer, 0)
+           lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer
      where id = p_tick_id;
   else
     -- A look: this tick waits for work, and a revival is work.
@@ -1023,7 +1035,7 @@ end $$;
 -- a corrected payload, refused once the job has begun an effect outside, which is bound to the old one. History stays.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
@@ -1079,7 +1091,7 @@ end $$;
 
 -- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes cancelled.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_status text;
@@ -1100,7 +1112,7 @@ end $$;
 
 -- Pauses a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end as they would.
 create function public.giftcard_pause(p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -1113,7 +1125,7 @@ begin
 end $$;
 
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -1128,7 +1140,7 @@ end $$;
 -- Jobs by stage and status, each counted up to p_cap.
 create function public.giftcard_counts(p_cap integer default 1000) returns table (stage text, status text, jobs bigint)
 language sql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   with recursive ended as (
     (select j.status, j.stage from public.giftcard_jobs j
       where j.status in ('completed', 'error', 'cancelled') order by j.status, j.stage limit 1)
@@ -1180,29 +1192,32 @@ set search_path = '' set enable_seqscan = off as $$
     union all
     (select j.id, j.stage, j.status, j.attempts, j.scheduled_at, null,
             case when c.state <> 'closed' then 'circuit ' || j.circuit || ' is ' || c.state
-                 when p.paused_at is not null then 'stage paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
+                 when p.stage = '*' then 'everything is paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
+                 when p.stage is not null then 'stage paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
                  else 'due, but no tick has taken it' end, j.last_error
        from public.giftcard_jobs j
        left join public.giftcard_circuits c on c.circuit = j.circuit
-       left join public.giftcard_stages p on p.stage = j.stage
+       left join lateral (
+         select * from public.giftcard_stages g where g.stage in ('*', j.stage) and g.paused_at is not null order by g.stage limit 1) p on true
       where j.status = 'queued' and j.scheduled_at <= coalesce(p_now, clock_timestamp()) - p_due_for
       order by j.scheduled_at, j.id limit least(p_limit, 1000))) as s(id, stage, status, attempts, since, lock_owner, why, last_error)
    order by s.since, s.id limit least(p_limit, 1000)
 $$;
 
--- Jobs that need many attempts, those with the most first.
+-- Jobs that need many attempts (two at least), those with the most first.
 create function public.giftcard_jobs_with_many_attempts(p_at_least integer default 3, p_limit integer default 100)
 returns table (id bigint, stage text, status text, attempts integer, max_attempts integer, run_no integer, revivals integer, scheduled_at timestamptz, last_error text)
-language sql stable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select j.id, j.stage, j.status, j.attempts, j.max_attempts, j.run_no, j.revivals, j.scheduled_at, j.last_error
     from public.giftcard_jobs j
-   where j.status in ('queued', 'running', 'error') and j.attempts >= p_at_least
-   order by j.attempts desc, j.run_no desc, j.id limit least(p_limit, 1000)
+   where j.status in ('queued', 'running', 'error') and j.attempts >= 2 and j.attempts >= p_at_least
+   order by j.attempts desc, j.id limit least(p_limit, 1000)
 $$;
 
--- The whole picture in one call. p_stages as in giftcard_begin_tick: what this code can run; {} leaves stages out of "parked".
-create function public.giftcard_status(p_stages jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+-- The whole picture in one call. p_stages as in giftcard_begin_tick: what this code can run; null: not known here, so that
+-- only a pause parks.
+create function public.giftcard_status(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -1231,7 +1246,7 @@ end $$;
 
 -- Where a flow stands: its jobs in order, the payment and the card (last four digits). GC404 for a flow nobody has begun.
 create function public.giftcard_flow(p_tenant_id text, p_correlation_id text) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_jobs jsonb;
 begin
@@ -1267,7 +1282,8 @@ begin
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
-    elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name !~* '(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
+    elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
+          !~* '^[0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
       perform public.giftcard_refuse('GC400', format('%s must be a time with its zone, like 2026-01-31T12:00:00Z', v_name), v_name);
     end if;
   end loop;
@@ -1279,7 +1295,7 @@ create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
 -- A plan for what is asked, not for what might be: an absent condition folds away.
-set search_path = '' set plan_cache_mode = force_custom_plan as $$
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 declare
   v_status text := p_filter ->> 'status';
   v_stage text := p_filter ->> 'stage';
@@ -1371,7 +1387,7 @@ end $$;
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
   p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
@@ -1395,7 +1411,7 @@ end $$;
 -- One job as it stands, with next_run_at and waiting_for. GC404 for none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   j public.giftcard_jobs;
 begin
@@ -1410,7 +1426,7 @@ end $$;
 
 -- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at}.
 create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id) then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
@@ -1485,7 +1501,7 @@ $$;
 -- Answers {state: new|unfinished|finished, result, vendor_key, age_seconds (since the first try under this key)}.
 -- GC410 when the lease is not the job's current one.
 create function public.giftcard_begin_effect(p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_state text := 'unfinished';
@@ -1516,7 +1532,7 @@ end $$;
 
 -- Writes the result of an effect, whoever holds the lease now; answers the result that wins: the first.
 create function public.giftcard_finish_effect(p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_result jsonb;
 begin
@@ -1532,7 +1548,7 @@ end $$;
 -- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect with a
 -- result, and one that has moved on already, stay as they are.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_key text;
 begin
@@ -1547,7 +1563,7 @@ end $$;
 -- the job afterwards.
 create function public.giftcard_decide_effect(
   p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null, p_by text default 'operator') returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_key text;
 begin
@@ -1560,7 +1576,7 @@ begin
   elsif p_happened and p_result is null then
     perform public.giftcard_refuse('GC400', 'say what came of it, like {"reference": "ch_123"}', 'result');
   elsif p_happened then
-    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('decided_by', p_by));
+    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', p_by));
   end if;
   return public.giftcard_abandon_effect(v_key, 'did not happen, says ' || p_by);
 end $$;
@@ -1571,7 +1587,7 @@ end $$;
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   o public.giftcard_orders;
@@ -1607,7 +1623,7 @@ end $$;
 create function public.giftcard_save_customer(
   p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text, p_correlation_id text default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   c public.giftcard_customers;
@@ -1633,7 +1649,7 @@ end $$;
 -- Gives a customer the first free of a handful of codes. A customer that has one keeps it. Answers {code, assigned}; code null: all are
 -- taken, or another transaction was quicker: try others.
 create function public.giftcard_assign_code(p_customer_id bigint, p_candidates text[], p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_customers;
   v_code text;
@@ -1665,7 +1681,7 @@ end $$;
 create function public.giftcard_record_payment(
   p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
   p_provider_ref text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_payment jsonb;
 begin
@@ -1680,7 +1696,7 @@ end $$;
 
 -- The payment made under an idempotency key; null: none.
 create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
-language sql stable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency, 'provider', provider)
     from public.giftcard_payments where idempotency_key = p_idempotency_key
 $$;
@@ -1690,7 +1706,7 @@ $$;
 create function public.giftcard_record_card(
   p_tenant_id text, p_correlation_id text, p_customer_id bigint, p_provider text, p_provider_ref text, p_number_encrypted text,
   p_number_hash text, p_last4 text, p_amount bigint, p_currency text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_cards;
 begin
@@ -1707,7 +1723,7 @@ end $$;
 
 -- The card of an order, with its number as it is stored: encrypted. null: none.
 create function public.giftcard_card(p_tenant_id text, p_correlation_id text) returns jsonb
-language sql stable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash,
                             'last4', c.last4, 'amount', c.amount, 'currency', c.currency, 'personal_code', u.personal_code)
     from public.giftcard_cards c
@@ -1717,7 +1733,7 @@ $$;
 -- Personal data: seen in clear only with a trace, and removed on request.
 
 create function public.giftcard_note_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   insert into public.giftcard_audit (at, by, action, subject) values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
   return jsonb_build_object('noted', true);

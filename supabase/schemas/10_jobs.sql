@@ -40,7 +40,9 @@ create table public.giftcard_jobs (
   constraint giftcard_jobs_attempts_are_counted check (attempts >= 0 and run_no >= 0 and revivals >= 0),
   constraint giftcard_jobs_max_attempts_is_positive check (max_attempts > 0),
   constraint giftcard_jobs_ttr_is_positive check (ttr_seconds > 0),
-  constraint giftcard_jobs_retry_delays_are_positive check (0 <= all (retry_delays))
+  constraint giftcard_jobs_retry_delays_are_positive check (
+    retry_delays is null or array_ndims(retry_delays) = 1 and array_position(retry_delays, null) is null
+    and 0 <= all (retry_delays) and 86400 >= all (retry_delays))
 ) with (
   -- Each job leaves two dead versions behind: vacuum by number, not by a share of a table that only grows.
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
@@ -62,13 +64,15 @@ create index giftcard_jobs_queued on public.giftcard_jobs (circuit, scheduled_at
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id) where status = 'running';
 create index giftcard_jobs_ended on public.giftcard_jobs (status, stage, finished_at, id) where status in ('completed', 'error', 'cancelled');
+-- Only what has failed is in it.
+create index giftcard_jobs_attempts on public.giftcard_jobs (attempts, id) where attempts >= 2 and status in ('queued', 'running', 'error');
 create index giftcard_jobs_revival on public.giftcard_jobs (revive_at, id) where status = 'error' and revive_at is not null;
 
 create table public.giftcard_job_history (
   job_id bigint not null,
   run_no integer not null,
   attempt integer not null,
-  stage text not null,
+  stage text collate "C" not null,
   result text not null,
   scheduled_at timestamptz not null,
   started_at timestamptz not null,

@@ -1,7 +1,7 @@
 -- What ticks need to know of each other: circuits, pauses, ticks.
 
 create table public.giftcard_circuits (
-  circuit text not null,
+  circuit text collate "C" not null,
   state text not null default 'closed',
   failures integer not null default 0,
   changed_at timestamptz not null default '-infinity',
@@ -23,7 +23,7 @@ comment on column public.giftcard_circuits.probe_lease_id is 'The one run allowe
 
 create table public.giftcard_circuit_changes (
   id bigint generated always as identity,
-  circuit text not null,
+  circuit text collate "C" not null,
   from_state text not null,
   to_state text not null,
   changed_at timestamptz not null,
@@ -36,7 +36,7 @@ create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_chan
 comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
 
 create table public.giftcard_stages (
-  stage text not null,
+  stage text collate "C" not null,
   paused_at timestamptz,
   paused_by text,
   reason text,
@@ -51,7 +51,7 @@ create table public.giftcard_ticks (
   id bigint generated always as identity,
   key uuid not null,
   source text not null,
-  execution_id text,
+  execution_id text collate "C",
   owner text not null,
   started_at timestamptz not null,
   live_until timestamptz not null,

@@ -1,9 +1,9 @@
 -- Orders and what they became. Money is in minor units.
 
 create table public.giftcard_orders (
-  tenant_id text not null default 'default',
-  correlation_id text not null,
-  idempotency_key text,
+  tenant_id text collate "C" not null default 'default',
+  correlation_id text collate "C" not null,
+  idempotency_key text collate "C",
   body_hash text not null,
   amount bigint not null,
   currency text not null,
@@ -19,12 +19,12 @@ comment on column public.giftcard_orders.customer_id is 'Known once customer_ing
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
-  tenant_id text not null default 'default',
-  external_id text,
+  tenant_id text collate "C" not null default 'default',
+  external_id text collate "C",
   email text not null,
   given_name text not null,
   family_name text,
-  personal_code text,
+  personal_code text collate "C",
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint giftcard_customers_pkey primary key (id),
@@ -37,9 +37,9 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 create table public.giftcard_payments (
   id bigint generated always as identity,
-  tenant_id text not null,
-  correlation_id text not null,
-  idempotency_key text not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  idempotency_key text collate "C" not null,
   provider text not null,
   provider_ref text not null,
   amount bigint not null,
@@ -57,13 +57,13 @@ comment on table public.giftcard_payments is 'Money taken: one payment an order.
 
 create table public.giftcard_cards (
   id bigint generated always as identity,
-  tenant_id text not null,
-  correlation_id text not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
   customer_id bigint,
   provider text not null,
   provider_ref text not null,
   number_encrypted text not null,
-  number_hash text not null,
+  number_hash text collate "C" not null,
   last4 text not null,
   amount bigint not null,
   balance bigint not null,
@@ -84,13 +84,13 @@ create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
 comment on table public.giftcard_cards is 'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
 
 create table public.giftcard_effects (
-  tenant_id text not null,
-  correlation_id text not null,
-  stage text not null,
-  dedup_key text not null,
-  name text not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  stage text collate "C" not null,
+  dedup_key text collate "C" not null,
+  name text collate "C" not null,
   generation integer not null default 1,
-  vendor_key text not null,
+  vendor_key text collate "C" not null,
   started_at timestamptz,
   finished_at timestamptz,
   result jsonb,

@@ -3,7 +3,7 @@
 -- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   insert into public.giftcard_circuit_changes (circuit, from_state, to_state, changed_at, cause, job_id)
   select p_circuit, state, p_to, p_now, p_cause, p_job_id from public.giftcard_circuits where circuit = p_circuit;
@@ -18,7 +18,7 @@ end $$;
 create function public.giftcard_count_result(
   p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer, p_cooldown_seconds double precision,
   p_cause text, p_now timestamptz) returns text
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_circuits;
   v_until timestamptz := p_now + make_interval(secs => p_cooldown_seconds);
@@ -51,7 +51,7 @@ end $$;
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
 returns table (circuit text, stage text, head_at timestamptz, door text, opens_at timestamptz)
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
   return query with recursive heads as (
     (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
@@ -61,7 +61,7 @@ begin
       select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
        where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
   select h.circuit, h.stage, h.scheduled_at,
-         case when s.paused_at is not null or not p_stages ? h.stage then 'parked'
+         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'open'
               when c.open_until <= p_now then 'probe'
               else 'shut' end,
@@ -73,7 +73,7 @@ end $$;
 
 -- A person closes a circuit.
 create function public.giftcard_reset_circuit(p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_state text;
 begin

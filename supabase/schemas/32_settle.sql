@@ -14,7 +14,6 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;
   v_ids bigint[];
-  v_leases uuid[];
   v_complete bigint[];
   v_unfinished bigint[];
   v_done bigint[];
@@ -24,10 +23,10 @@ begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
   end if;
-  select jsonb_object_agg(r ->> 'id', r), array_agg((r ->> 'id')::bigint), array_agg((r ->> 'lease_id')::uuid),
+  select jsonb_object_agg(r ->> 'id', r), array_agg((r ->> 'id')::bigint),
          array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' = 'complete'),
          array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' in ('retry', 'snooze', 'release', 'error'))
-    into v_by_id, v_ids, v_leases, v_complete, v_unfinished
+    into v_by_id, v_ids, v_complete, v_unfinished
     from jsonb_array_elements(p_results) r;
   if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
@@ -39,7 +38,7 @@ begin
       update public.giftcard_jobs
          set status = 'completed', context = context || coalesce(v_by_id -> id::text -> 'context', '{}'), last_error = null,
              lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
-       where id = any (v_complete) and status = v_running and lease_id = any (v_leases)
+       where id = any (v_complete) and status = v_running and lease_id = (v_by_id -> id::text ->> 'lease_id')::uuid
       returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
       insert into public.giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id)
       select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner, (v_by_id -> id::text ->> 'lease_id')::uuid
@@ -50,7 +49,7 @@ begin
   end if;
   sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0));
   if v_unfinished is not null then
-    v_unfinished := public.giftcard_settle_unfinished(v_unfinished, v_leases, v_by_id, v_now);
+    v_unfinished := public.giftcard_settle_unfinished(v_unfinished, v_by_id, v_now);
     v_done := v_done || v_unfinished;
     sums := sums || (
       select jsonb_build_object(
@@ -62,23 +61,22 @@ begin
   if p_results @? '$[*].next[*]' then
     perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
   end if;
-  if cardinality(v_done) < cardinality(v_ids) then
-    sums := sums || jsonb_build_object('lease_lost', cardinality(v_ids) - cardinality(v_done));
-  end if;
 
-  select json_agg(s) into settled from (
+  select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
+    into settled, sums from (
     select j.id, j.status,
-           case when j.id = any (v_done) or exists (
-                     select from public.giftcard_job_history h
-                      where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid)
-                then 'settled' else 'lease_lost' end as settled,
+           case when j.id = any (v_done) then 'settled'
+                -- a scalar, not exists(): that could become a hash of all history
+                else coalesce((select 'settled' from public.giftcard_job_history h
+                                where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid limit 1),
+                              'lease_lost') end as settled,
            case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
       from public.giftcard_jobs j where j.id = any (v_ids)) s;
   select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
 end $$;
 
 -- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
-create function public.giftcard_settle_unfinished(p_ids bigint[], p_leases uuid[], p_by_id jsonb, p_now timestamptz) returns bigint[]
+create function public.giftcard_settle_unfinished(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -98,7 +96,7 @@ begin
            finished_at = case when r ->> 'outcome' = 'error' or j.cancel_requested_at is not null then p_now end,
            lease_id = null, lease_expires_at = null, updated_at = p_now
       from (select (e.key)::bigint as id, e.value as r from jsonb_each(p_by_id) e) x
-     where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = any (p_leases)
+     where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = (r ->> 'lease_id')::uuid
     returning j.*, x.r, (select o.scheduled_at from public.giftcard_jobs o where o.id = j.id) as was_scheduled_at), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error, next_run_at)
@@ -123,7 +121,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_next jsonb;
 begin
-  select jsonb_agg(jsonb_build_object('payload', j.payload) || jsonb_strip_nulls(n.job)
+  select jsonb_agg(jsonb_build_object('payload', j.payload) || (select jsonb_object_agg(key, value) from jsonb_each(n.job) where value <> 'null')
            || jsonb_build_object('tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'context', j.context, 'trigger_type', 'flow')
            order by j.id)
     into v_next

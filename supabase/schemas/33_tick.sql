@@ -10,7 +10,7 @@ $$;
 -- More than ten at once are spread over five minutes, so that a vendor that is just back is not run over.
 create function public.giftcard_revive(p_limit integer default 100, p_now timestamptz default null) returns integer
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_ids bigint[] := array(
@@ -30,7 +30,7 @@ end $$;
 -- Ends a tick, unless something is due within p_linger_seconds and nobody asks it to stop. Answers why it stopped; null: it goes on.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision, p_now timestamptz)
-returns text language plpgsql volatile security invoker set search_path = '' as $$
+returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
                                                   when p_next_due_in is null or p_next_due_in > p_linger_seconds then 'drained' end);
@@ -41,6 +41,13 @@ begin
   return v_stopped_because;
 end $$;
 
+-- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
+create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
+language sql immutable security invoker set search_path = '' as $$
+  select json_build_object('tick_id', p_tick_id, 'duplicate', p_stopped_because = 'duplicate', 'paused', p_stopped_because = 'paused',
+                           'revived', 0, 'jobs', '[]'::json, 'next_due_at', null, 'next_due_in', null, 'stopped_because', p_stopped_because)
+$$;
+
 -- Writes a tick down, revives, claims. p_key: made by the caller, so that a begin that is repeated finds its tick and the same
 -- leases. A second delivery of an execution id does no work while the first is live or ended well.
 -- p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_linger_seconds: how long it may wait for work.
@@ -49,7 +56,7 @@ create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision, p_code_version integer,
   p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
   p_only_job_id bigint default null, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_schema jsonb := public.giftcard_schema_version();
@@ -66,8 +73,10 @@ begin
       v_schema ->> 'version', v_schema ->> 'oldest_code', p_code_version));
   end if;
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
-  select id, revived into v_id, v_revived from public.giftcard_ticks where key = p_key;
-  if not found then
+  select id, revived, stopped_because into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;
+  if v_stopped_because is not null then
+    return public.giftcard_ended_tick(v_id, v_stopped_because);
+  elsif v_id is null then
     if p_execution_id is not null then
       perform pg_advisory_xact_lock(hashtextextended('execution ' || p_execution_id, 0));
       v_duplicate := exists (
@@ -80,8 +89,7 @@ begin
             case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_only_stage, p_only_job_id)
     returning id into v_id;
     if v_duplicate then
-      return json_build_object('tick_id', v_id, 'duplicate', true, 'paused', false, 'revived', 0, 'jobs', '[]'::json,
-                               'next_due_at', null, 'next_due_in', null, 'stopped_because', 'duplicate');
+      return public.giftcard_ended_tick(v_id, 'duplicate');
     end if;
     v_revived := public.giftcard_revive(100, p_now);
     if v_revived > 0 then
@@ -103,7 +111,7 @@ end $$;
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
   p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_stopped_because text;
@@ -119,7 +127,7 @@ begin
        set completed = completed + (s.sums ->> 'completed')::integer, retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
            errored = errored + coalesce((s.sums ->> 'errored')::integer, 0), snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
            released = released + coalesce((s.sums ->> 'released')::integer, 0), interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0),
-           lease_lost = lease_lost + coalesce((s.sums ->> 'lease_lost')::integer, 0)
+           lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer
      where id = p_tick_id;
   else
     -- A look: this tick waits for work, and a revival is work.

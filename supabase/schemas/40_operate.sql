@@ -4,7 +4,7 @@
 -- a corrected payload, refused once the job has begun an effect outside, which is bound to the old one. History stays.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
@@ -60,7 +60,7 @@ end $$;
 
 -- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes cancelled.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_status text;
@@ -81,7 +81,7 @@ end $$;
 
 -- Pauses a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end as they would.
 create function public.giftcard_pause(p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -94,7 +94,7 @@ begin
 end $$;
 
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin

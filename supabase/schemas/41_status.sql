@@ -3,7 +3,7 @@
 -- Jobs by stage and status, each counted up to p_cap.
 create function public.giftcard_counts(p_cap integer default 1000) returns table (stage text, status text, jobs bigint)
 language sql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   with recursive ended as (
     (select j.status, j.stage from public.giftcard_jobs j
       where j.status in ('completed', 'error', 'cancelled') order by j.status, j.stage limit 1)
@@ -55,29 +55,32 @@ set search_path = '' set enable_seqscan = off as $$
     union all
     (select j.id, j.stage, j.status, j.attempts, j.scheduled_at, null,
             case when c.state <> 'closed' then 'circuit ' || j.circuit || ' is ' || c.state
-                 when p.paused_at is not null then 'stage paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
+                 when p.stage = '*' then 'everything is paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
+                 when p.stage is not null then 'stage paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
                  else 'due, but no tick has taken it' end, j.last_error
        from public.giftcard_jobs j
        left join public.giftcard_circuits c on c.circuit = j.circuit
-       left join public.giftcard_stages p on p.stage = j.stage
+       left join lateral (
+         select * from public.giftcard_stages g where g.stage in ('*', j.stage) and g.paused_at is not null order by g.stage limit 1) p on true
       where j.status = 'queued' and j.scheduled_at <= coalesce(p_now, clock_timestamp()) - p_due_for
       order by j.scheduled_at, j.id limit least(p_limit, 1000))) as s(id, stage, status, attempts, since, lock_owner, why, last_error)
    order by s.since, s.id limit least(p_limit, 1000)
 $$;
 
--- Jobs that need many attempts, those with the most first.
+-- Jobs that need many attempts (two at least), those with the most first.
 create function public.giftcard_jobs_with_many_attempts(p_at_least integer default 3, p_limit integer default 100)
 returns table (id bigint, stage text, status text, attempts integer, max_attempts integer, run_no integer, revivals integer, scheduled_at timestamptz, last_error text)
-language sql stable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select j.id, j.stage, j.status, j.attempts, j.max_attempts, j.run_no, j.revivals, j.scheduled_at, j.last_error
     from public.giftcard_jobs j
-   where j.status in ('queued', 'running', 'error') and j.attempts >= p_at_least
-   order by j.attempts desc, j.run_no desc, j.id limit least(p_limit, 1000)
+   where j.status in ('queued', 'running', 'error') and j.attempts >= 2 and j.attempts >= p_at_least
+   order by j.attempts desc, j.id limit least(p_limit, 1000)
 $$;
 
--- The whole picture in one call. p_stages as in giftcard_begin_tick: what this code can run; {} leaves stages out of "parked".
-create function public.giftcard_status(p_stages jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+-- The whole picture in one call. p_stages as in giftcard_begin_tick: what this code can run; null: not known here, so that
+-- only a pause parks.
+create function public.giftcard_status(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -106,7 +109,7 @@ end $$;
 
 -- Where a flow stands: its jobs in order, the payment and the card (last four digits). GC404 for a flow nobody has begun.
 create function public.giftcard_flow(p_tenant_id text, p_correlation_id text) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_jobs jsonb;
 begin

@@ -16,7 +16,8 @@ begin
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
-    elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name !~* '(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
+    elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
+          !~* '^[0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
       perform public.giftcard_refuse('GC400', format('%s must be a time with its zone, like 2026-01-31T12:00:00Z', v_name), v_name);
     end if;
   end loop;
@@ -28,7 +29,7 @@ create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
 -- A plan for what is asked, not for what might be: an absent condition folds away.
-set search_path = '' set plan_cache_mode = force_custom_plan as $$
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 declare
   v_status text := p_filter ->> 'status';
   v_stage text := p_filter ->> 'stage';
@@ -120,7 +121,7 @@ end $$;
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
   p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
@@ -144,7 +145,7 @@ end $$;
 -- One job as it stands, with next_run_at and waiting_for. GC404 for none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   j public.giftcard_jobs;
 begin
@@ -159,7 +160,7 @@ end $$;
 
 -- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at}.
 create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id) then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');

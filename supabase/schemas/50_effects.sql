@@ -9,7 +9,7 @@ $$;
 -- Answers {state: new|unfinished|finished, result, vendor_key, age_seconds (since the first try under this key)}.
 -- GC410 when the lease is not the job's current one.
 create function public.giftcard_begin_effect(p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_state text := 'unfinished';
@@ -40,7 +40,7 @@ end $$;
 
 -- Writes the result of an effect, whoever holds the lease now; answers the result that wins: the first.
 create function public.giftcard_finish_effect(p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_result jsonb;
 begin
@@ -56,7 +56,7 @@ end $$;
 -- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect with a
 -- result, and one that has moved on already, stay as they are.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_key text;
 begin
@@ -71,7 +71,7 @@ end $$;
 -- the job afterwards.
 create function public.giftcard_decide_effect(
   p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null, p_by text default 'operator') returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_key text;
 begin
@@ -84,7 +84,7 @@ begin
   elsif p_happened and p_result is null then
     perform public.giftcard_refuse('GC400', 'say what came of it, like {"reference": "ch_123"}', 'result');
   elsif p_happened then
-    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('decided_by', p_by));
+    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', p_by));
   end if;
   return public.giftcard_abandon_effect(v_key, 'did not happen, says ' || p_by);
 end $$;

@@ -5,7 +5,7 @@
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   o public.giftcard_orders;
@@ -41,7 +41,7 @@ end $$;
 create function public.giftcard_save_customer(
   p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text, p_correlation_id text default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   c public.giftcard_customers;
@@ -67,7 +67,7 @@ end $$;
 -- Gives a customer the first free of a handful of codes. A customer that has one keeps it. Answers {code, assigned}; code null: all are
 -- taken, or another transaction was quicker: try others.
 create function public.giftcard_assign_code(p_customer_id bigint, p_candidates text[], p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_customers;
   v_code text;
@@ -99,7 +99,7 @@ end $$;
 create function public.giftcard_record_payment(
   p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
   p_provider_ref text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_payment jsonb;
 begin
@@ -114,7 +114,7 @@ end $$;
 
 -- The payment made under an idempotency key; null: none.
 create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
-language sql stable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency, 'provider', provider)
     from public.giftcard_payments where idempotency_key = p_idempotency_key
 $$;
@@ -124,7 +124,7 @@ $$;
 create function public.giftcard_record_card(
   p_tenant_id text, p_correlation_id text, p_customer_id bigint, p_provider text, p_provider_ref text, p_number_encrypted text,
   p_number_hash text, p_last4 text, p_amount bigint, p_currency text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_cards;
 begin
@@ -141,7 +141,7 @@ end $$;
 
 -- The card of an order, with its number as it is stored: encrypted. null: none.
 create function public.giftcard_card(p_tenant_id text, p_correlation_id text) returns jsonb
-language sql stable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash,
                             'last4', c.last4, 'amount', c.amount, 'currency', c.currency, 'personal_code', u.personal_code)
     from public.giftcard_cards c

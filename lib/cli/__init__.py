@@ -1,0 +1,21 @@
+"""`flask jobs …`: what operators do from a terminal.
+
+    group    the command group: where it works (--url), errors as one sentence, answers as JSON or for people
+    inputs   options made of the API's own models, JSON and names checked as the API checks them
+    ask      questions before what touches many, and progress
+    find     list, show, history, status, circuits, stages
+    mend     requeue, cancel, pause, resume
+    work     tick, enqueue, import-orders
+    erase    erase-customer
+    views    what each answer that is looked up looks like
+    told     the sentences after what was done
+
+Exit codes: 0 done, 1 the database or the API could not be reached, 2 bad input or refused, with one sentence that says
+why. Nothing is left half told: what was done before a failure is said with it.
+"""
+
+from lib.cli import erase, find, mend, work
+from lib.cli.group import jobs
+
+# The modules are imported for the commands that they add to the group.
+__all__ = ["erase", "find", "jobs", "mend", "work"]

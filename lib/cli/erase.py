@@ -1,0 +1,62 @@
+"""Removing a person."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lib.cli import told
+from lib.cli.ask import sure
+from lib.cli.group import BadInput, answer, as_json, here, jobs, parts
+from lib.cli.inputs import ID, TEXT, identifier
+from lib.operations import Operations
+from lib.requests import Filter, Page
+
+
+@jobs.command("erase-customer")
+@click.option("--id", "customer_id", type=ID, help="The customer.")
+@click.option("--flow", type=TEXT, metavar="CORRELATION_ID", help="The customer of this order.")
+@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="With --flow: its tenant (default).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+def erase_customer(
+    *, customer_id: int | None, flow: str | None, tenant_id: str | None, yes: bool, as_json: bool
+) -> None:
+    """Remove a person's data. Payloads, contexts, errors, history, mails in the outbox. Sums stay."""
+    with_ = here("erase-customer")
+    if (customer_id is None) == (flow is None):
+        raise BadInput("say whom: --id, or --flow CORRELATION_ID of an order of theirs")
+    if flow is None and tenant_id is not None:
+        raise BadInput("--tenant is for --flow: an id needs none")
+    whom = customer_id or _customer_of(with_, flow or "", tenant_id or "default")
+    sure(f"Erase customer {whom} for good (waiting jobs are cancelled, amounts stay)?", yes=yes)
+    erased = with_.erase_customer(whom)
+    removed, left = _remove_mails(erased["mails"])
+    answer(erased | {"mails_removed": removed}, as_json=as_json, view=told.erased)
+    if left:
+        raise BadInput(f"these mails could not be removed, do it by hand: {', '.join(left)}")
+
+
+def _customer_of(with_: Operations, flow: str, tenant_id: str) -> int:
+    tenant, flow = identifier(tenant_id, name="--tenant"), identifier(flow, name="--flow")
+    for job in with_.list_jobs(Filter(tenant_id=tenant, correlation_id=flow), Page(limit=200))["jobs"]:
+        known = job["context"].get("customer_id")
+        if isinstance(known, int):
+            return known
+    raise BadInput(f"no job of flow {flow} (tenant {tenant}) names a customer: find out the id and use --id")
+
+
+def _remove_mails(keys: list[Any]) -> tuple[int, list[str]]:
+    """Files of the outbox that are named by these keys: how many are gone, and which could not be removed."""
+    folder = parts().settings.giftcard_mail_dir
+    removed, left = 0, []
+    for key in keys if folder else ():
+        file = Path(folder or "") / f"{key}.eml"
+        if Path(key).name != key or not file.is_file():
+            continue
+        try:
+            file.unlink()
+            removed += 1
+        except OSError:
+            left.append(str(file))
+    return removed, left

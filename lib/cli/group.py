@@ -1,0 +1,135 @@
+"""The group: where commands work, how they fail, how they answer."""
+
+import getpass
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from flask import current_app
+from flask.cli import AppGroup
+
+from lib.errors import Conflict, GiftcardError, Invalid, Refused
+from lib.operations import Operations
+from lib.redact import clean
+from lib.remote import RemoteOperations
+from lib.tables import Part, show
+from lib.web.app import Giftcards, giftcards, operations
+
+_URL = "lib.cli.url"
+
+
+class BadInput(click.ClickException):
+    """Ends the command with exit code 2."""
+
+    exit_code = 2
+
+
+class Failed(click.ClickException):
+    """Ends the command with exit code 1."""
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """What goes wrong inside ends the command with one sentence and an exit code, never with a traceback."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise BadInput(_said(_usage(error))) from error
+    except (Invalid, Refused, Conflict) as error:
+        raise BadInput(_said(error)) from error
+    except GiftcardError as error:
+        raise Failed(_said(error)) from error
+
+
+def _usage(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--url":
+        return "--url belongs to the group: flask jobs --url https://… COMMAND"
+    help_of = f" ({error.ctx.command_path} --help tells what there is)" if error.ctx else ""
+    return error.format_message().rstrip(".") + help_of
+
+
+def _said(error: Exception | str) -> str:
+    return clean(str(error), secrets=[], limit=1000)
+
+
+class _Jobs(AppGroup):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _one_sentence():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _one_sentence():
+            return super().invoke(ctx)
+
+
+@click.group("jobs", cls=_Jobs, help="Find, run and mend jobs.")
+@click.option(
+    "--url",
+    envvar="GIFTCARD_URL",
+    show_envvar=True,
+    metavar="https://…",
+    help="Work through the API of this deployment, with the token in GIFTCARD_ADMIN_TOKEN, not on the database.",
+)
+@click.pass_context
+def jobs(ctx: click.Context, *, url: str | None) -> None:
+    """See `lib.cli`."""
+    ctx.meta[_URL] = url or None
+
+
+def url() -> str | None:
+    """The deployment to work through; None: directly on the database."""
+    found: str | None = click.get_current_context().meta[_URL]
+    return found
+
+
+def parts() -> Giftcards:
+    """The application's parts, for what is done here and not through an API."""
+    return giftcards(current_app)
+
+
+def do() -> Operations | RemoteOperations:
+    """Who does it: ourselves on the database, or the deployment that --url names."""
+    where = url()
+    if where is None:
+        return operations(current_app, by=person())
+    remote = RemoteOperations(where, token=parts().settings.giftcard_admin_token)
+    click.get_current_context().call_on_close(remote.close)
+    return remote
+
+
+def here(command: str) -> Operations:
+    """Ourselves on the database, for what the API has no door for."""
+    if url() is not None:
+        raise BadInput(f"{command} works on the database only: leave --url and GIFTCARD_URL out and set DATABASE_URL")
+    return operations(current_app, by=person())
+
+
+def person() -> str:
+    """Who types, for the traces that are kept."""
+    try:
+        return clean(getpass.getuser(), secrets=[], limit=100) or "operator"
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        return "operator"
+
+
+def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --json."""
+    return click.option("--json", "as_json", is_flag=True, help="For programs: one JSON value and nothing else.")(
+        command
+    )
+
+
+def answer(value: Any, *, as_json: bool, view: Callable[[Any], Iterable[Part]]) -> None:
+    """Shows a result: as JSON, or as its view says."""
+    if not as_json:
+        show(view(value))
+        return
+    plain = (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"
+    click.echo(json.dumps(value, indent=2, ensure_ascii=plain))

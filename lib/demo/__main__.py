@@ -1,0 +1,40 @@
+"""The command.
+
+    python -m lib.demo                    DATABASE_URL chooses another Postgres than the embedded one
+    python -m lib.demo jobs status        afterwards: `flask jobs …` on the demo's database
+
+Exit codes: 0 all came out as it should, 1 something did not (it says what), 2 it could not begin, 130 Ctrl-C.
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from lib.local import LOCAL
+
+
+def main() -> int:
+    """Parses the arguments; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m lib.demo", description="Orders become gift cards.")
+    parser.add_argument("--folder", type=Path, default=LOCAL, help="where Postgres, mails and log are kept (.local)")
+    parser.add_argument("jobs", nargs=argparse.REMAINDER, help="jobs …: what `flask jobs …` does, on its database")
+    wanted = parser.parse_args()
+    if wanted.jobs and wanted.jobs[0] != "jobs":
+        parser.error(f"{wanted.jobs[0]!r} is not known: jobs status, jobs show ID, jobs requeue ID, jobs tick")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ways of stopping it are the same
+    try:
+        if wanted.jobs:
+            from lib.demo.look import look
+
+            return look(wanted.folder, wanted.jobs)
+        from lib.demo.play import play
+
+        return play(wanted.folder)
+    except KeyboardInterrupt:
+        print("Stopped.")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The display: on a terminal a picture that moves, through a pipe plain lines."""
+
+import re
+import sys
+import time
+from types import TracebackType
+from typing import IO, cast
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lib.demo.news import Line
+
+FLOW = ("customer_ingest", "personal_code", "payment", "issue_card", "email")
+_COLOURS = {"completed": "green", "running": "cyan", "queued": "yellow", "error": "red", "cancelled": "red"}
+_WORDS = {"completed": "done", "running": "running", "queued": "waiting", "error": "dead", "cancelled": "cancelled"}
+_WIDTH = 40
+_PIPE_WIDTH = 120
+_PLAIN_EVERY = 3.0  # seconds between two lines of progress where nothing can move
+
+Counts = dict[str, dict[str, int]]
+
+
+class _Trimmed:
+    """Standard output without the blanks by which tables fill their lines."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def new_console() -> Console:
+    """Colours and movement on a terminal, plain lines of a sensible width through a pipe."""
+    console = Console(highlight=False, markup=False)
+    if console.is_terminal:
+        return console
+    return Console(highlight=False, markup=False, width=_PIPE_WIDTH, file=cast("IO[str]", _Trimmed()))
+
+
+class Display:
+    """Shows where everything stands, with a line for what happens. `whole` is the number of orders."""
+
+    def __init__(self, console: Console, *, whole: int) -> None:
+        self._console = console
+        self._whole = max(1, whole)
+        self._began = time.monotonic()
+        self._last_line = 0.0
+        self._live = Live(console=console, refresh_per_second=10, transient=True) if console.is_terminal else None
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.monotonic() - self._began
+
+    def __enter__(self) -> "Display":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def tell(self, lines: list[Line]) -> None:
+        """Lines that stay."""
+        for style, text in lines:
+            if not self._live:
+                self._console.print(f"{self.seconds:5.1f} s  {text}", soft_wrap=True)
+                continue
+            line = Table.grid(padding=(0, 2))  # what does not fit goes on below its beginning
+            line.add_row(Text(f"{self.seconds:5.1f} s", style="dim"), Text(text, style=style))
+            self._console.print(line)
+
+    def show(self, counts: Counts, *, circuits: dict[str, str]) -> None:
+        """How it stands now."""
+        if self._live:
+            self._live.update(self._picture(counts, circuits))
+        elif self.seconds - self._last_line >= _PLAIN_EVERY:
+            self._last_line = self.seconds
+            done = "  ".join(f"{stage} {counts.get(stage, {}).get('completed', 0)}" for stage in FLOW)
+            self._console.print(f"{self.seconds:5.1f} s  done: {done}{_circuits(circuits)}")
+
+    def _picture(self, counts: Counts, circuits: dict[str, str]) -> Group:
+        table = Table(box=None, padding=(0, 1), show_header=False)
+        for stage in FLOW:
+            by = counts.get(stage, {})
+            words = [f"{by[status]} {_WORDS[status]}" for status in _COLOURS if by.get(status)]
+            table.add_row(stage, self._bar(by), Text(", ".join(words), style="dim"))
+        foot = f"{self.seconds:5.1f} s{_circuits(circuits) or '   all circuits closed'}"
+        return Group(Text(), table, Text(foot, style="red" if circuits else "dim"))
+
+    def _bar(self, by: dict[str, int]) -> Text:
+        bar = Text()
+        drawn = 0
+        total = 0
+        for status, colour in _COLOURS.items():
+            total += by.get(status, 0)
+            upto = min(_WIDTH, -(-total * _WIDTH // self._whole))  # rounded up: a single job is seen
+            bar.append("█" * (upto - drawn), style=colour)
+            drawn = upto
+        return bar.append("░" * (_WIDTH - drawn), style="dim")
+
+
+def _circuits(circuits: dict[str, str]) -> str:
+    return "".join(f"   circuit of {name}: {state.replace('_', '-')}" for name, state in circuits.items())

@@ -1,0 +1,5 @@
+-- Ends a pause. The pause of everything ('*') and that of a stage are two: each is ended by itself.
+select * from jsonb_to_record(public.giftcard_resume(
+  p_stage => '',         -- as it was paused: 'email', or '*'
+  p_by    => 'operator'  -- you
+)) as answer(stage text, paused boolean, resumed_at timestamptz, resumed_by text);

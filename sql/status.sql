@@ -1,0 +1,6 @@
+-- The whole picture, a fact a line: counts by stage and status (each up to 1,000), pauses, circuits that are not well,
+-- the newest dead letters, flows that paid and have no card, the head of each queue, the last ticks.
+select topic, fact
+  from jsonb_each(public.giftcard_status()) as status(topic, value)
+ cross join lateral jsonb_path_query(value, '$[*]') as fact
+ order by array_position(array['now', 'counts', 'paused', 'circuits', 'dead_letters', 'paid_without_card', 'queues', 'ticks'], topic);
