@@ -4,8 +4,9 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from email.message import EmailMessage
-from email.utils import parseaddr
+from email.utils import parseaddr, parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,19 @@ def raise_for_status(response: "httpx.Response", *, who: str) -> None:
     said = f"{who} answered {response.status_code}"
     if is_permanent_status(response.status_code):
         raise PermanentError(said)
-    wish = response.headers.get("retry-after", "")
-    raise TransientError(said, retry_after=float(wish) if wish.isascii() and wish.isdigit() else None)
+    raise TransientError(said, retry_after=_retry_after(response.headers))
+
+
+def _retry_after(headers: "httpx.Headers") -> float | None:
+    """The other side's wish in seconds, said as a number or as a date (RFC 9110, 10.2.3); measured on its own clock."""
+    wish = headers.get("retry-after", "")
+    if wish.isascii() and wish.isdigit():
+        return float(wish)
+    try:
+        now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
+        return max(0.0, (parsedate_to_datetime(wish) - now).total_seconds())
+    except (ValueError, TypeError):
+        return None
 
 
 class Mail:

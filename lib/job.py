@@ -1,5 +1,6 @@
 """A job as handlers see it, and the outcomes they can give it: frozen values."""
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -23,8 +24,8 @@ class Job:
     stage: str
     dedup_key: str
     circuit: str
-    payload: dict[str, Any]
-    context: dict[str, Any]
+    payload_json: str
+    context_json: str
     attempts: int
     max_attempts: int | None
     run_no: int
@@ -37,6 +38,18 @@ class Job:
     lock_owner: str
     lease_id: str
     interrupted: bool
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Read each time: a payload that cannot be read spoils its own job only."""
+        value: dict[str, Any] = json.loads(self.payload_json)
+        return value
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What earlier stages of the flow have learned."""
+        value: dict[str, Any] = json.loads(self.context_json)
+        return value
 
     @property
     def run(self) -> tuple[int, int]:

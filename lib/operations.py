@@ -41,14 +41,14 @@ class Operations:
         )
         if reveal:
             self._store.note_reveal(by=self._by, subject=f"jobs {[job['id'] for job in answer['jobs']]}")
-        return answer | {"jobs": [_shown(job, reveal=reveal) for job in answer["jobs"]]}
+        return answer | {"jobs": [_shown(self._told(job), reveal=reveal) for job in answer["jobs"]]}
 
     def job(self, job_id: int, *, reveal: bool = False) -> Json:
         """One job, with why it waits."""
         job = self._store.job(job_id, **self._known())
         if reveal:
             self._store.note_reveal(by=self._by, subject=f"job {job_id}")
-        return _shown(job, reveal=reveal)
+        return _shown(self._told(job), reveal=reveal)
 
     def history(self, job_id: int, *, limit: int = 10) -> Json:
         """Its runs, the newest first."""
@@ -186,6 +186,9 @@ class Operations:
         """A person's data everywhere in the database; the sums stay."""
         return self._store.erase_customer(customer_id, by=self._by)
 
+    def _told(self, job: Json) -> Json:
+        return _held(job) if self._settings.giftcard_paused else job
+
     def _known(self) -> dict[str, Any]:
         registry = self._registry()
         return {"stages": registry.ready(self._settings), "missing": registry.unready(self._settings)}
@@ -207,6 +210,14 @@ def _row(job: JobRequest) -> Json:
     if job.scheduled_at is not None:
         row["scheduled_at"] = job.scheduled_at.isoformat()
     return row
+
+
+def _held(job: Json) -> Json:
+    """What GIFTCARD_PAUSED holds: the database does not know of it."""
+    if job["status"] != "queued":
+        return job
+    text = "GIFTCARD_PAUSED holds everything"
+    return job | {"waiting_for": {"reason": "all_paused", "by": "GIFTCARD_PAUSED", "text": text}}
 
 
 def _shown(row: Json, *, reveal: bool) -> Json:

@@ -158,6 +158,9 @@ class RemoteOperations:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             known = "" if method == "GET" else "; it may have been carried out: look before you repeat it"
             raise Unavailable(f"no answer from {self._host}: {error or type(error).__name__}{known}") from error
+        if response.is_redirect:
+            where = response.headers.get("location", "")[:200]
+            raise Invalid(f"{self._host} sends this request elsewhere, to {where}: is --url right?", field="url")
         found = _json(response)
         if not isinstance(found, dict) or (not response.is_success and "title" not in found):
             raise Unavailable(

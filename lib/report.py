@@ -3,6 +3,11 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from lib.job import Complete, Error, Outcome, Release, Retry, Snooze
+from lib.store.shapes import Settled
+
+_COUNTED = {Complete: "completed", Retry: "retried", Error: "errored", Snooze: "snoozed", Release: "released"}
+
 
 @dataclass(slots=True)
 class TickReport:
@@ -28,6 +33,16 @@ class TickReport:
     stopped_because: str | None = None
     calls: int = 0
     duration_ms: int = 0
+
+    def count(self, outcome: Outcome, settled: Settled | None) -> None:
+        """Adds one settle. `settled` None: the job's row is gone, which is as good as a lost lease."""
+        if settled is None or settled.settled == "lease_lost":
+            self.lease_lost += 1
+        elif settled.status == "cancelled":
+            self.cancelled += 1
+        else:
+            name = _COUNTED[type(outcome)]
+            setattr(self, name, getattr(self, name) + 1)
 
     def as_json(self) -> dict[str, Any]:
         """A plain object."""

@@ -68,7 +68,7 @@ class Runner:
         """What the handler says, if it can be stored."""
         stage = self.registry.stages[job.stage]
         try:
-            payload = stage.payload.model_validate_json(json.dumps(job.payload))
+            payload = stage.payload.model_validate_json(job.payload_json)
         except ValidationError as error:
             field, words = problems(error)[0]
             raise PermanentError(f"payload: {field} {words}") from None

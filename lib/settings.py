@@ -77,9 +77,11 @@ class Settings(BaseSettings):
     giftcard_payment_provider: Literal["ledger", "http"] = "ledger"
     giftcard_payment_url: str | None = Field(default=None, repr=False)  # it may hold a password
     giftcard_payment_token: SecretStr | None = None
+    giftcard_payment_lookup: bool = True
     giftcard_card_provider: Literal["ledger", "http"] = "ledger"
     giftcard_card_url: str | None = Field(default=None, repr=False)
     giftcard_card_token: SecretStr | None = None
+    giftcard_card_lookup: bool = True
     giftcard_encryption_keys: SecretStr | None = None
     giftcard_lookup_key: SecretStr | None = None
     smtp_url: SecretStr | None = None
@@ -111,7 +113,7 @@ class Settings(BaseSettings):
 
 
 def _parts(secret: str) -> list[str]:
-    """What of a secret is a secret by itself: the items of a list, the password of a URL as it stands there and in clear."""
+    """What of a secret is secret by itself: the items of a list; a URL's password, as it stands there and in clear."""
     try:
         password = urlsplit(secret).password or ""
     except ValueError:

@@ -1,19 +1,18 @@
 """One bounded pass over due work: claim → run → settle, until the limit, the budget or the work ends."""
 
 import os
-import queue
 import random
 import socket
 import threading
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lib import events
 from lib.context import Context
 from lib.errors import Conflict, Interrupted, PermanentError, Refused, StoreError, TtrExceeded
-from lib.job import Complete, Error, Job, Release, Retry, Snooze
+from lib.job import Job, Release
+from lib.places import Places
 from lib.report import TickReport
 from lib.run import Runner
 from lib.settings import Settings
@@ -21,8 +20,6 @@ from lib.stages import Registry
 from lib.store.shapes import Result, Step
 from lib.store.store import Store
 
-# After the first handler has ended, its neighbours get this long (seconds) to be settled in the same call.
-_GATHER = 0.003
 # A waiting tick looks for new work, and a working one for shutdown, at least this often (seconds).
 _LOOK = 1.0
 _HEED = 0.1
@@ -77,11 +74,7 @@ class _Tick:
         self._runner = Runner(registry, settings, random.Random())  # noqa: S311 - jitter
         self._stop = stop
         self._id = 0
-        self._pool = ThreadPoolExecutor(settings.giftcard_concurrency, thread_name_prefix="stage")
-        self._running: dict[tuple[int, int], tuple[Job, Context]] = {}
-        # Past their ttr and settled as failures; their threads still hold a place.
-        self._overdue: set[tuple[int, int]] = set()
-        self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self._places = Places(settings.giftcard_concurrency, run=self._runner.run)
 
     def run(self, *, source: str, **only: Any) -> TickReport:
         """The loop."""
@@ -93,8 +86,7 @@ class _Tick:
             self.report.next_due_at = step.next_due_at
             self.report.paused = step.paused or self._settings.giftcard_paused
         finally:
-            # An answer before the last handler has ended would let the platform freeze it in the middle of its work.
-            self._pool.shutdown(wait=True)
+            self._places.close()
             self.report.duration_ms = int((time.monotonic() - self.began) * 1000)
         events.emit("tick_ended", source=source, **self.report.as_json())
         return self.report
@@ -126,86 +118,50 @@ class _Tick:
         for job in jobs:
             if job.interrupted:
                 self.report.interrupted += 1
-                results.append(
-                    self._runner.failed(job, Interrupted("its function ended before it could settle the run"))
-                )
+                failure = Interrupted("its function ended before it could settle the run")
+                results.append(self._runner.failed(job, failure))
             elif self._stop.is_set():
                 results.append(Result(job=job, outcome=Release()))
             else:
                 self.report.started += 1
-                context = Context.for_job(job, store=self._store, settings=self._settings)
-                self._running[job.run] = (job, context)
-                self._pool.submit(self._run, job, context)
+                self._places.start(job, Context.for_job(job, store=self._store, settings=self._settings))
         return results
-
-    def _run(self, job: Job, context: Context) -> None:
-        self._finished.put(self._runner.run(job, context))
 
     def _wait(self, next_due_in: float | None) -> list[Result]:
         """Waits for results, or until it is worth asking the database for more; answers what there is to settle."""
         look = time.monotonic() + min(_LOOK, max(_HEED, _LOOK if next_due_in is None else next_due_in))
         while True:
-            now = time.monotonic()
+            to_look = look - time.monotonic()
             # A look that is due but has no place for more work must not turn the wait into a race.
-            moments = [context.deadline for _, context in self._running.values()] + ([look] if now < look else [])
-            try:
-                return self._gathered(self._finished.get(timeout=min([_HEED, *(max(0.0, m - now) for m in moments)])))
-            except queue.Empty:
-                results = self._over_ttr()
-            idle = not self._running and not self._overdue
+            pauses = [_HEED, self._places.seconds_to_ttr(), to_look if to_look > 0 else None]
+            results = self._places.ended(within=min(pause for pause in pauses if pause is not None))
+            results += [self._too_late(job) for job in self._places.give_up()]
+            idle = self._places.busy == 0
             may_look = time.monotonic() >= look and (idle or self._wanted() > 0)
             if results or may_look or (idle and self._reason_to_stop()):
                 return results
 
-    def _gathered(self, first: Result) -> list[Result]:
-        """What has ended by now, without the runs that were settled already as past their ttr."""
-        ended = [first]
-        while len(ended) < len(self._running) + len(self._overdue):
-            try:
-                ended.append(self._finished.get(timeout=_GATHER))
-            except queue.Empty:
-                break
-        kept = [result for result in ended if result.job.run not in self._overdue]
-        for result in ended:
-            self._overdue.discard(result.job.run)
-            self._running.pop(result.job.run, None)
-        return kept
-
-    def _over_ttr(self) -> list[Result]:
-        late = [(job, context) for job, context in self._running.values() if context.remaining() <= 0]
-        results = []
-        for job, context in late:
-            context.cancelled.set()
-            del self._running[job.run]
-            self._overdue.add(job.run)
-            results.append(
-                self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
-            )
-        return results
+    def _too_late(self, job: Job) -> Result:
+        return self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
 
     def _advance(self, results: list[Result]) -> Step:
-        busy = len(self._running) + len(self._overdue)
         try:
-            step = self._call(results, limit=self._wanted(), busy=busy)
+            return self._call(results, limit=self._wanted(), busy=self._places.busy)
         except (Refused, Conflict):
             if not results:
                 raise
             # One result cannot be stored: each is settled alone, so that it spoils nothing but its own job.
             for result in results:
                 self._settle_alone(result)
-            step = self._call([], limit=self._wanted(), busy=busy)
-        return step
+            return self._call([], limit=self._wanted(), busy=self._places.busy)
 
     def _settle_alone(self, result: Result) -> None:
         try:
             self._call([result], limit=0, busy=1)
         except (Refused, Conflict) as error:
             events.emit("result_refused", job_id=result.job.id, error=str(error))
-            self._call(
-                [self._runner.failed(result.job, PermanentError(f"its result cannot be stored: {error}"))],
-                limit=0,
-                busy=1,
-            )
+            failure = PermanentError(f"its result cannot be stored: {error}")
+            self._call([self._runner.failed(result.job, failure)], limit=0, busy=1)
 
     def _call(self, results: list[Result], *, limit: int, busy: int) -> Step:
         step = self._store.advance_tick(
@@ -227,9 +183,7 @@ class _Tick:
         for result in results:
             settled = by_id.get(result.job.id)
             self._runner.ended(result, settled)
-            _count(
-                self.report, result, settled.settled if settled else "lease_lost", settled.status if settled else None
-            )
+            self.report.count(result.outcome, settled)
         self.report.circuits_opened += step.opened
         self.report.circuits_closed += step.closed
         for circuit in step.opened:
@@ -241,8 +195,7 @@ class _Tick:
         """How many more jobs may start right now."""
         if self._stop.is_set() or time.monotonic() >= self.ends:
             return 0
-        places = self._settings.giftcard_concurrency - len(self._running) - len(self._overdue)
-        return max(0, min(places, self.limit - self.report.started))
+        return max(0, min(self._places.free, self.limit - self.report.started))
 
     def _patience(self) -> float:
         """How long this tick may wait for work, in seconds."""
@@ -254,23 +207,3 @@ class _Tick:
         if self.report.started >= self.limit:
             return "limit"
         return "budget" if time.monotonic() >= self.ends else None
-
-
-def _count(report: TickReport, result: Result, settled: str, status: str | None) -> None:
-    if settled == "lease_lost":
-        report.lease_lost += 1
-        return
-    if status == "cancelled":
-        report.cancelled += 1
-        return
-    match result.outcome:
-        case Complete():
-            report.completed += 1
-        case Retry():
-            report.retried += 1
-        case Error():
-            report.errored += 1
-        case Snooze():
-            report.snoozed += 1
-        case Release():
-            report.released += 1

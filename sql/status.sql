@@ -2,5 +2,5 @@
 -- the newest dead letters, flows that paid and have no card, the head of each queue, the last ticks.
 select topic, fact
   from jsonb_each(public.giftcard_status()) as status(topic, value)
- cross join lateral jsonb_path_query(value, '$[*]') as fact
- order by array_position(array['now', 'counts', 'paused', 'circuits', 'dead_letters', 'paid_without_card', 'queues', 'ticks'], topic);
+ cross join lateral jsonb_path_query(value, '$[*]') with ordinality as facts(fact, n)
+ order by array_position(array['now', 'counts', 'paused', 'circuits', 'dead_letters', 'paid_without_card', 'queues', 'ticks'], topic), n;

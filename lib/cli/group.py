@@ -1,6 +1,7 @@
 """The group: where commands work, how they fail, how they answer."""
 
 import getpass
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -80,6 +81,9 @@ class _Jobs(AppGroup):
 @click.pass_context
 def jobs(ctx: click.Context, *, url: str | None) -> None:
     """See `lib.cli`."""
+    # A terminal that knows no arrows and no umlauts is shown something in their place.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     ctx.meta[_URL] = url or None
 
 

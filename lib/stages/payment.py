@@ -1,8 +1,9 @@
 """Takes the money, once."""
 
 from lib.context import Context
+from lib.giftcards.books import record_payment
 from lib.giftcards.orders import Order
-from lib.giftcards.providers import payments, record_payment
+from lib.giftcards.providers import payments
 from lib.job import Complete, NextJob
 from lib.policy import RetryPolicy
 from lib.settings import Settings
@@ -24,7 +25,8 @@ def _needs(settings: Settings) -> str | None:
 def payment(order: Order, context: Context) -> Complete:
     """After a timeout nobody knows whether the money is taken: the same key asks again."""
     provider = payments(context)
-    taken = context.once("charge", lambda key: provider.charge(key, order), lookup=provider.lookup)
+    lookup = provider.lookup if provider.answers_lookups else None
+    taken = context.once("charge", lambda key: provider.charge(key, order), lookup=lookup)
     # A person who decided that it happened (giftcard_decide_effect) knows the reference, not the key.
     key = taken.get("key") or f"decided:{context.job.id}"
     record_payment(context, order, key=key, provider=provider.name, reference=taken["reference"])

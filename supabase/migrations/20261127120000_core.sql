@@ -77,9 +77,10 @@ create table public.giftcard_jobs (
   constraint giftcard_jobs_ids_are_not_empty check (tenant_id <> '' and correlation_id <> '' and stage <> ''),
   constraint giftcard_jobs_circuit_belongs_to_stage check (circuit = stage or starts_with(circuit, stage || ':')),
   constraint giftcard_jobs_payload_is_an_object check (jsonb_typeof(payload) = 'object' and jsonb_typeof(context) = 'object'),
-  constraint giftcard_jobs_attempts_are_counted check (attempts >= 0 and run_no >= 0 and revivals >= 0),
-  constraint giftcard_jobs_max_attempts_is_positive check (max_attempts > 0),
-  constraint giftcard_jobs_ttr_is_positive check (ttr_seconds > 0),
+  constraint giftcard_jobs_attempts_are_counted check (
+    attempts between 0 and 1000000 and run_no between 0 and 1000000000 and revivals between 0 and 1000000),
+  constraint giftcard_jobs_max_attempts_is_positive check (max_attempts between 1 and 1000),
+  constraint giftcard_jobs_ttr_is_positive check (ttr_seconds between 1 and 86400),
   constraint giftcard_jobs_retry_delays_are_positive check (
     retry_delays is null or array_ndims(retry_delays) = 1 and array_position(retry_delays, null) is null
     and 0 <= all (retry_delays) and 86400 >= all (retry_delays))
@@ -138,6 +139,18 @@ end $$;
 
 create trigger giftcard_jobs_fill_circuit before insert on public.giftcard_jobs
   for each row when (new.circuit is null) execute function public.giftcard_fill_circuit();
+
+-- Readers of JSON give up at some depth; what they cannot read would be a row that nobody can look at. A trigger, not a check: it is
+-- asked when a payload comes in, not at each change of state.
+create function public.giftcard_refuse_deep_payload() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  raise exception 'the payload of job % is nested too deeply: 100 levels are allowed', new.id
+    using errcode = '23514', constraint = 'giftcard_jobs_payload_is_not_too_deep', table = 'giftcard_jobs';
+end $$;
+
+create trigger giftcard_jobs_payload_is_not_too_deep before insert or update of payload on public.giftcard_jobs
+  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
 -- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here. Our own
 -- settle clears lease_id, so this condition is false for it and costs nothing.
@@ -556,7 +569,8 @@ begin
   return v_id;
 end $$;
 
--- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as fast.
+-- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
+-- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
 create function public.giftcard_claimed(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
@@ -566,7 +580,8 @@ declare
 begin
   return (
     select coalesce(json_agg(c), '[]') from (
-      select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload, j.context, j.attempts, j.max_attempts, j.run_no,
+      select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text as payload_json, j.context::text as context_json,
+             j.attempts, j.max_attempts, j.run_no,
              j.revivals, j.semantics, coalesce(nullif(j.ttr_seconds, 60), (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
              j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
         from public.giftcard_jobs j
@@ -1175,7 +1190,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
        where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') order by j.id desc limit 1) d on true
    where p.card_id is null and not exists (
       select from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running'))
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id
+         and (j.status in ('queued', 'running') or j.status = 'error' and j.revive_at is not null))
    order by p.created_at, p.id limit least(p_limit, 1000)
 $$;
 
@@ -1331,7 +1347,7 @@ begin
 end $$;
 
 -- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs or has ended well.
--- p_stages: what this code can run; p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
+-- p_stages: what this code can run (null: not known here); p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
 create function public.giftcard_waiting_for(j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -1357,7 +1373,7 @@ begin
     return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
   elsif p_missing ? j.stage then
     return jsonb_build_object('reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting ' || (p_missing ->> j.stage));
-  elsif not p_stages ? j.stage then
+  elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
     return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
@@ -1386,7 +1402,7 @@ end $$;
 -- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at the end.
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
-  p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -1410,7 +1426,7 @@ end $$;
 
 -- One job as it stands, with next_run_at and waiting_for. GC404 for none.
 create function public.giftcard_show_job(
-  p_job_id bigint, p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   j public.giftcard_jobs;

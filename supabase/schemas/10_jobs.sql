@@ -37,9 +37,10 @@ create table public.giftcard_jobs (
   constraint giftcard_jobs_ids_are_not_empty check (tenant_id <> '' and correlation_id <> '' and stage <> ''),
   constraint giftcard_jobs_circuit_belongs_to_stage check (circuit = stage or starts_with(circuit, stage || ':')),
   constraint giftcard_jobs_payload_is_an_object check (jsonb_typeof(payload) = 'object' and jsonb_typeof(context) = 'object'),
-  constraint giftcard_jobs_attempts_are_counted check (attempts >= 0 and run_no >= 0 and revivals >= 0),
-  constraint giftcard_jobs_max_attempts_is_positive check (max_attempts > 0),
-  constraint giftcard_jobs_ttr_is_positive check (ttr_seconds > 0),
+  constraint giftcard_jobs_attempts_are_counted check (
+    attempts between 0 and 1000000 and run_no between 0 and 1000000000 and revivals between 0 and 1000000),
+  constraint giftcard_jobs_max_attempts_is_positive check (max_attempts between 1 and 1000),
+  constraint giftcard_jobs_ttr_is_positive check (ttr_seconds between 1 and 86400),
   constraint giftcard_jobs_retry_delays_are_positive check (
     retry_delays is null or array_ndims(retry_delays) = 1 and array_position(retry_delays, null) is null
     and 0 <= all (retry_delays) and 86400 >= all (retry_delays))
@@ -98,6 +99,18 @@ end $$;
 
 create trigger giftcard_jobs_fill_circuit before insert on public.giftcard_jobs
   for each row when (new.circuit is null) execute function public.giftcard_fill_circuit();
+
+-- Readers of JSON give up at some depth; what they cannot read would be a row that nobody can look at. A trigger, not a check: it is
+-- asked when a payload comes in, not at each change of state.
+create function public.giftcard_refuse_deep_payload() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  raise exception 'the payload of job % is nested too deeply: 100 levels are allowed', new.id
+    using errcode = '23514', constraint = 'giftcard_jobs_payload_is_not_too_deep', table = 'giftcard_jobs';
+end $$;
+
+create trigger giftcard_jobs_payload_is_not_too_deep before insert or update of payload on public.giftcard_jobs
+  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
 -- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here. Our own
 -- settle clears lease_id, so this condition is false for it and costs nothing.

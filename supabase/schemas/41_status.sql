@@ -38,7 +38,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
        where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') order by j.id desc limit 1) d on true
    where p.card_id is null and not exists (
       select from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running'))
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id
+         and (j.status in ('queued', 'running') or j.status = 'error' and j.revive_at is not null))
    order by p.created_at, p.id limit least(p_limit, 1000)
 $$;
 

@@ -65,7 +65,7 @@ begin
 end $$;
 
 -- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs or has ended well.
--- p_stages: what this code can run; p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
+-- p_stages: what this code can run (null: not known here); p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
 create function public.giftcard_waiting_for(j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -91,7 +91,7 @@ begin
     return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
   elsif p_missing ? j.stage then
     return jsonb_build_object('reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting ' || (p_missing ->> j.stage));
-  elsif not p_stages ? j.stage then
+  elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
     return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
@@ -120,7 +120,7 @@ end $$;
 -- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at the end.
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
-  p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -144,7 +144,7 @@ end $$;
 
 -- One job as it stands, with next_run_at and waiting_for. GC404 for none.
 create function public.giftcard_show_job(
-  p_job_id bigint, p_stages jsonb default '{}', p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   j public.giftcard_jobs;

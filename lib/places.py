@@ -1,0 +1,73 @@
+"""The threads that handlers run in: a bounded number of places."""
+
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from lib.context import Context
+from lib.job import Job
+from lib.store.shapes import Result
+
+# After the first handler has ended, its neighbours get this long (seconds) to be settled in the same call.
+_GATHER = 0.003
+
+
+class Places:
+    """`run` must not raise. A run past its ttr is given up, but its place counts as taken until its thread ends."""
+
+    def __init__(self, count: int, *, run: Callable[[Job, Context], Result]) -> None:
+        self._count = count
+        self._run = run
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="stage")
+        self._running: dict[tuple[int, int], tuple[Job, Context]] = {}
+        self._given_up: set[tuple[int, int]] = set()
+        self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
+
+    @property
+    def busy(self) -> int:
+        """Threads that have not ended."""
+        return len(self._running) + len(self._given_up)
+
+    @property
+    def free(self) -> int:
+        """Runs that may begin now."""
+        return self._count - self.busy
+
+    def start(self, job: Job, context: Context) -> None:
+        """Begins a run at once: never ask for more places than are free."""
+        self._running[job.run] = (job, context)
+        self._pool.submit(lambda: self._finished.put(self._run(job, context)))
+
+    def ended(self, *, within: float) -> list[Result]:
+        """The results of runs that end `within` seconds; what a run given up returns is dropped."""
+        ended = []
+        try:
+            ended.append(self._finished.get(timeout=within))
+            while len(ended) < self.busy:
+                ended.append(self._finished.get(timeout=_GATHER))
+        except queue.Empty:
+            pass
+        kept = [result for result in ended if result.job.run not in self._given_up]
+        for result in ended:
+            self._given_up.discard(result.job.run)
+            self._running.pop(result.job.run, None)
+        return kept
+
+    def give_up(self) -> list[Job]:
+        """The runs that are past their ttr now; their handlers learn it by `context.cancelled`."""
+        late = [(job, context) for job, context in self._running.values() if context.remaining() <= 0]
+        for job, context in late:
+            context.cancelled.set()
+            del self._running[job.run]
+            self._given_up.add(job.run)
+        return [job for job, _ in late]
+
+    def seconds_to_ttr(self) -> float | None:
+        """Until the next run is past its ttr; None: none runs."""
+        deadlines = [context.deadline for _, context in self._running.values()]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def close(self) -> None:
+        """Waits for the last thread: an answer before it would let the platform freeze it in the middle of its work."""
+        self._pool.shutdown(wait=True)

@@ -1,0 +1,250 @@
+"""Real servers for tests: a vendor over HTTP that keeps its promises about idempotency keys, and a mail server."""
+
+import asyncio
+import itertools
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
+
+from lib.clients import _tls
+from lib.giftcards.cards import has_valid_check_digit
+
+# Seconds for which a silent vendor is silent: longer than any client of a test waits.
+_SILENCE = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One thing that the vendor really did: money taken, or a card made."""
+
+    key: str
+    amount: int
+    currency: str
+    reference: str
+
+
+@dataclass(slots=True)
+class Vendor:
+    """Takes money (or makes cards, which answer with a number), once for each Idempotency-Key.
+
+    The first answer to a key is stored and repeated for ever: also a decline, also when nobody heard it. `then` says
+    how the next POSTs go:
+
+        "ok"          as they should (what comes when nothing was told)
+        "silent"      takes it, then does not answer
+        "cut"         takes it, then drops the connection
+        "gone"        drops the connection before it has looked
+        "decline"     402, stored under the key
+        "garbage"     takes it, then answers 200 with something that is not JSON
+        "nameless"    takes it, then answers 200 with a JSON object whose id is null
+        503 or (429, {"Retry-After": "7"})    that status, nothing taken, nothing stored
+    """
+
+    url: str
+    makes_cards: bool = False
+    taken: list[Taken] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    tokens: list[str | None] = field(default_factory=list)
+    looked_up: list[str] = field(default_factory=list)
+    answers: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    numbers: Iterator[str] = field(default_factory=lambda: _card_numbers())
+    _moods: deque[Any] = field(default_factory=deque)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def then(self, *moods: Any) -> None:
+        """How the next requests go, in this order."""
+        self._moods.extend(moods)
+
+    def forget(self) -> None:
+        """The keys are no longer alive here; what was taken stays taken."""
+        self.answers.clear()
+
+    def mood(self) -> Any:
+        return self._moods.popleft() if self._moods else "ok"
+
+    def do(self, key: str, body: dict[str, Any], *, decline: bool) -> tuple[int, dict[str, Any]]:
+        """The answer that is stored under the key; made now if there is none."""
+        with self._lock:
+            if key not in self.answers:
+                self.answers[key] = (402, {"error": "declined"}) if decline else (201, self._take(key, body))
+            return self.answers[key]
+
+    def _take(self, key: str, body: dict[str, Any]) -> dict[str, Any]:
+        reference = f"{'card' if self.makes_cards else 'ch'}_{len(self.taken) + 1}"
+        self.taken.append(Taken(key, body["amount"], body["currency"], reference))
+        return {"id": reference} | ({"number": next(self.numbers)} if self.makes_cards else {})
+
+
+def _card_numbers() -> Iterator[str]:
+    """Of a range that ours are not in."""
+    return filter(has_valid_check_digit, map(str, itertools.count(9911_0000_0000_0000)))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: "_Server"
+
+    def do_POST(self) -> None:
+        vendor = self.server.vendor
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        key = self.headers["Idempotency-Key"]
+        mood = vendor.mood()
+        vendor.keys.append(key)
+        vendor.bodies.append(body)
+        vendor.tokens.append(self.headers["Authorization"])
+        if mood == "gone":
+            return self._drop()
+        if isinstance(mood, int | tuple):
+            status, headers = mood if isinstance(mood, tuple) else (mood, {})
+            return self._answer(status, '{"error": "not now"}', **headers)
+        status, answer = vendor.do(key, body, decline=mood == "decline")
+        if mood == "silent":
+            vendor.closing.wait(_SILENCE)
+            return self._drop()
+        if mood == "cut":
+            return self._drop()
+        text = {"garbage": "<html>Bad gateway</html>", "nameless": '{"id": null}'}.get(mood, json.dumps(answer))
+        return self._answer(status, text)
+
+    def do_GET(self) -> None:
+        vendor = self.server.vendor
+        key = parse_qs(urlsplit(self.path).query)["idempotency_key"][0]
+        vendor.looked_up.append(key)
+        status, answer = vendor.answers.get(key, (404, {}))
+        self._answer(200 if status == 201 else 404, json.dumps(answer))
+
+    def _answer(self, status: int, text: str, **headers: str) -> None:
+        content = text.encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _drop(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    vendor: Vendor
+
+
+@contextmanager
+def a_vendor(*, makes_cards: bool = False) -> Iterator[Vendor]:
+    """A vendor on a free port of this machine."""
+    _tls()  # costs the first request of a process more than a test lets it wait
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.vendor = Vendor(url=f"http://127.0.0.1:{server.server_port}/v1/things", makes_cards=makes_cards)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server.vendor
+    finally:
+        server.vendor.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class MailServer:
+    """An SMTP server that is down until it is told to be `up`, and keeps what it took.
+
+    `rcpt` and `data`: what it says to these commands instead of yes ("550 no such user"). `slow`: seconds before each
+    reply. `rude`: the command at which it hangs up. `password`: asks for a login with it.
+    """
+
+    def __init__(self, *, password: str | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self.mails: list[EmailMessage] = []
+        self.recipients: list[list[str]] = []
+        self.connections = 0
+        self.rcpt: str | None = None
+        self.data: str | None = None
+        self.slow = 0.0
+        self.rude = ""
+        self._password = password
+        self._controller: Controller | None = None
+
+    @property
+    def url(self) -> str:
+        return f"smtp://127.0.0.1:{self.port}"
+
+    def up(self) -> "MailServer":
+        login = {"auth_required": True, "auth_require_tls": False, "authenticator": self._check}
+        self._controller = Controller(
+            self, hostname="127.0.0.1", port=self.port, enable_SMTPUTF8=True, **(login if self._password else {})
+        )
+        self._controller.start()
+        return self
+
+    def down(self) -> None:
+        if self._controller is not None:
+            self._controller.stop()
+            self._controller = None
+
+    def _check(self, server: Any, session: Any, envelope: Any, mechanism: Any, given: Any) -> AuthResult:
+        return AuthResult(success=given.password.decode() == self._password, handled=False)
+
+    # aiosmtpd calls these by the commands they answer.
+
+    async def handle_EHLO(self, server: Any, session: Any, envelope: Any, name: Any, lines: Any) -> Any:  # noqa: N802
+        self.connections += 1
+        session.host_name = name
+        await self._reply(server, "EHLO")
+        return lines
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, rest: Any) -> str:  # noqa: N802
+        await self._reply(server, "RCPT")
+        if self.rcpt is None:
+            envelope.rcpt_tos.append(address)
+        return self.rcpt or "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        await self._reply(server, "DATA")
+        if self.data is None:
+            message = message_from_bytes(envelope.content, policy=default)
+            assert isinstance(message, EmailMessage)
+            self.mails.append(message)
+            self.recipients.append(list(envelope.rcpt_tos))
+        return self.data or "250 OK"
+
+    async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        await self._reply(server, "QUIT")
+        return "221 Bye"
+
+    async def _reply(self, server: Any, command: str) -> None:
+        await asyncio.sleep(self.slow)
+        if self.rude == command:
+            server.transport.abort()
+
+
+@contextmanager
+def a_mail_server(*, password: str | None = None) -> Iterator[MailServer]:
+    """A mail server that is up."""
+    server = MailServer(password=password).up()
+    try:
+        yield server
+    finally:
+        server.down()

@@ -1,0 +1,79 @@
+"""The table itself: a plain INSERT is a good job, and a bad value is refused by a name that says why."""
+
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from tests.factory import World
+
+# A plain INSERT
+
+
+def test_a_plain_insert_is_a_good_job(world: World) -> None:
+    world.run("""insert into giftcard_jobs (correlation_id, stage, payload) values ('flow-1', 'email', '{"n": 1}')""")
+    (row,) = world.rows("select * from giftcard_jobs")
+    assert (row["tenant_id"], row["dedup_key"], row["circuit"], row["status"]) == ("default", "", "email", "queued")
+    assert (row["attempts"], row["run_no"], row["semantics"], row["ttr_seconds"]) == (0, 0, "at_least_once", 60)
+    assert abs(row["scheduled_at"] - datetime.now(UTC)) < timedelta(minutes=1)
+    (claimed,) = world.claim()
+    assert (claimed.payload, claimed.context, claimed.attempts) == ({"n": 1}, {}, 1)
+
+
+def test_a_plain_insert_of_several_rows_fills_each_circuit(world: World) -> None:
+    world.run("insert into giftcard_jobs (correlation_id, stage) values ('a', 'email'), ('b', 'payment')")
+    assert [r["circuit"] for r in world.rows("select circuit from giftcard_jobs order by id")] == ["email", "payment"]
+
+
+def test_a_plain_insert_may_name_its_circuit(world: World) -> None:
+    world.run("insert into giftcard_jobs (correlation_id, stage, circuit) values ('a', 'webhook', 'webhook:7')")
+    assert world.rows("select circuit from giftcard_jobs") == [{"circuit": "webhook:7"}]
+
+
+# Values that are refused
+
+NAMED = [
+    ("status", "'done'", "giftcard_jobs_status_is_known"),
+    ("semantics", "'twice'", "giftcard_jobs_semantics_is_known"),
+    ("tenant_id", "''", "giftcard_jobs_ids_are_not_empty"),
+    ("correlation_id", "''", "giftcard_jobs_ids_are_not_empty"),
+    ("stage", "''", "giftcard_jobs_ids_are_not_empty"),
+    ("circuit", "'payment'", "giftcard_jobs_circuit_belongs_to_stage"),
+    ("circuit", "'emails'", "giftcard_jobs_circuit_belongs_to_stage"),
+    ("payload", "'[1]'", "giftcard_jobs_payload_is_an_object"),
+    ("payload", "'null'", "giftcard_jobs_payload_is_an_object"),
+    ("context", "'1'", "giftcard_jobs_payload_is_an_object"),
+    ("attempts", "-1", "giftcard_jobs_attempts_are_counted"),
+    ("run_no", "-1", "giftcard_jobs_attempts_are_counted"),
+    ("revivals", "-1", "giftcard_jobs_attempts_are_counted"),
+    ("max_attempts", "0", "giftcard_jobs_max_attempts_is_positive"),
+    ("max_attempts", "-3", "giftcard_jobs_max_attempts_is_positive"),
+    ("ttr_seconds", "0", "giftcard_jobs_ttr_is_positive"),
+    ("ttr_seconds", "-60", "giftcard_jobs_ttr_is_positive"),
+    ("retry_delays", "'{5,-1}'", "giftcard_jobs_retry_delays_are_positive"),
+    ("retry_delays", "'{5,null}'", "giftcard_jobs_retry_delays_are_positive"),
+    ("retry_delays", "'{NaN}'", "giftcard_jobs_retry_delays_are_positive"),
+    ("retry_delays", "'{Infinity}'", "giftcard_jobs_retry_delays_are_positive"),
+    ("retry_delays", "'{{1,2},{3,4}}'", "giftcard_jobs_retry_delays_are_positive"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "constraint"), NAMED)
+def test_a_bad_value_is_refused_by_a_named_constraint(world: World, column: str, value: str, constraint: str) -> None:
+    columns, values = ["correlation_id", "stage"], ["'flow-1'", "'email'"]
+    if column in columns:
+        values[columns.index(column)] = value
+    else:
+        columns, values = [*columns, column], [*values, value]
+    with pytest.raises(psycopg.errors.CheckViolation) as caught:
+        world.run(f"insert into giftcard_jobs ({', '.join(columns)}) values ({', '.join(values)})")
+    assert caught.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize("column", ["ttr_seconds", "payload", "status", "scheduled_at", "attempts", "correlation_id"])
+def test_an_explicit_null_is_refused(world: World, column: str) -> None:
+    others = [c for c in ("correlation_id", "stage") if c != column]
+    places = ", ".join(["%s"] * len(others))
+    with pytest.raises(psycopg.errors.NotNullViolation) as caught:
+        world.run(f"insert into giftcard_jobs ({', '.join([*others, column])}) values ({places}, null)", *others)
+    assert caught.value.diag.column_name == column

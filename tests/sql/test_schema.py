@@ -1,0 +1,126 @@
+"""The readable present (supabase/schemas) is what the history (supabase/migrations) builds."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import psycopg
+import pytest
+
+from lib.errors import Refused
+from lib.job import Job, Semantics, Status
+from lib.local import ROOT
+from lib.local.migrate import migrate, read_migrations
+from lib.local.postgres import Embedded
+from tests.factory import World
+
+CATALOG = {
+    "relations": """
+        select c.relname, c.relkind::text, c.reloptions, c.relrowsecurity, c.relforcerowsecurity,
+               c.relpersistence::text, c.relacl::text, obj_description(c.oid, 'pg_class') as comment
+          from pg_class c where c.relnamespace = 'public'::regnamespace order by 1""",
+    "columns": """
+        select c.relname, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) as type, a.attnotnull,
+               a.attidentity::text, a.attgenerated::text, a.attcollation::regcollation::text as collation,
+               pg_get_expr(d.adbin, d.adrelid) as "default", col_description(c.oid, a.attnum) as comment
+          from pg_attribute a
+          join pg_class c on c.oid = a.attrelid
+          left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+         where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'v', 'm') and a.attnum > 0
+           and not a.attisdropped
+         order by 1, 3""",
+    "constraints": """
+        select conrelid::regclass::text as relation, conname, pg_get_constraintdef(oid) as definition, convalidated
+          from pg_constraint where connamespace = 'public'::regnamespace order by 1, 2""",
+    "indexes": "select indexname, indexdef from pg_indexes where schemaname = 'public' order by 1",
+    "functions": """
+        select p.oid::regprocedure::text as signature, pg_get_functiondef(p.oid) as definition, p.proacl::text,
+               obj_description(p.oid, 'pg_proc') as comment
+          from pg_proc p where p.pronamespace = 'public'::regnamespace order by 1""",
+    "triggers": """
+        select tgrelid::regclass::text as relation, tgname, pg_get_triggerdef(oid) as definition, tgenabled::text
+          from pg_trigger where not tgisinternal order by 1, 2""",
+    "policies": "select * from pg_policies where schemaname = 'public'",
+    "types": "select typname from pg_type where typnamespace = 'public'::regnamespace and typtype in ('e', 'd')",
+}
+
+
+def catalog(url: str) -> dict[str, list[dict[str, Any]]]:
+    with psycopg.connect(url) as connection:
+        world = World(connection)
+        return {name: world.rows(query) for name, query in CATALOG.items()}
+
+
+@pytest.fixture
+def another_url(postgres: Embedded) -> Iterator[str]:
+    yield postgres.create_database("present")
+    postgres.drop_database("present")
+
+
+@pytest.mark.parametrize("what", CATALOG)
+def test_the_present_is_what_history_builds(empty_database_url: str, another_url: str, what: str) -> None:
+    migrate(empty_database_url)
+    present = sorted((ROOT / "supabase/schemas").glob("*.sql"))
+    with psycopg.connect(another_url, autocommit=True) as connection:
+        connection.execute("".join(path.read_text(encoding="utf-8") for path in present).encode())
+    history, now = catalog(empty_database_url)[what], catalog(another_url)[what]
+    assert now == history
+    assert history or what in ("policies", "types")
+
+
+def known(world: World, constraint: str) -> set[str]:
+    """The words that a CHECK allows."""
+    (row,) = world.rows("select pg_get_constraintdef(oid) as text from pg_constraint where conname = %s", constraint)
+    return set(re.findall(r"'(\w+)'::text", row["text"]))
+
+
+def test_the_words_of_python_are_those_of_the_table(world: World) -> None:
+    assert known(world, "giftcard_jobs_status_is_known") == set(get_args(Status))
+    assert known(world, "giftcard_jobs_semantics_is_known") == set(get_args(Semantics))
+
+
+def test_what_a_claim_brings_is_what_python_knows_of_a_job(world: World) -> None:
+    assert set(Job.__dataclass_fields__) - {"ttr", "interrupted"} <= set(world.job(world.enqueue()))
+
+
+# A table of the same name that is not ours
+
+
+def test_a_foreign_table_of_our_name_is_refused_with_a_hint_and_nothing_is_changed(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("create table public.giftcard_jobs (id int primary key, state text)")
+        connection.execute("insert into public.giftcard_jobs values (1, 'mine')")
+    before = catalog(empty_database_url)
+    with pytest.raises(Refused) as caught:
+        migrate(empty_database_url)
+    assert caught.value.sqlstate == "GC409"
+    assert "is not ours: nothing was changed" in str(caught.value)
+    assert "RENAME TO giftcard_jobs_old" in str(caught.value)
+    assert catalog(empty_database_url) == before
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute("select * from public.giftcard_jobs").fetchall() == [(1, "mine")]
+        applied = connection.execute("select count(*) from supabase_migrations.schema_migrations").fetchone()
+    assert applied == (0,)
+
+
+def test_doing_what_the_hint_says_lets_the_migration_through(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("create table public.giftcard_jobs (id int, flow text, stage text, payload jsonb)")
+        connection.execute("insert into public.giftcard_jobs values (1, 'order-7', 'email', '{}')")
+        connection.execute("alter table public.giftcard_jobs rename to giftcard_jobs_old")
+        assert len(migrate(empty_database_url)) == len(read_migrations(ROOT / "supabase/migrations"))
+        world = World(connection)
+        copy = "insert into giftcard_jobs (correlation_id, stage, payload)"
+        world.run(f"{copy} select flow, stage, payload from giftcard_jobs_old")
+        assert [job.correlation_id for job in world.claim()] == ["order-7"]
+
+
+def test_a_migration_runs_where_others_have_tables_of_their_own(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("create table public.orders (id int)")
+        connection.execute("create function public.refuse() returns int language sql as 'select 1'")
+    migrate(empty_database_url)
+    with psycopg.connect(empty_database_url) as connection:
+        world = World(connection)
+        (table,) = world.rows("select relrowsecurity from pg_class where relname = 'orders'")
+    assert not table["relrowsecurity"]

@@ -1,0 +1,174 @@
+"""What is stored, logged or shown holds no secret and no personal data."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lib.redact import MAX_ERROR_LENGTH, clean, covered
+
+KATE = "kate.rodgers+gift@mail.example.org"
+
+
+def plain(text: str) -> str:
+    return clean(text, secrets=[])
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        (f"no mailbox {KATE} here", "no mailbox [email] here"),
+        (f"<{KATE}>: rejected", "<[email]>: rejected"),
+        (f"{KATE},{KATE};{KATE}", "[email],[email];[email]"),
+        ('RCPT TO:<"kate"@example.org>', 'RCPT TO:<"kate"@example.org>'),
+        ("кейт@почта.рф ist weg", "[email] ist weg"),
+        ("at 12:00 @ the shop", "at 12:00 @ the shop"),
+    ],
+)
+def test_an_address_is_covered(said: str, stored: str) -> None:
+    assert plain(said) == stored
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "4111111111111111",
+        "4111 1111 1111 1111",
+        "4111-1111-1111-1111",
+        "378282246310005",
+        "4222222222222",
+        "6304000000000000000",
+    ],
+)
+def test_a_card_number_is_covered_but_for_its_last_four_digits(number: str) -> None:
+    digits = re.sub(r"\D", "", number)
+    assert plain(f"card {number} declined") == f"card [card …{digits[-4:]}] declined"
+    assert plain(f"number={number}") == f"number=[card …{digits[-4:]}]"
+    assert plain(number.replace(" ", "\x00")) == f"[card …{digits[-4:]}]"
+
+
+@pytest.mark.parametrize("number", ["2500", "1735732800", "order 123456", "2035-01-01 12:00:00", "+1 555 0100"])
+def test_other_numbers_stay(number: str) -> None:
+    assert plain(number) == number
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ("Authorization: Bearer abc.DEF-123_456", "Authorization: Bearer [secret]"),
+        ("authorization: bearer   abcdefgh", "authorization: bearer [secret]"),
+        ("Basic a2F0ZTpzZXNhbWU=", "Basic [secret]"),
+        ("Bearer\tabcdefgh", "Bearer [secret]"),
+        ("the bearer of the card", "the bearer of the card"),
+    ],
+)
+def test_a_token_is_covered(said: str, stored: str) -> None:
+    assert plain(said) == stored
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://kate:sesame@db.example.org:5432/x",
+        "postgresql://kate:sesame@localhost/x",
+        "smtp://kate%40example.org:sesame@mail:587",
+        "postgresql://kate:ses@me@localhost/x",
+        "redis://:sesame@cache",
+    ],
+)
+def test_the_password_in_an_address_is_covered(url: str) -> None:
+    stored = plain(f"cannot reach {url}")
+    assert "ses" not in stored
+    assert "me@" not in stored
+    assert "kate" not in stored
+    assert re.search(r"://\[secret]@\w+|\[email]", stored)
+
+
+def test_the_settings_secrets_are_covered_wherever_they_stand() -> None:
+    secrets = ["longer-sesame-open", "sesame-open"]
+    assert clean("a longer-sesame-open b sesame-open c", secrets=secrets) == "a [secret] b [secret] c"
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ("a\x00b", "a b"),
+        ("a\r\nb\tc", "a b c"),
+        ("a\x1b[31mred", "a [31mred"),
+        ("a\x7f\x85b", "a b"),
+        ("a\u2028b\u2029c", "a b c"),
+        ("a\ud800b", "a b"),
+        ("  \n a \n ", "a"),
+        ("Zoë 李 🎁", "Zoë 李 🎁"),
+    ],
+)
+def test_control_characters_become_spaces_and_letters_stay(said: str, stored: str) -> None:
+    assert plain(said) == stored
+
+
+def test_an_error_has_at_most_five_hundred_characters() -> None:
+    assert plain("x" * 500) == "x" * 500
+    assert plain("x" * 501) == "x" * 499 + "…"
+    assert len(plain("é" * 10_000)) == MAX_ERROR_LENGTH == 500
+
+
+def test_what_is_covered_is_covered_before_it_is_cut() -> None:
+    stored = plain("x" * 490 + " " + KATE)
+    assert "kate" not in stored
+    assert "4111" not in plain("x" * 490 + " 4111 1111 1111 1111")
+
+
+anything = st.text(st.characters(codec=None), max_size=700)
+
+
+@given(text=anything)
+@example("\ud800" * 600)
+@example("4111 1111 1111 1111" * 40)
+@example("a@b.c" * 200)
+def test_whatever_comes_can_be_stored(text: str) -> None:
+    stored = plain(text)
+    assert len(stored) <= 500
+    stored.encode("utf-8")
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", stored)
+    assert "\n" not in stored
+
+
+@given(
+    before=anything, secret=st.text(st.characters(categories=["L", "N", "P"]), min_size=8, max_size=60), after=anything
+)
+def test_a_secret_is_never_in_what_is_stored(before: str, secret: str, after: str) -> None:
+    stored = clean(f"{before}{secret}{after}", secrets=[secret])
+    assert secret not in stored or secret in "[secret] [email] [card …0000] …"
+
+
+@given(
+    before=st.text(st.characters(categories=["L", "Zs"]), max_size=50),
+    number=st.from_regex(r"[1-9][0-9]{11,17}[0-9]", fullmatch=True),
+    gap=st.sampled_from(["", " ", "-"]),
+)
+def test_a_card_number_is_never_in_what_is_stored(before: str, number: str, gap: str) -> None:
+    grouped = gap.join(number[i : i + 4] for i in range(0, len(number), 4))
+    stored = plain(f"{before} {grouped} declined")
+    assert number[:-4] not in re.sub(r"[ -]", "", stored)
+
+
+@given(
+    name=st.from_regex(r"[A-Za-z0-9._%+-]{1,20}", fullmatch=True),
+    host=st.from_regex(r"[a-z0-9]{1,10}\.[a-z]{2,6}", fullmatch=True),
+)
+def test_an_address_is_never_in_what_is_stored(name: str, host: str) -> None:
+    assert f"{name}@{host}" not in plain(f"to {name}@{host}: no")
+
+
+# JSON for showing
+
+
+def test_json_is_covered_all_through_and_keeps_its_form() -> None:
+    shown = covered({"to": KATE, "n": 4111111111111111, "list": [KATE, {"deep": "4111 1111 1111 1111"}], "none": None})
+    assert shown == {
+        "to": "[email]",
+        "n": 4111111111111111,
+        "list": ["[email]", {"deep": "[card …1111]"}],
+        "none": None,
+    }

@@ -1,0 +1,216 @@
+"""Every setting comes from the environment; a wrong one is told by name, with what is allowed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.settings import Settings, SettingsError, load
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, **variables: str) -> str:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        load()
+    return str(caught.value)
+
+
+def test_with_nothing_set_everything_has_the_contracts_value() -> None:
+    settings = load()
+    assert (settings.giftcard_jobs_per_cron_run, settings.giftcard_concurrency) == (10, 5)
+    assert (settings.giftcard_tick_budget_seconds, settings.giftcard_tick_linger) == (50, True)
+    assert (settings.giftcard_max_attempts, settings.giftcard_backoff_base_seconds) == (5, 5)
+    assert settings.giftcard_backoff_cap_seconds == 300
+    assert (settings.max_email_retry_attempts, settings.max_payment_retry_attempts) == (5, 5)
+    assert (settings.max_report_retry_attempts, settings.giftcard_webhook_retry_seconds) == (3, (30, 60, 120))
+    assert (settings.giftcard_failed_job_retry_hours, settings.giftcard_max_revivals) == (24, 3)
+    assert (settings.giftcard_circuit_threshold, settings.giftcard_circuit_cooldown_seconds) == (3, 60)
+    assert settings.giftcard_vendor_key_hours == 20
+    assert not settings.giftcard_paused
+    assert not settings.giftcard_allow_preview
+    assert settings.stage_rules == {}
+
+
+WRONG = [
+    ("GIFTCARD_ENV", "prod", "'production', 'preview', 'development' or 'test'"),
+    ("GIFTCARD_JOBS_PER_CRON_RUN", "0", "greater than or equal to 1"),
+    ("GIFTCARD_JOBS_PER_CRON_RUN", "ten", "valid integer"),
+    ("GIFTCARD_JOBS_PER_CRON_RUN", "1.5", "valid integer"),
+    ("GIFTCARD_CONCURRENCY", "0", "greater than or equal to 1"),
+    ("GIFTCARD_CONCURRENCY", "101", "less than or equal to 100"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "0", "greater than 0"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "-1", "greater than 0"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "nan", "less than or equal to 780"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "inf", "less than or equal to 780"),
+    ("GIFTCARD_TICK_LINGER", "maybe", "valid boolean"),
+    ("GIFTCARD_PAUSED", "2", "valid boolean"),
+    ("GIFTCARD_ALLOW_PREVIEW", "sure", "valid boolean"),
+    ("GIFTCARD_MAX_ATTEMPTS", "0", "greater than or equal to 1"),
+    ("GIFTCARD_MAX_ATTEMPTS", "26", "less than or equal to 25"),
+    ("GIFTCARD_BACKOFF_BASE_SECONDS", "0", "greater than 0"),
+    ("GIFTCARD_BACKOFF_CAP_SECONDS", "x", "valid number"),
+    ("MAX_EMAIL_RETRY_ATTEMPTS", "-1", "greater than or equal to 1"),
+    ("MAX_PAYMENT_RETRY_ATTEMPTS", "26", "less than or equal to 25"),
+    ("MAX_REPORT_RETRY_ATTEMPTS", "many", "valid integer"),
+    ("GIFTCARD_WEBHOOK_RETRY_SECONDS", "30,soon", "valid number"),
+    ("GIFTCARD_WEBHOOK_RETRY_SECONDS", "30,-1", "greater than or equal to 0"),
+    ("GIFTCARD_WEBHOOK_RETRY_SECONDS", "30,nan", "less than or equal to 86400"),
+    ("GIFTCARD_FAILED_JOB_RETRY_HOURS", "-1", "greater than or equal to 0"),
+    ("GIFTCARD_MAX_REVIVALS", "-1", "greater than or equal to 0"),
+    ("GIFTCARD_CIRCUIT_THRESHOLD", "-1", "greater than or equal to 0"),
+    ("GIFTCARD_CIRCUIT_COOLDOWN_SECONDS", "0", "greater than 0"),
+    ("GIFTCARD_VENDOR_KEY_HOURS", "0", "greater than 0"),
+    ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "'ledger' or 'http'"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "allowed"), WRONG)
+def test_a_wrong_value_is_told_with_its_name_and_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
+) -> None:
+    said = refused(monkeypatch, **{name: value})
+    assert said.startswith(f"{name}={value!r}: ")
+    assert allowed in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
+    monkeypatch.setenv(field.upper(), "")
+    assert getattr(load(), field) == getattr(Settings(), field)
+
+
+def test_variables_that_are_not_ours_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIFTCARDS", "x")
+    monkeypatch.setenv("GIFTCARD_STAGE_EMAIL_COLOUR", "red")
+    assert load().stage_rules == {}
+
+
+# Secrets
+
+SECRETS = (
+    "CRON_SECRET", "GIFTCARD_ADMIN_TOKEN", "GIFTCARD_API_TOKEN", "DATABASE_URL", "SMTP_URL", "GIFTCARD_PAYMENT_TOKEN",
+    "GIFTCARD_CARD_TOKEN", "GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_never_printed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "sesame-open")
+    settings = load()
+    assert "sesame" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
+    assert settings.secrets() == ["sesame-open"]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_wrong_setting_does_not_print_the_secrets_beside_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert "sesame" not in refused(monkeypatch, **{name: "sesame-open", "GIFTCARD_CONCURRENCY": "0"})
+
+
+@pytest.mark.parametrize("name", ["GIFTCARD_PAYMENT_URL", "GIFTCARD_CARD_URL"])
+def test_a_vendors_address_may_hold_a_password_and_is_not_printed_either(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "https://kate:sesame-open@vendor.example")
+    assert "sesame" not in repr(load())
+
+
+def test_each_of_several_keys_is_a_secret_and_short_ones_are_too_common_to_hide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GIFTCARD_ENCRYPTION_KEYS", "first-key-of-two,second-key-of-two-and-longer")
+    monkeypatch.setenv("CRON_SECRET", "abc")
+    secrets = load().secrets()
+    assert {"first-key-of-two", "second-key-of-two-and-longer"} <= set(secrets)
+    assert "abc" not in secrets
+    assert secrets == sorted(secrets, key=len, reverse=True)
+
+
+@given(secret=st.text(min_size=8))
+def test_a_secret_of_any_form_is_not_in_the_settings_words(secret: str) -> None:
+    assert Settings.model_validate({"cron_secret": secret}).cron_secret is not None
+    if secret.isalnum() and len(set(secret)) > 4:
+        assert secret not in repr(Settings.model_validate({"cron_secret": secret}))
+
+
+# Which environment
+
+
+@pytest.mark.parametrize(
+    ("ours", "vercels", "environment", "careful"),
+    [
+        (None, None, "production", True),
+        (None, "production", "production", True),
+        (None, "preview", "preview", True),
+        (None, "development", "development", False),
+        (None, "staging", "production", True),
+        ("test", "production", "test", False),
+        ("production", "development", "production", True),
+        ("development", None, "development", False),
+    ],
+)
+def test_the_environment_is_ours_then_vercels_then_production(
+    monkeypatch: pytest.MonkeyPatch, ours: str | None, vercels: str | None, environment: str, careful: bool
+) -> None:
+    for name, value in (("GIFTCARD_ENV", ours), ("VERCEL_ENV", vercels)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    settings = load()
+    assert (settings.environment, settings.is_production) == (environment, careful)
+
+
+# Stages
+
+
+def test_each_stage_may_have_rules_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("EMAIL_MAX_ATTEMPTS", "7"),
+        ("EMAIL_BASE_SECONDS", "0.5"),
+        ("EMAIL_CAP_SECONDS", "9"),
+        ("EMAIL_JITTER", "0"),
+        ("HTTP_CALL_DELAYS", "30, 60,120"),
+        ("HTTP_CALL_TTR_SECONDS", "120"),
+    ):
+        monkeypatch.setenv(f"GIFTCARD_STAGE_{name}", value)
+    rules = load().stage_rules
+    assert set(rules) == {"email", "http_call"}
+    email, call = rules["email"], rules["http_call"]
+    assert (email.max_attempts, email.base_seconds, email.cap_seconds, email.jitter) == (7, 0.5, 9, 0)
+    assert (email.delays, email.ttr_seconds, call.max_attempts) == (None, None, None)
+    assert (call.delays, call.ttr_seconds) == ((30, 60, 120), 120)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "allowed"),
+    [
+        ("MAX_ATTEMPTS", "0", "greater than or equal to 1"),
+        ("MAX_ATTEMPTS", "26", "less than or equal to 25"),
+        ("BASE_SECONDS", "0", "greater than 0"),
+        ("CAP_SECONDS", "-1", "greater than 0"),
+        ("JITTER", "1.1", "less than or equal to 1"),
+        ("JITTER", "nan", "less than or equal to 1"),
+        ("TTR_SECONDS", "0", "greater than or equal to 1"),
+        ("TTR_SECONDS", "-60", "greater than or equal to 1"),
+        ("TTR_SECONDS", "null", "valid integer"),
+        ("DELAYS", "30,soon", "valid number"),
+        ("DELAYS", "-1", "greater than or equal to 0"),
+    ],
+)
+def test_a_wrong_rule_of_a_stage_is_told_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, rule: str, value: str, allowed: str
+) -> None:
+    said = refused(monkeypatch, **{f"GIFTCARD_STAGE_HTTP_CALL_{rule}": value})
+    assert said.startswith(f"GIFTCARD_STAGE_HTTP_CALL_{rule}=")
+    assert allowed in said
+    assert "\n" not in said
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load().giftcard_paused = True  # type: ignore[misc]

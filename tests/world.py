@@ -1,0 +1,249 @@
+"""An application over a fresh database, and what tests do to it: orders, ticks, moved time, looks behind the scenes."""
+
+import io
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psycopg
+import pytest
+from flask.testing import FlaskClient
+from psycopg import sql
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+from pydantic import BaseModel, ConfigDict
+from werkzeug.test import TestResponse
+
+from lib import events, settings, stages
+from lib.report import TickReport
+from lib.stages import Handler, Registry, Stage
+from lib.store.connect import connect
+from lib.store.store import Store
+from lib.store.wire import Wire
+from lib.tick import run_tick
+from lib.web.app import Giftcards, create_app
+
+# The tables of the contract, as data.
+CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
+
+CRON, ADMIN, API = "cron-secret-of-tests", "admin-token-of-tests", "api-token-of-tests"
+ENCRYPTION_KEY = "dGhpcyBpcyBub3QgYSBzZWNyZXQsIGJ1dCBhIGtleSE="
+LOOKUP_KEY = "a-lookup-key-of-more-than-32-characters"
+
+ENVIRON: dict[str, Any] = {
+    "GIFTCARD_ENV": "test",
+    "CRON_SECRET": CRON,
+    "GIFTCARD_ADMIN_TOKEN": ADMIN,
+    "GIFTCARD_API_TOKEN": API,
+    "GIFTCARD_ENCRYPTION_KEYS": ENCRYPTION_KEY,
+    "GIFTCARD_LOOKUP_KEY": LOOKUP_KEY,
+    # Time is moved, not waited for.
+    "GIFTCARD_TICK_LINGER": "0",
+}
+
+# Customers, orders, payments and cards are left alone: nothing depends on their age, and there can be many.
+TIMES = """
+    select table_name, array_agg(column_name::text) as columns from information_schema.columns
+     where table_schema = 'public' and data_type = 'timestamp with time zone' and table_name = any (array[
+           'giftcard_jobs', 'giftcard_job_history', 'giftcard_circuits', 'giftcard_circuit_changes', 'giftcard_stages',
+           'giftcard_ticks', 'giftcard_effects'])
+     group by table_name
+"""
+
+
+def settings_of(**environ: Any) -> settings.Settings:
+    """Settings as `load` makes them of these variables and no others. None: not set."""
+    given = {name: str(value) for name, value in (ENVIRON | environ).items() if value is not None}
+    with mock.patch.dict(os.environ, given, clear=True):
+        return settings.load()
+
+
+class Anything(BaseModel):
+    """A payload that says what it wants."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def a_stage(name: str, handler: Handler, **options: Any) -> Stage:
+    """A stage of a test, which takes any payload."""
+    return stages.stage(name, payload=Anything, **options)(handler)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+class World:
+    """The application over one database. Settings are given as environment variables: `World(url, GIFTCARD_PAUSED=1)`.
+
+    `handlers` or `registry` replace the stages of the house.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        handlers: dict[str, Handler] | None = None,
+        registry: Registry | None = None,
+        wire: Wire | None = None,
+        **environ: Any,
+    ) -> None:
+        if handlers is not None:
+            registry = Registry({name: a_stage(name, handler) for name, handler in handlers.items()})
+        self.url = url
+        self.settings = settings_of(**({"DATABASE_URL": url} | environ))
+        self.registry = registry or stages.load()
+        self.store = Store(wire) if wire else connect(self.settings)
+        self.parts = Giftcards(self.settings, self.store, lambda: self.registry)
+        self.app = create_app(self.parts)
+        self.client: FlaskClient = self.app.test_client()
+        self.stop = threading.Event()
+        self._counts: str | None = None
+        self._connection: psycopg.Connection[dict[str, Any]] | None = None
+
+    def close(self) -> None:
+        self.store.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    # Through the doors
+
+    def tick(self, **headers: str) -> dict[str, Any]:
+        """A call of the clock's door; its report."""
+        response = self.client.get("/api/cron/giftcard-jobs", headers=bearer(CRON) | headers)
+        assert response.status_code == 200, response.text
+        report: dict[str, Any] = response.json
+        return report
+
+    def submit(self, body: Any = None, *, token: str = API, **headers: str) -> TestResponse:
+        """An order at its door, as `an_order` makes it."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.post("/api/v1/giftcards", json=body or an_order(), headers=bearer(token) | named)
+
+    def flow(self, correlation_id: str, **query: str) -> dict[str, Any]:
+        """Where an order stands, as its door tells."""
+        response = self.client.get(f"/api/v1/giftcards/{correlation_id}", headers=bearer(API), query_string=query)
+        assert response.status_code == 200, response.text
+        flow: dict[str, Any] = response.json
+        return flow
+
+    # Past the doors
+
+    def run(self, **wanted: Any) -> TickReport:
+        """A tick with arguments that no door lets through."""
+        wanted = {"source": "test", "stop": self.stop} | wanted
+        return run_tick(self.store, self.registry, self.settings, **wanted)
+
+    def enqueue(self, stage: str, payload: Any = None, *, count: int = 1, **columns: Any) -> list[int]:
+        """Jobs, each of a flow of its own; their ids."""
+        return [self._insert(stage, payload or {}, columns) for _ in range(count)]
+
+    def _insert(self, stage: str, payload: Any, columns: dict[str, Any]) -> int:
+        number = self.value("select count(*) from public.giftcard_jobs")
+        row = {"correlation_id": f"flow-{number + 1}", "stage": stage, "payload": payload} | columns
+        row = {name: Jsonb(value) if isinstance(value, dict) else value for name, value in row.items()}
+        statement = sql.SQL("insert into public.giftcard_jobs ({}) values ({}) returning id").format(
+            sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join([sql.Placeholder()] * len(row))
+        )
+        made: int = self._execute(statement, tuple(row.values()))[0]["id"]
+        return made
+
+    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Rows as dicts; every statement commits by itself."""
+        return self._execute(query, values)
+
+    def value(self, query: str, *values: Any) -> Any:
+        """The first column of the first row."""
+        return next(iter(self.sql(query, *values)[0].values()))
+
+    def _execute(self, query: Any, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.url, autocommit=True, row_factory=dict_row)
+        cursor = self._connection.execute(query, values)
+        return cursor.fetchall() if cursor.description else []
+
+    def job(self, job_id: int | None = None, *, stage: str | None = None) -> dict[str, Any]:
+        """A job's row: the one with this id, else the only one (of this stage)."""
+        query = "select * from public.giftcard_jobs where id = coalesce(%s, id) and stage = coalesce(%s, stage)"
+        rows = self.sql(query, job_id, stage)
+        assert len(rows) == 1, rows
+        return rows[0]
+
+    def history(self, job_id: int) -> list[dict[str, Any]]:
+        """A job's runs, the first one first."""
+        return self.sql("select * from public.giftcard_job_history where job_id = %s order by run_no", job_id)
+
+    def statuses(self) -> dict[str, int]:
+        rows = self.sql("select status, count(*) as jobs from public.giftcard_jobs group by status")
+        return {row["status"]: row["jobs"] for row in rows}
+
+    def row_counts(self) -> dict[str, int]:
+        """How many rows each table of ours has."""
+        if self._counts is None:
+            tables = self.sql("select tablename as name from pg_tables where tablename like 'giftcard%%'")
+            counts = ", ".join(f"(select count(*) from public.{t['name']}) as {t['name']}" for t in tables)
+            self._counts = f"select {counts}"
+        return self.sql(self._counts)[0]
+
+    def move(self, seconds: float) -> None:
+        """Lets this much time pass: everything that is written down happened that much earlier."""
+        for row in self.sql(TIMES):
+            changes = [
+                sql.SQL("{0} = {0} - make_interval(secs => {1})").format(sql.Identifier(column), sql.Literal(seconds))
+                for column in row["columns"]
+            ]
+            table = sql.Identifier("public", row["table_name"])
+            self._execute(sql.SQL("update {} set {}").format(table, sql.SQL(", ").join(changes)), ())
+
+    def move_to(self, when: Any) -> float:
+        """Lets time pass until a moment has come; answers the seconds."""
+        query = "select greatest(0, extract(epoch from %s::timestamptz - clock_timestamp()))::float8"
+        seconds: float = self.value(query, when)
+        self.move(seconds)
+        return seconds
+
+
+def an_order(**changes: Any) -> dict[str, Any]:
+    """Kate's order; `customer` is merged, the rest replaced."""
+    customer = {"external_id": "CUST-1520", "given_name": "Kate", "family_name": "Rodgers", "email": "kate@example.com"}
+    order = {"customer": customer | changes.pop("customer", {}), "amount": {"amount": 2500, "currency": "USD"}}
+    return order | changes
+
+
+@contextmanager
+def a_world(url: str, **options: Any) -> Iterator[World]:
+    """A world that is closed in the end."""
+    with closing(World(url, **options)) as world:
+        yield world
+
+
+@pytest.fixture
+def make_world(database_url: str, tmp_path: Any) -> Iterator[Callable[..., World]]:
+    """Makes worlds over this test's database; mails become files of this test."""
+    with ExitStack() as made:
+        yield lambda **options: made.enter_context(
+            a_world(database_url, **({"GIFTCARD_MAIL_DIR": tmp_path / "mails"} | options))
+        )
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """The application as it comes."""
+    return make_world()
+
+
+@pytest.fixture
+def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Reads what was logged so far, as production writes it: one object a line."""
+    logger = logging.getLogger("giftcards")
+    before = logger.handlers, logger.level, logger.propagate
+    with mock.patch("sys.stderr", io.StringIO()) as stream:
+        events.configure(readable=False)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logger.handlers, logger.level, logger.propagate = before
