@@ -6,7 +6,7 @@
     web                         the door of HTTP
     operations, remote, tables  what operators do, here and through a deployment's API; what they see
     tick, requests              one bounded pass over due work: claim → run → settle; what callers may ask for
-    run, report                 one run of a job; what a tick did
+    run, report, places         one run of a job; what a tick did; the threads that handlers run in
     stages                      one file per kind of work: the business
     giftcards                   the domain: orders, personal codes, cards, providers, mails
     context                     what a handler gets: job, deadline, clients, once()

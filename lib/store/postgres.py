@@ -106,6 +106,8 @@ def _translated(error: psycopg.Error, function: str) -> GiftcardError:
     """The same few exceptions as on every wire. A message never carries the connection string."""
     state = error.sqlstate
     said = (error.diag.message_primary or str(error)).strip()
+    if state is None and isinstance(error, psycopg.DataError):
+        return Refused(said, sqlstate="22021")  # never sent: text with a NUL, which no Postgres text can hold
     if state is None or state[:2] in ("08", "57", "53", "40") or state == "55P03":
         return Unavailable(f"the database cannot be reached or gave up during {function}: {said.splitlines()[0]}")
     if state in ("42883", "42P01", "3F000"):

@@ -1,6 +1,7 @@
 """The command line over one world, through each of its two doors: the database, and a real server's API."""
 
 import json
+import logging
 import os
 import pty
 import threading
@@ -83,8 +84,13 @@ class Served:
 
 
 @pytest.fixture(autouse=True)
-def _no_url_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No address from outside, and no log lines on standard error beside the one sentence."""
     monkeypatch.delenv("GIFTCARD_URL", raising=False)
+    logger, quiet = logging.getLogger("giftcards"), logging.NullHandler()
+    logger.addHandler(quiet)
+    yield
+    logger.removeHandler(quiet)
 
 
 @pytest.fixture

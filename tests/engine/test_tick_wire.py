@@ -83,14 +83,15 @@ def test_reply_that_is_lost_loses_and_doubles_nothing(make_world: Make, database
 
     def work(payload: Any, context: Any) -> Outcome:
         runs.append((context.job.id, context.job.run_no))
-        if payload.fails:
+        if context.job.stage == "fails":
             raise TransientError("no")
-        return Complete(next=(NextJob(stage="after", payload={"fails": False}),))
+        return Complete(next=(NextJob(stage="after"),))
 
     wire = Forgetful(database_url, lost)
-    world = make_world(handlers={"work": work, "after": quick}, wire=wire, GIFTCARD_CIRCUIT_THRESHOLD=4)
-    world.enqueue("work", {"fails": False}, count=3)
-    failed = world.enqueue("work", {"fails": True}, count=2)
+    handlers = {"work": work, "fails": work, "after": quick}
+    world = make_world(handlers=handlers, wire=wire, GIFTCARD_CIRCUIT_THRESHOLD=4)
+    world.enqueue("work", count=3)
+    failed = world.enqueue("fails", count=2)
     report = world.tick()
     expected = {"started": 8, "completed": 6, "retried": 2, "lease_lost": 0}
     assert {name: report[name] for name in expected} == expected
@@ -98,7 +99,7 @@ def test_reply_that_is_lost_loses_and_doubles_nothing(make_world: Make, database
     assert len(runs) == len(set(runs)) == 5
     assert world.statuses() == {"completed": 6, "queued": 2}
     assert [(world.job(job_id)["attempts"], len(world.history(job_id))) for job_id in failed] == [(1, 1), (1, 1)]
-    assert world.value("select failures from public.giftcard_circuits where circuit = 'work'") == 2
+    assert world.value("select failures from public.giftcard_circuits where circuit = 'fails'") == 2
     row = world.sql("select * from public.giftcard_ticks")[0]
     assert {name: row[name] for name in expected} == expected
     assert row["ended_at"] is not None

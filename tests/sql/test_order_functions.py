@@ -77,6 +77,8 @@ def test_each_tenant_has_keys_and_correlation_ids_of_its_own(world: World) -> No
     other = submit(world, body="b2", idempotency_key="k1", tenant_id="acme")
     assert other["created"]
     assert other["job_id"] != first["job_id"]
+    assert submit(world, idempotency_key="k1")["job_id"] == first["job_id"]
+    assert submit(world, body="b2", idempotency_key="k1", tenant_id="acme")["job_id"] == other["job_id"]
 
 
 @pytest.mark.parametrize("amount", [0, -1])
