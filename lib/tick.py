@@ -175,6 +175,7 @@ class _Tick:
             cooldown_seconds=self._settings.giftcard_circuit_cooldown_seconds,
         )
         self.report.calls += 1
+        self.report.revived += step.revived
         self._note(results, step)
         return step
 

@@ -107,13 +107,14 @@ end $$;
 
 -- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still running here)
 -- and there is nothing to wait for, or when the caller says why to stop (p_stop: limit, budget, shutdown). Repeating it is harmless.
--- Answers {settled, opened, closed, jobs, paused, next_due_at, next_due_in, stopped_because}.
+-- Answers {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in, stopped_because}.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
   p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_revived integer := 0;
   v_stopped_because text;
   v_next_due_in double precision;
   s record;
@@ -131,7 +132,10 @@ begin
      where id = p_tick_id;
   else
     -- A look: this tick waits for work, and a revival is work.
-    update public.giftcard_ticks set revived = revived + r.n from (select public.giftcard_revive(100, p_now) as n) r where id = p_tick_id and r.n > 0;
+    v_revived := public.giftcard_revive(100, p_now);
+    if v_revived > 0 then
+      update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
+    end if;
   end if;
   if p_limit > 0 or p_busy = 0 then
     select * into c from public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
@@ -140,6 +144,6 @@ begin
   if c.claimed = 0 and p_busy = 0 then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;
-  return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'jobs', c.jobs, 'paused', c.paused,
+  return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs, 'paused', c.paused,
                            'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because);
 end $$;

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from flask import Flask
 from flask.cli import ScriptInfo
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from lib.cli import jobs
 from tests.world import World, an_order, make_world, world
@@ -68,11 +68,16 @@ class Door:
         return result.stderr.removeprefix("Error: ").strip()
 
 
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Says nothing: standard error is what the command line says."""
+
+
 class Served:
     """An application behind a real socket."""
 
     def __init__(self, app: Any) -> None:
-        self._server = make_server("127.0.0.1", 0, app, threaded=True)
+        self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()

@@ -15,6 +15,13 @@ from lib.errors import TransientError
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients hang up in the middle: that is what they are here for."""
+
+
 class Server:
     """Answers each request as it is told, and keeps the paths it was asked for."""
 
@@ -31,8 +38,7 @@ class Server:
             def log_message(self, format: str, *args: Any) -> None:
                 """Silent."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Quiet(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
