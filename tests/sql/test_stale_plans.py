@@ -27,7 +27,7 @@ GROW = {
           from generate_series(1, %(n)s) n""",
     "job_history": """
         insert into giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at)
-        select 1000000 + n, 1, 1, 'email', 'SUCCESS', now(), now(), now() from generate_series(1, %(n)s) n""",
+        select 1000000 + n, 1, 1, 'email', 'SUCCESS', now(), now(), now() from generate_series(1, %(n)s / 4) n""",
     "ticks": """
         insert into giftcard_ticks (key, source, owner, started_at, live_until, ended_at, stages)
         select gen_random_uuid(), 'cron', 'w', now(), now(), now(), '{}' from generate_series(1, %(n)s / 10) n""",

@@ -41,9 +41,9 @@ PLAIN = RetryPolicy()
 def a_job(**fields: Any) -> Job:
     usual: dict[str, Any] = {
         "id": 1, "tenant_id": "default", "correlation_id": "order-7", "stage": "email", "dedup_key": "",
-        "circuit": "email", "payload_json": "{}", "context_json": "{}", "attempts": 1, "max_attempts": None, "run_no": 1,
-        "revivals": 0, "semantics": "at_least_once", "ttr": 60, "retry_delays": None, "scheduled_at": NOON,
-        "locked_at": NOON, "lock_owner": "w", "lease_id": "l", "interrupted": False,
+        "circuit": "email", "payload_json": "{}", "context_json": "{}", "attempts": 1, "max_attempts": None,
+        "run_no": 1, "revivals": 0, "semantics": "at_least_once", "ttr": 60, "retry_delays": None,
+        "scheduled_at": NOON, "locked_at": NOON, "lock_owner": "w", "lease_id": "l", "interrupted": False,
     }  # fmt: skip
     return Job(**(usual | fields))
 
