@@ -3,11 +3,12 @@
     world = World(connection)              time stands at `world.now` until `world.later(seconds)`
     world = World(connection, now=None)    the database's own clock; `world.backdate(seconds)` moves all rows instead
 
-Two layers: calling and reading (`call`, `rows`, `job`, …), and on top of it the verbs (`enqueue`, `claimed`, …).
+Two layers: calling and reading (`call`, `rows`, `job`, …), and the verbs on top of it (`enqueue`, `claimed`, …).
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from lib.store.shapes import Result, Step
 
 Row = dict[str, Any]
 
-# Far enough ahead that what SQL's own NOW() writes (a plain INSERT, a hand-run UPDATE) is in the past.
+# Far enough ahead that what SQL's own NOW() writes is in the past.
 NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)
 
 # What a claim of these tests knows, with the ttr of each in seconds.
@@ -30,11 +31,12 @@ STAGES = dict.fromkeys(("customer_ingest", "personal_code", "payment", "issue_ca
 
 
 class World:
-    """One database and its clock."""
+    """One database and its clock. `undo`: within a transaction, where what fails undoes nothing but itself."""
 
-    def __init__(self, connection: psycopg.Connection[Any], *, now: datetime | None = NOON) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], *, now: datetime | None = NOON, undo: bool = False) -> None:
         self.connection = connection
         self.now = now
+        self._step = connection.transaction if undo else nullcontext
 
     # Calling and reading
 
@@ -47,16 +49,18 @@ class World:
         named = SQL(", ").join(SQL("{} => {}").format(Identifier(f"p_{n}"), Placeholder(n)) for n in arguments)
         statement = SQL("select to_json(public.{}({}))").format(Identifier(f"giftcard_{function}"), named)
         adapted = {name: _adapt(value) for name, value in arguments.items()}
-        row = self.connection.execute(statement, adapted).fetchone()
+        with self._step():
+            row = self.connection.execute(statement, adapted).fetchone()
         return row[0] if row else None
 
     def rows(self, query: str, *values: Any) -> list[Row]:
-        with self.connection.cursor(row_factory=dict_row) as cursor:
+        with self._step(), self.connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query.encode(), values or None).fetchall()
 
     def run(self, statement: str, *values: Any) -> int:
         """Executes; answers how many rows it touched."""
-        return self.connection.execute(statement.encode(), values or None).rowcount
+        with self._step():
+            return self.connection.execute(statement.encode(), values or None).rowcount
 
     def job(self, job_id: int) -> Row:
         (row,) = self.rows("select * from public.giftcard_jobs where id = %s", job_id)
@@ -80,7 +84,7 @@ class World:
         return self.rows("select * from public.giftcard_circuit_changes where circuit = %s order by id", circuit)
 
     def snapshot(self, *job_ids: int) -> list[Any]:
-        """Everything there is about these jobs: equal before and after means nothing was changed."""
+        """All there is about these jobs: equal before and after means nothing was changed."""
         return [(self.job(job_id), self.history(job_id)) for job_id in job_ids]
 
     # Time
@@ -209,7 +213,6 @@ class Tick:
 
     @property
     def jobs(self) -> list[Job]:
-        """What the last call brought."""
         return list(self.step.jobs)
 
     def advance(self, *results: Result, limit: int = 0, busy: int = 0, key: str | None = None, **more: Any) -> Step:
@@ -233,12 +236,11 @@ def done(job: Job, outcome: Outcome | None = None, *, trips: int | None = None) 
     return Result(job=job, outcome=outcome or Complete(), trips=trips)
 
 
-def ids(jobs: list[Job] | tuple[Job, ...]) -> list[int]:
+def ids(jobs: Iterable[Job]) -> list[int]:
     return [job.id for job in jobs]
 
 
 def each(make: Callable[[], int], times: int) -> list[int]:
-    """So many of them."""
     return [make() for _ in range(times)]
 
 

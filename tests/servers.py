@@ -39,9 +39,7 @@ class Taken:
 class Vendor:
     """Takes money (or makes cards, which answer with a number), once for each Idempotency-Key.
 
-    The first answer to a key is stored and repeated for ever: also a decline, also when nobody heard it. `then` says
-    how the next POSTs go:
-
+    The first answer to a key is stored and repeated, also a decline, also if nobody heard it. `then`: the next POSTs go
         "ok"          as they should (what comes when nothing was told)
         "silent"      takes it, then does not answer
         "cut"         takes it, then drops the connection
@@ -62,8 +60,8 @@ class Vendor:
     answers: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
     numbers: Iterator[str] = field(default_factory=lambda: _card_numbers())
     _moods: deque[Any] = field(default_factory=deque)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     closing: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def then(self, *moods: Any) -> None:
         """How the next requests go, in this order."""
@@ -149,7 +147,7 @@ class _Server(ThreadingHTTPServer):
     vendor: Vendor
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients give up in the middle: that is what some are here for."""
+        """Silent: clients give up in the middle."""
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def _flask_commands() -> list[str]:
 
 
 def test_every_command_is_told() -> None:
-    assert set(jobs.commands) <= {word for text in _flask_commands() for word in text.split()}
+    assert set(jobs.list_commands(click.Context(jobs))) <= {word for text in _flask_commands() for word in text.split()}
 
 
 @pytest.mark.parametrize("text", _flask_commands())

@@ -14,8 +14,6 @@ Exit codes: 0 done, 1 the database or the API could not be reached, 2 bad input 
 why. Nothing is left half told: what was done before a failure is said with it.
 """
 
-from lib.cli import erase, find, mend, work
 from lib.cli.group import jobs
 
-# The modules are imported for the commands that they add to the group.
-__all__ = ["erase", "find", "jobs", "mend", "work"]
+__all__ = ["jobs"]

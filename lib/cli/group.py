@@ -1,12 +1,13 @@
 """The group: where commands work, how they fail, how they answer."""
 
 import getpass
+import importlib
 import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from flask import current_app
@@ -15,9 +16,11 @@ from flask.cli import AppGroup
 from lib.errors import Conflict, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.redact import clean
-from lib.remote import RemoteOperations
-from lib.tables import Part, show
 from lib.web.app import Giftcards, giftcards, operations
+
+if TYPE_CHECKING:
+    from lib.remote import RemoteOperations
+    from lib.tables import Part
 
 _URL = "lib.cli.url"
 
@@ -47,6 +50,11 @@ def _one_sentence() -> Iterator[None]:
         raise Failed(_said(error)) from error
 
 
+def _load() -> None:
+    for name in ("find", "mend", "work", "erase"):
+        importlib.import_module(f"lib.cli.{name}")
+
+
 def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name == "--url":
         return "--url belongs to the group: flask jobs --url https://… COMMAND"
@@ -59,6 +67,16 @@ def _said(error: Exception | str) -> str:
 
 
 class _Jobs(AppGroup):
+    """Its commands are imported when one is asked for: the web application, which has the group too, never does."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        _load()
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        _load()
+        return super().list_commands(ctx)
+
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
@@ -98,11 +116,13 @@ def parts() -> Giftcards:
     return giftcards(current_app)
 
 
-def do() -> Operations | RemoteOperations:
+def do() -> "Operations | RemoteOperations":
     """Who does it: ourselves on the database, or the deployment that --url names."""
     where = url()
     if where is None:
         return operations(current_app, by=person())
+    from lib.remote import RemoteOperations
+
     remote = RemoteOperations(where, token=parts().settings.giftcard_admin_token)
     click.get_current_context().call_on_close(remote.close)
     return remote
@@ -130,9 +150,11 @@ def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def answer(value: Any, *, as_json: bool, view: Callable[[Any], Iterable[Part]]) -> None:
+def answer(value: Any, *, as_json: bool, view: "Callable[[Any], Iterable[Part]]") -> None:
     """Shows a result: as JSON, or as its view says."""
     if not as_json:
+        from lib.tables import show
+
         show(view(value))
         return
     plain = (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"

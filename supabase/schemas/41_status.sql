@@ -26,8 +26,8 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
   select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status order by c.stage, c.status limit 1000
 $$;
 
--- Flows whose money was taken and that will not come to a card by themselves: no card, and the job that should issue it is dead,
--- cancelled or missing while nothing else of the flow is on its way.
+-- Flows whose money was taken and that have no card: the job that should issue it is dead, cancelled or missing, and nothing else of
+-- the flow is on its way. A dead letter counts although it may revive tomorrow: today somebody has paid for nothing.
 create function public.giftcard_paid_without_card(p_limit integer default 100)
 returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text, status text, last_error text)
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
@@ -38,8 +38,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
        where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') order by j.id desc limit 1) d on true
    where p.card_id is null and not exists (
       select from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id
-         and (j.status in ('queued', 'running') or j.status = 'error' and j.revive_at is not null))
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running'))
    order by p.created_at, p.id limit least(p_limit, 1000)
 $$;
 

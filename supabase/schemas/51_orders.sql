@@ -109,6 +109,9 @@ begin
   on conflict do nothing;
   select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency, 'provider', provider) into v_payment
     from public.giftcard_payments where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
+  if v_payment is null then
+    perform public.giftcard_refuse('GC409', 'this idempotency key belongs to the payment of another order', 'idempotency_key');
+  end if;
   return v_payment;
 end $$;
 

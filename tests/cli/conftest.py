@@ -79,7 +79,7 @@ class Served:
     def __init__(self, app: Any) -> None:
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:

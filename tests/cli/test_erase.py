@@ -43,6 +43,15 @@ def test_erased_customer_is_nowhere_and_the_sums_stay(world: World, direct: Door
     assert world.value("select by from public.giftcard_audit where action = 'erase_customer'")
 
 
+def test_orders_that_never_got_as_far_as_their_customer_are_erased_too(
+    world: World, direct: Door, customer: int
+) -> None:
+    world.submit()
+    world.sql("update public.giftcard_jobs set status = 'error', last_error = 'x' where status = 'queued'")
+    direct.says("erase-customer", "--id", customer, "--yes")
+    assert KATE not in everything(world)
+
+
 def test_customer_may_be_named_by_an_order(world: World, direct: Door, customer: int) -> None:
     flow = world.value("select correlation_id from public.giftcard_orders")
     text = direct.says("erase-customer", "--flow", flow, "--yes")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,8 @@ WORD = st.one_of(ODD, st.text(max_size=20), st.integers().map(str))
 
 def _names() -> dict[str, list[str]]:
     found = {}
-    for name, command in jobs.commands.items():
+    for name in jobs.list_commands(click.Context(jobs)):
+        command = jobs.commands[name]
         flags = [flag for param in command.params for flag in param.opts if flag.startswith("--")]
         found[name] = sorted(set(flags) - set(_NOT_HERE)) or ["--json"]
     return found

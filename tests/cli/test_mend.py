@@ -73,11 +73,9 @@ def test_flow_nobody_has_begun_is_refused(door: Door) -> None:
     assert door.refuses("cancel", "--flow", "none") == "no job has the correlation id none"
 
 
-@pytest.mark.parametrize(
-    "options", [[], ["1", "--flow", "x"], ["1", "--tenant", "acme"], ["--flow", ""], ["--flow", "x", "--tenant", " "]]
-)
-def test_cancel_of_who_knows_what_is_refused(door: Door, options: list[str]) -> None:
-    door.refuses("cancel", *options, "--yes")
+def test_cancel_of_who_knows_what_is_refused(door: Door) -> None:
+    for options in ([], ["1", "--flow", "x"], ["1", "--tenant", "a"], ["--flow", ""], ["--flow", "x", "--tenant", " "]):
+        door.refuses("cancel", *options, "--yes")
 
 
 def test_pause_says_who_and_why_and_stops_the_stage(world: World, door: Door) -> None:

@@ -70,22 +70,21 @@ def test_payload_may_come_by_standard_input(dead: int, door: Door) -> None:
     assert door.world.job(dead)["payload"]["customer"]["given_name"] == "Zoë"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("{", "is not JSON"),
-        ("", "is not JSON"),
-        ("[]", "must be a JSON object"),
-        ('{"a": 1, "a": 2}', "names a field twice"),
-        ('{"a": NaN}', "NaN is no number"),
-        ('{"a": "\\ud800"}', "half a character"),
-        ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
-        ('{"amount": {"amount": -1, "currency": "USD"}}', "customer Field required"),
-        ("@/nowhere/at/all.json", "No such file"),
-        ("@/", "directory"),
-    ],
-    ids=range(10),
-)
-def test_payload_that_is_not_valid_changes_nothing(dead: int, door: Door, text: str, why: str) -> None:
-    assert why.lower() in door.refuses("requeue", dead, "--payload", text).lower()
+BAD_PAYLOADS = [
+    ("{", "is not JSON"),
+    ("", "is not JSON"),
+    ("[]", "must be a JSON object"),
+    ('{"a": 1, "a": 2}', "names a field twice"),
+    ('{"a": NaN}', "NaN is no number"),
+    ('{"a": "\\ud800"}', "half a character"),
+    ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
+    ('{"amount": {"amount": -1, "currency": "USD"}}', "customer Field required"),
+    ("@/nowhere/at/all.json", "No such file"),
+    ("@/", "directory"),
+]
+
+
+def test_payload_that_is_not_valid_changes_nothing(dead: int, door: Door) -> None:
+    for text, why in BAD_PAYLOADS:
+        assert why.lower() in door.refuses("requeue", dead, "--payload", text).lower(), text
     assert (door.world.job(dead)["status"], door.world.job(dead)["payload"]) == ("error", {"not": "an order"})

@@ -95,34 +95,48 @@ PERMANENT: dict[str, Handler] = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSIENT)
-def test_failure_of_whatever_kind_is_settled_as_a_retry_of_its_own_job(make_world: Make, name: str) -> None:
-    world = make_world(handlers={"done": done, name: TRANSIENT[name]}, GIFTCARD_CONCURRENCY=10)
-    others = world.enqueue("done", count=9)
-    (culprit,) = world.enqueue(name)
+def settled(world: World) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A tick over ten good jobs among one of each of the world's other stages; its report, and the others by stage."""
+    culprits = [name for name in world.registry.stages if name != "done"]
+    world.enqueue("done", count=5)
+    for name in culprits:
+        world.enqueue(name)
+    world.enqueue("done", count=5)
     report = world.tick()
-    assert (report["started"], report["completed"], report["retried"]) == (10, 9, 1)
-    assert all(world.job(other)["status"] == "completed" for other in others)
-    job = world.job(culprit)
-    assert (job["status"], job["attempts"]) == ("queued", 1)
-    assert 0 < len(job["last_error"]) <= 500
-    assert job["last_error"].isprintable()
-    assert [run["result"] for run in world.history(culprit)] == ["FAILED"]
+    assert (report["started"], report["completed"]) == (len(culprits) + 10, 10)
+    good = world.sql("select context from giftcard_jobs where stage = 'done' and status = 'completed'")
+    assert good == [{"context": {"done": True}}] * 10
+    return report, {name: world.job(stage=name) for name in culprits}
 
 
-@pytest.mark.parametrize("name", PERMANENT)
-def test_one_result_that_cannot_be_stored_leaves_nine_settled(make_world: Make, name: str) -> None:
-    world = make_world(handlers={"done": done, name: PERMANENT[name]}, GIFTCARD_CONCURRENCY=10)
-    others = world.enqueue("done", count=9)
-    (culprit,) = world.enqueue(name)
+def test_failure_of_whatever_kind_is_settled_as_a_retry_of_its_own_job(make_world: Make) -> None:
+    world = make_world(handlers={"done": done} | TRANSIENT, GIFTCARD_CONCURRENCY=10, GIFTCARD_JOBS_PER_CRON_RUN=100)
+    report, jobs = settled(world)
+    assert report["retried"] == len(jobs)
+    assert {name for name, job in jobs.items() if (job["status"], job["attempts"]) != ("queued", 1)} == set()
+    assert {name for name, job in jobs.items() if not 0 < len(job["last_error"]) <= 500} == set()
+    assert {name for name, job in jobs.items() if not job["last_error"].isprintable()} == set()
+    assert {run["result"] for job in jobs.values() for run in world.history(job["id"])} == {"FAILED"}
+
+
+def test_result_that_cannot_be_stored_is_the_permanent_failure_of_its_own_job(make_world: Make) -> None:
+    world = make_world(handlers={"done": done} | PERMANENT, GIFTCARD_CONCURRENCY=10, GIFTCARD_JOBS_PER_CRON_RUN=100)
+    report, jobs = settled(world)
+    assert report["errored"] == len(jobs)
+    assert {name for name, job in jobs.items() if (job["status"], job["attempts"]) != ("error", 1)} == set()
+    assert {name for name, job in jobs.items() if not job["last_error"].startswith("PermanentError: ")} == set()
+    assert {name for name, job in jobs.items() if job["revive_at"] is not None} == set()
+    assert {run["result"] for job in jobs.values() for run in world.history(job["id"])} == {"FAILED"}
+    assert sum(world.statuses().values()) == len(jobs) + 10
+
+
+def test_one_result_that_the_database_refuses_leaves_nine_settled(make_world: Make) -> None:
+    world = make_world(handlers={"done": done, "bad": PERMANENT["nul_in_context"]}, GIFTCARD_CONCURRENCY=10)
+    world.enqueue("done", count=4)
+    world.enqueue("bad")
+    world.enqueue("done", count=5)
     report = world.tick()
-    assert (report["started"], report["completed"], report["errored"]) == (10, 9, 1)
-    assert all(world.job(other)["context"] == {"done": True} for other in others)
-    job = world.job(culprit)
-    assert (job["status"], job["attempts"], job["revive_at"]) == ("error", 1, None)
-    assert job["last_error"].startswith("PermanentError")
-    assert [run["result"] for run in world.history(culprit)] == ["FAILED"]
-    assert world.row_counts()["giftcard_jobs"] == 10
+    assert (report["completed"], report["errored"]) == (9, 1)
 
 
 def test_permanent_failures_open_no_circuit(make_world: Make) -> None:

@@ -1,9 +1,8 @@
 """Bodies: what is not exactly right gets a problem that names the field, and changes nothing."""
 
+import itertools
 import json
 from typing import Any
-
-import pytest
 
 from tests.world import ADMIN, API, World, an_order, bearer
 
@@ -165,28 +164,26 @@ def test_problem_never_repeats_what_was_sent(world: World) -> None:
         assert "secret" not in answer.text.lower()
 
 
-@pytest.mark.parametrize("path", [ORDERS, TRIGGER])
-@pytest.mark.parametrize(
-    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/xml"]
-)
-def test_other_content_types_are_refused(world: World, path: str, kind: str | None) -> None:
+def test_other_content_types_are_refused(world: World) -> None:
     before = world.row_counts()
-    answer = world.client.post(path, data=order(), content_type=kind, headers=bearer(ADMIN))
-    assert (answer.status_code, answer.content_type) == (415, "application/problem+json")
+    kinds = [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/xml"]
+    for path, kind in itertools.product([ORDERS, TRIGGER], kinds):
+        answer = world.client.post(path, data=order(), content_type=kind, headers=bearer(ADMIN))
+        assert (answer.status_code, answer.content_type) == (415, "application/problem+json")
     assert world.row_counts() == before
 
 
-@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-def test_json_may_name_its_charset(world: World, kind: str) -> None:
-    assert world.client.post(ORDERS, data=order(), content_type=kind, headers=bearer(API)).status_code == 202
+def test_json_may_name_its_charset(world: World) -> None:
+    for kind in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
+        assert world.client.post(ORDERS, data=order(), content_type=kind, headers=bearer(API)).status_code == 202
 
 
-@pytest.mark.parametrize("path", [ORDERS, TRIGGER])
-def test_body_over_256_kb_is_refused(world: World, path: str) -> None:
+def test_body_over_256_kb_is_refused(world: World) -> None:
     before = world.row_counts()
     body = order() + " " * (256 * 1024 + 1 - len(order()))
-    answer = world.client.post(path, data=body, content_type="application/json", headers=bearer(ADMIN))
-    assert (answer.status_code, answer.content_type) == (413, "application/problem+json")
+    for path in (ORDERS, TRIGGER):
+        answer = world.client.post(path, data=body, content_type="application/json", headers=bearer(ADMIN))
+        assert (answer.status_code, answer.content_type) == (413, "application/problem+json")
     assert world.row_counts() == before
 
 

@@ -5,8 +5,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.world import API, World, an_order, bearer
 
 Make = Callable[..., World]
@@ -48,21 +46,18 @@ def test_same_body_in_another_spelling_is_the_same_body(world: World) -> None:
     assert (second.status_code, first.json) == (202, second.json)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_same_key_with_another_body_is_refused_and_changes_nothing(world: World) -> None:
+    submit(world, key="k1")
+    before = world.row_counts()
+    for other in (
         an_order(amount={"amount": 2501, "currency": "USD"}),
         an_order(customer={"email": "ann@example.com"}),
         an_order(message="another"),
         an_order(correlation_id="order-2"),
-    ],
-)
-def test_same_key_with_another_body_is_refused_and_changes_nothing(world: World, other: Any) -> None:
-    submit(world, key="k1")
-    before = world.row_counts()
-    answer = submit(world, other, "k1")
-    assert (answer.status_code, answer.content_type) == (422, "application/problem+json")
-    assert answer.json["field"] == KEY
+    ):
+        answer = submit(world, other, "k1")
+        assert (answer.status_code, answer.content_type) == (422, "application/problem+json")
+        assert answer.json["field"] == KEY
     assert world.row_counts() == before
 
 
@@ -80,16 +75,13 @@ def test_key_is_remembered_after_the_order_is_done(world: World) -> None:
     assert counts(world) == (1, 5)
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "a\tb", "x" * 256, "schlüssel"])
-def test_key_is_1_to_255_visible_ascii_characters(world: World, key: str) -> None:
-    answer = submit(world, key=key)
-    assert (answer.status_code, answer.json["field"]) == (400, KEY)
+def test_key_is_1_to_255_visible_ascii_characters(world: World) -> None:
+    for key in ("", " ", "a b", "a\tb", "x" * 256, "schlüssel"):
+        answer = submit(world, key=key)
+        assert (answer.status_code, answer.json["field"]) == (400, KEY)
     assert counts(world) == (0, 0)
-
-
-@pytest.mark.parametrize("key", ["x", "x" * 255, "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"])
-def test_every_visible_ascii_character_may_be_in_a_key(world: World, key: str) -> None:
-    assert submit(world, key=key).status_code == 202
+    for key in ("x", "x" * 255, "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"):
+        assert submit(world, key=key).status_code == 202
 
 
 def test_same_correlation_id_and_body_answer_the_same(world: World) -> None:
@@ -138,10 +130,11 @@ def test_flow_shows_each_stage_as_it_stands(world: World) -> None:
     assert (flow["payment"], flow["card"]) == (None, None)
 
 
-@pytest.mark.parametrize("name", ["nobody", "a%00b", "..%2f", "%ff", "x" * 2000, "'; drop table giftcard_jobs; --"])
-def test_flow_of_an_order_that_nobody_sent_is_not_found(world: World, name: str) -> None:
-    answer = world.client.get(f"/api/v1/giftcards/{name}", headers=bearer(API))
-    assert (answer.status_code in (400, 404), answer.content_type) == (True, "application/problem+json")
+def test_flow_of_an_order_that_nobody_sent_is_not_found(world: World) -> None:
+    for name in ("nobody", "a%00b", "..%2f", "%ff", "x" * 2000, "'; drop table giftcard_jobs; --"):
+        answer = world.client.get(f"/api/v1/giftcards/{name}", headers=bearer(API))
+        assert answer.status_code in (400, 404), name
+        assert answer.content_type == "application/problem+json"
 
 
 def test_flow_belongs_to_its_tenant(world: World) -> None:
