@@ -16,25 +16,41 @@ from lib.requests import Filter, Page
 @jobs.command("erase-customer")
 @click.option("--id", "customer_id", type=ID, help="The customer.")
 @click.option("--flow", type=TEXT, metavar="CORRELATION_ID", help="The customer of this order.")
-@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="With --flow: its tenant (default).")
+@click.option("--external-id", type=TEXT, help="The customer with this external id.")
+@click.option("--email", type=TEXT, help="The customer without an external id and with this address.")
+@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="Whose customer, without --id (default).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 def erase_customer(
-    *, customer_id: int | None, flow: str | None, tenant_id: str | None, yes: bool, as_json: bool
+    *, customer_id: int | None, tenant_id: str | None, yes: bool, as_json: bool, **known: str | None
 ) -> None:
     """Remove a person's data. Payloads, contexts, errors, history, mails in the outbox. Sums stay."""
     with_ = here("erase-customer")
-    if (customer_id is None) == (flow is None):
-        raise BadInput("say whom: --id, or --flow CORRELATION_ID of an order of theirs")
-    if flow is None and tenant_id is not None:
-        raise BadInput("--tenant is for --flow: an id needs none")
-    whom = customer_id or _customer_of(with_, flow or "", tenant_id or "default")
+    given = {name: value for name, value in known.items() if value is not None}
+    if len(given) + (customer_id is not None) != 1:
+        raise BadInput("say whom: --id, --external-id, --email, or --flow CORRELATION_ID of an order of theirs")
+    if customer_id is not None and tenant_id is not None:
+        raise BadInput("--tenant is for --flow, --external-id and --email: an id needs none")
+    whom = customer_id or _whom(with_, tenant_id or "default", **given)
     sure(f"Erase customer {whom} for good (waiting jobs are cancelled, amounts stay)?", yes=yes)
     erased = with_.erase_customer(whom)
     removed, left = _remove_mails(erased["mails"])
     answer(erased | {"mails_removed": removed}, as_json=as_json, view=told.erased)
     if left:
         raise BadInput(f"these mails could not be removed, do it by hand: {', '.join(left)}")
+
+
+def _whom(
+    with_: Operations,
+    tenant_id: str,
+    *,
+    flow: str | None = None,
+    external_id: str | None = None,
+    email: str | None = None,
+) -> int:
+    if flow is not None:
+        return _customer_of(with_, flow, tenant_id)
+    return parts().store.find_customer(identifier(tenant_id, name="--tenant"), external_id=external_id, email=email)
 
 
 def _customer_of(with_: Operations, flow: str, tenant_id: str) -> int:

@@ -90,6 +90,13 @@ class Store:
         """Personal data was shown in clear."""
         self._wire.call("giftcard_note_reveal", by=by, subject=subject)
 
+    def find_customer(self, tenant_id: str, *, external_id: str | None, email: str | None) -> int:
+        """A customer's id."""
+        found = self._dict(
+            "giftcard_find_customer", repeat=True, tenant_id=tenant_id, external_id=external_id, email=email
+        )
+        return int(found["id"])
+
     def erase_customer(self, customer_id: int, *, by: str) -> dict[str, Any]:
         """A person's data, everywhere."""
         return self._dict("giftcard_erase_customer", customer_id=customer_id, by=by)

@@ -1761,6 +1761,24 @@ begin
   return jsonb_build_object('noted', true);
 end $$;
 
+-- Who a person is here: by external id, else by the address of a customer without one. Answers {id}; GC404 for nobody.
+create function public.giftcard_find_customer(p_tenant_id text, p_external_id text default null, p_email text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_id bigint;
+begin
+  if p_external_id is not null then
+    select id into v_id from public.giftcard_customers where tenant_id = p_tenant_id and external_id = p_external_id;
+  else
+    select id into v_id from public.giftcard_customers
+     where tenant_id = p_tenant_id and lower(email) = lower(p_email) and external_id is null;
+  end if;
+  if v_id is null then
+    perform public.giftcard_refuse('GC404', 'there is no such customer', case when p_external_id is null then 'email' else 'external_id' end);
+  end if;
+  return jsonb_build_object('id', v_id);
+end $$;
+
 -- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and histories of their
 -- flows. Jobs that wait are cancelled. Payments, cards and amounts stay, so that sums do. Answers what was done, with the vendor
 -- keys of their mails (an outbox of files is named by them).
@@ -1769,17 +1787,25 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_tenant text;
+  v_external_id text;
+  v_email text;
   v_flows text[];
   v_ids bigint[];
   v_mails jsonb;
 begin
-  select tenant_id into v_tenant from public.giftcard_customers where id = p_customer_id for update;
+  select tenant_id, external_id, email into v_tenant, v_external_id, v_email from public.giftcard_customers where id = p_customer_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
   end if;
   v_flows := array(
     select correlation_id from public.giftcard_orders where customer_id = p_customer_id
-    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id);
+    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
+    -- Orders whose customer_ingest has not run, or is dead, are known by what they say of their customer alone.
+    union select j.correlation_id from public.giftcard_jobs j
+     where j.tenant_id = v_tenant
+       and (j.payload #>> '{customer,external_id}' = v_external_id
+            or v_external_id is null and j.payload #>> '{customer,external_id}' is null
+               and lower(j.payload #>> '{customer,email}') = lower(v_email)));
   v_ids := array(
     select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
   if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then

@@ -83,3 +83,12 @@ def test_customer_with_a_running_job_is_left_alone(world: World, direct: Door, c
 
 def test_erasing_works_on_the_database_only(remote: Door) -> None:
     assert "erase-customer works on the database only" in remote.refuses("erase-customer", "--id", 1, "--yes")
+
+
+def test_customer_may_be_named_by_external_id_or_by_address(world: World, direct: Door) -> None:
+    kate = {"tenant_id": "default", "given_name": "Kate", "family_name": None}
+    known = world.store.save_customer(external_id="c-7", email="kate@example.com", **kate)["id"]
+    nameless = world.store.save_customer(external_id=None, email="Kate@Example.com", **kate)["id"]
+    assert direct.json("erase-customer", "--external-id", "c-7", "--yes")["customer_id"] == known
+    assert direct.json("erase-customer", "--email", "kate@example.com", "--yes")["customer_id"] == nameless
+    assert "there is no such customer" in direct.refuses("erase-customer", "--email", "kate@example.com", "--yes")
