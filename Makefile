@@ -6,10 +6,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.ready-bench
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo dev test test-quick migrate lint
+.PHONY: help venv demo dev test test-quick migrate bench lint
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +32,9 @@ test-quick: $(READY)  ## the tests that are not slow
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
 	@$(BIN)/python -m lib.local.migrate
 
+bench: $(BENCH_READY)  ## what it costs, side by side with Procrastinate and PgQueuer: 15 minutes (ARGS=--quick: 2)
+	@$(BIN)/python -m bench $(ARGS)
+
 lint: $(READY)  ## style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -41,4 +45,8 @@ $(READY): requirements.txt requirements-dev.txt
 	@echo "Installing packages into $(VENV) (once; a minute at most) …"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(BENCH_READY): $(READY) requirements-bench.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-bench.txt
 	@touch $@

@@ -145,6 +145,12 @@ class _Tick:
         return self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
 
     def _advance(self, results: list[Result]) -> Step:
+        # A hand-run UPDATE may have started a job anew while it ran: a call settles one result of a job.
+        newest = {result.job.id: result for result in sorted(results, key=lambda result: result.job.run_no)}
+        for result in results:
+            if newest[result.job.id] is not result:
+                self._settle_alone(result)
+        results = [result for result in results if newest[result.job.id] is result]
         try:
             return self._call(results, limit=self._wanted(), busy=self._places.busy)
         except (Refused, Conflict):

@@ -176,3 +176,30 @@ def test_late_result_of_a_run_that_was_taken_by_hand_does_not_settle_the_next_ru
     assert (between["status"], between["context"]) == ("running", {})
     assert (reports[0].lease_lost, reports[0].completed) == (1, 2)
     assert world.job(job_id)["context"] == {"run": 2}
+
+
+def test_two_runs_of_a_job_that_end_together_are_settled_each_for_itself(make_world: Make) -> None:
+    begun = {1: threading.Event(), 2: threading.Event()}
+    ends = threading.Event()
+
+    def work(payload: Any, context: Any) -> Outcome:
+        begun[context.job.run_no].set()
+        assert ends.wait(10)
+        if context.job.run_no == 1:
+            return Complete(context={"run": 1})
+        raise TransientError("the second run")
+
+    world = make_world(handlers={"work": work})
+    (job_id,) = world.enqueue("work")
+    reports: list[Any] = []
+    tick = threading.Thread(target=lambda: reports.append(world.run()))
+    tick.start()
+    assert begun[1].wait(5)
+    world.sql("update giftcard_jobs set status = 'queued', scheduled_at = now(), attempts = 0 where id = %s", job_id)
+    assert begun[2].wait(5)
+    ends.set()
+    tick.join(10)
+    job = world.job(job_id)
+    assert (job["status"], job["attempts"], job["context"]) == ("queued", 1, {})
+    assert job["last_error"] == "TransientError: the second run"
+    assert (reports[0].lease_lost, reports[0].retried, reports[0].completed) == (1, 1, 0)

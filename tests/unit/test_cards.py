@@ -83,13 +83,21 @@ def test_after_a_rotation_old_numbers_open_and_new_ones_use_the_new_key() -> Non
     assert _vault(new).open(rotated.seal("9900123412345678").encrypted) == "9900123412345678"
 
 
-@pytest.mark.parametrize("encrypted", ["", "nonsense", "café", _vault().seal("9900123412345678").encrypted])
+@pytest.mark.parametrize(
+    "encrypted",
+    ["", "nonsense", "café", _vault().seal("9900123412345678").encrypted],
+    ids=["empty", "nonsense", "accent", "other"],
+)
 def test_a_number_that_no_key_opens_is_a_transient_failure(encrypted: str) -> None:
     with pytest.raises(TransientError, match="no encryption key opens"):
         _vault().open(encrypted)
 
 
-@pytest.mark.parametrize("bad", ["secret-but-short", "secret" + "é" * 38, "secret" + "!" * 38, _key()[:-2]])
+@pytest.mark.parametrize(
+    "bad",
+    ["secret-but-short", "secret" + "é" * 38, "secret" + "!" * 38, _key()[:-2]],
+    ids=["short", "accents", "signs", "cut"],
+)
 def test_a_malformed_key_is_named_by_its_place_and_never_shown(bad: str) -> None:
     with pytest.raises(ValueError, match="encryption key 2 is not a Fernet key") as raised:
         _vault(_key(), bad)
