@@ -21,7 +21,31 @@ PATHS = [
     "/api/status",
     "/api/health",
     "/api/cron/giftcard-jobs",
+    "/api/v1/jobs",
+    "/api/v1/jobs/1",
+    "/api/v1/jobs/0",
+    "/api/v1/jobs/99999999999999999999",
+    "/api/v1/jobs/1/history",
+    "/api/v1/jobs/1/requeue",
+    "/api/v1/jobs/1/cancel",
+    "/api/v1/jobs/requeue",
+    "/api/v1/flows/order-1/cancel",
+    "/api/v1/circuits",
+    "/api/v1/circuits/email/reset",
+    "/api/v1/stages",
+    "/api/v1/stages/*/pause",
+    "/api/v1/stages/email/resume",
 ]
+
+QUERY = [
+    "tenant_id", "limit", "colour", "status", "stage", "circuit", "correlation_id", "error", "created_after",
+    "created_before", "older", "newer", "reveal",
+]  # fmt: skip
+
+JOB = [
+    "stage", "correlation_id", "tenant_id", "dedup_key", "payload", "max_attempts", "semantics", "ttr_seconds",
+    "retry_delays", "scheduled_at", "delay_seconds", "colour",
+]  # fmt: skip
 
 leaves = (
     st.none()
@@ -62,6 +86,17 @@ def nearly_orders(draw: st.DrawFn) -> dict[str, Any]:
     return body
 
 
+@st.composite
+def nearly_jobs(draw: st.DrawFn) -> dict[str, Any]:
+    """Jobs to enqueue, or wishes for those that are there, not quite right."""
+    job: dict[str, Any] = {"stage": "payment", "correlation_id": draw(st.sampled_from("abc")), "payload": an_order()}
+    for name in draw(st.lists(st.sampled_from(JOB), max_size=3)):
+        job[name] = draw(values)
+    bulk = {"filter": draw(st.dictionaries(st.sampled_from(QUERY), values, max_size=2)), "dry_run": draw(values)}
+    wish = {"by": draw(values), "reason": draw(values), "force": draw(values), "payload": draw(values)}
+    return draw(st.sampled_from([job, {"jobs": [job]}, {"jobs": [job, job], "replace": draw(values)}, bulk, wish]))
+
+
 triggers = st.dictionaries(
     st.sampled_from(["limit", "stage", "job_id", "budget_seconds", "colour"]),
     st.integers(-1, 3) | st.sampled_from(["payment", "", "x" * 200, 0.5, 1e308, 2**63, None, True]),
@@ -78,7 +113,7 @@ def world(postgres: Embedded, template: str) -> Iterator[World]:
         yield world
 
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check(world: World, method: str, path: str, **request: Any) -> Any:
@@ -113,10 +148,29 @@ def test_triggers(world: World, body: Any) -> None:
 
 @many
 @given(
+    path=st.sampled_from([path for path in PATHS if path.startswith("/api/v1/") and "giftcards" not in path]),
+    body=nearly_jobs() | values,
+)
+def test_operators_bodies(world: World, path: str, body: Any) -> None:
+    check(world, "POST", path, data=json.dumps(body), content_type="application/json")
+
+
+@many
+@given(
+    query=st.dictionaries(
+        st.sampled_from(QUERY), st.text(max_size=20) | st.sampled_from(["1", "true", "error"]), max_size=3
+    )
+)
+def test_filters(world: World, query: dict[str, str]) -> None:
+    check(world, "GET", "/api/v1/jobs", query_string=query)
+
+
+@many
+@given(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"]),
     path=st.sampled_from(PATHS)
     | st.text(max_size=30).map(lambda name: f"/api/v1/giftcards/{quote(name, errors='replace')}"),
-    query=st.dictionaries(st.sampled_from(["tenant_id", "limit", "colour"]), st.text(max_size=20), max_size=2),
+    query=st.dictionaries(st.sampled_from(QUERY), st.text(max_size=20), max_size=2),
     raw=st.binary(max_size=100),
     kind=st.sampled_from(["application/json", "text/plain", ""]),
     key=st.none() | st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=255), max_size=300),
