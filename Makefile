@@ -24,10 +24,10 @@ dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:
 	@$(BIN)/python -m lib.local.dev
 
 test: $(READY)  ## every test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 test-quick: $(READY)  ## the tests that are not slow
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
 
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
 	@$(BIN)/python -m lib.local.migrate

@@ -1,0 +1,50 @@
+"""Calls of the database, counted at the wire."""
+
+from typing import Any
+
+from bench.contenders import ours
+from bench.server import fresh
+from bench.table import aim, title
+from lib.local.postgres import Embedded
+from lib.store.connect import connect
+from lib.store.store import Store
+from lib.store.wire import Wire
+from lib.tick import run_tick
+
+
+class _Counting:
+    """Passes calls on and counts them."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.count = 0
+
+    def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
+        self.count += 1
+        return self._wire.call(function, repeat=repeat, **arguments)
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+def counted(server: Embedded) -> None:
+    """An idle tick, and a tick of ten jobs that do nothing."""
+    title("Calls of the database (counted)")
+    url = fresh(server)
+    ours.install(url)
+    aim("an idle tick", calls_of_a_tick(url, jobs=0), at_most=1)
+    aim("a tick of ten jobs at concurrency 10", calls_of_a_tick(url, jobs=10), at_most=3)
+
+
+def calls_of_a_tick(url: str, *, jobs: int) -> int:
+    """How many calls a tick makes that finds so many jobs and is not bound by a limit."""
+    settings = ours.settings_for(url, concurrency=10)
+    store = connect(settings)
+    if jobs:
+        store.enqueue(ours.jobs(range(jobs)))
+    wire = _Counting(store._wire)
+    report = run_tick(Store(wire), ours.REGISTRY, settings, source="bench", limit=1_000, linger=False)
+    store.close()
+    if report.completed != jobs:
+        raise RuntimeError(f"{report.completed} of {jobs} jobs were done")
+    return wire.count

@@ -1,0 +1,156 @@
+"""What a claim of ten costs on tables of every kind, as a multiple of what it costs on an empty one."""
+
+import functools
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from bench.contenders import ours
+from bench.measure import Spread
+from bench.scale import Scale
+from bench.server import fresh, tidy
+from bench.table import Line, aim, bars, say, title
+from lib.job import Complete
+from lib.local.postgres import Embedded
+from lib.store.connect import connect
+from lib.store.shapes import Result
+from lib.store.store import Store
+
+_TEN = 10
+_CHURN_AT_ONCE = 5_000
+
+_FINISHED = """
+with jobs as (
+  insert into giftcard_jobs
+    (correlation_id, stage, circuit, status, attempts, run_no, created_at, scheduled_at, finished_at)
+  select 'done-' || n, 'noop', 'noop', 'completed', 1, 1, t, t, t
+    from generate_series(1, %s) n
+    cross join lateral (select now() - interval '30 days' + n * interval '1 second' as t) x
+  returning id, scheduled_at)
+insert into giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at)
+select id, 1, 1, 'noop', 'SUCCESS', scheduled_at, scheduled_at, scheduled_at from jobs
+"""
+_SHUT_DOOR = """
+insert into giftcard_circuits (circuit, state, changed_at, open_until)
+values ('noop:shut', 'open', now(), now() + interval '1 day')
+"""
+_BEHIND_IT = """
+insert into giftcard_jobs (correlation_id, stage, circuit, scheduled_at)
+select 'behind-' || n, 'noop', 'noop:shut', now() - interval '1 day' from generate_series(1, %s) n
+"""
+_MANY_CIRCUITS = """
+insert into giftcard_jobs (correlation_id, stage, circuit)
+select 'many-' || c || '-' || n, 'noop', 'noop:' || c from generate_series(1, %s) c cross join generate_series(1, 10) n
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Table:
+    """A database in some state, and what its claims took: microseconds, the median of each round."""
+
+    name: str
+    url: str
+    store: Store
+    aim: float | None
+    tick_id: int = 0
+    took: list[float] = field(default_factory=list)
+
+
+def claims(server: Embedded, scale: Scale) -> None:
+    """All tables at once, a claim on each in turn."""
+    title("A claim of ten: one call of the tick, by what is in the table")
+    tables = _tables(server, scale)
+    for _ in range(scale.rounds):
+        _round(tables, scale.claims)
+    bars(
+        [Line(name=table.name, spread=Spread.of(table.took), note=_times(table, tables[0])) for table in tables],
+        unit="µs",
+    )
+    for table in tables[1:]:
+        if table.aim is not None:
+            aim(
+                f"{table.name}, as a multiple of the empty table", _multiple(table, tables[0]).median, at_most=table.aim
+            )
+    for table in tables:
+        table.store.close()
+
+
+def _tables(server: Embedded, scale: Scale) -> list[_Table]:
+    def make(name: str, prepare: Callable[[str], None], *, aim: float | None = 1.5, vacuum: bool = True) -> _Table:
+        began = time.monotonic()
+        url = fresh(server)
+        ours.install(url)
+        prepare(url)
+        if vacuum:
+            tidy(url)
+        say(f"  (made: {name}, {time.monotonic() - began:.0f} s)")
+        return _Table(name=name, url=url, store=connect(ours.settings_for(url, concurrency=_TEN)), aim=aim)
+
+    return [
+        make("an empty table", lambda url: None),
+        *(make(f"{n:,} finished", functools.partial(_run, statements=[(_FINISHED, [n])])) for n in scale.finished),
+        make(
+            f"{scale.behind_a_door:,} behind a door",
+            functools.partial(_run, statements=[(_SHUT_DOOR, []), (_BEHIND_IT, [scale.behind_a_door])]),
+        ),
+        make(
+            f"{scale.circuits:,} circuits",
+            functools.partial(_run, statements=[(_MANY_CIRCUITS, [scale.circuits])]),
+            aim=None,
+        ),
+        make(f"{scale.churned:,} churned", functools.partial(churn, jobs=scale.churned), vacuum=False),
+    ]
+
+
+def churn(url: str, *, jobs: int) -> None:
+    """Enqueues, claims and settles so many jobs, with autovacuum as it is, and leaves what that leaves."""
+    for _ in range(max(1, jobs // _CHURN_AT_ONCE)):
+        count = min(jobs, _CHURN_AT_ONCE)
+        ours.enqueue(url, count=count, batch=1_000)
+        ours.drain_by_store(url, count=count, batch=100)
+
+
+def _round(tables: list[_Table], count: int) -> None:
+    for table in tables:
+        table.store.enqueue(ours.jobs(range(_TEN * (count + 1))))
+        step = table.store.begin_tick(
+            key=str(uuid.uuid4()), owner="bench", source="bench", stages={"noop": 60}, limit=_TEN, live_seconds=600
+        )
+        table.tick_id = step.tick_id
+        _advance(table, limit=0, results=[Result(job=job, outcome=Complete()) for job in step.jobs])
+    took: dict[str, list[float]] = {table.name: [] for table in tables}
+    for _ in range(count):
+        for table in tables:
+            began = time.perf_counter()
+            step = _advance(table, limit=_TEN, results=[])
+            took[table.name].append(1e6 * (time.perf_counter() - began))
+            if len(step.jobs) != _TEN:
+                raise RuntimeError(f"{table.name}: {len(step.jobs)} jobs were claimed")
+            _advance(table, limit=0, results=[Result(job=job, outcome=Complete()) for job in step.jobs])
+    for table in tables:
+        table.took.append(Spread.of(took[table.name]).median)
+
+
+def _advance(table: _Table, *, limit: int, results: list[Result]) -> Any:
+    return table.store.advance_tick(
+        table.tick_id, claim_key=str(uuid.uuid4()), results=results, limit=limit, busy=1, linger_seconds=60
+    )
+
+
+def _multiple(table: _Table, empty: _Table) -> Spread:
+    return Spread.of([mine / its for mine, its in zip(table.took, empty.took, strict=True)])
+
+
+def _times(table: _Table, empty: _Table) -> str:
+    multiple = _multiple(table, empty)
+    return "" if table is empty else f"× {multiple.median:.2f} ({multiple.least:.2f} – {multiple.most:.2f})"
+
+
+def _run(url: str, *, statements: list[tuple[str, list[Any]]]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement, values in statements:
+            connection.execute(statement.encode(), values)

@@ -1,0 +1,127 @@
+"""Ours: the real engine, `run_tick` with the real store over psycopg, and one stage that does nothing."""
+
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+from pydantic import BaseModel, SecretStr
+
+from bench.measure import Sample, Watch
+from lib import events
+from lib.context import Context
+from lib.job import Complete, Outcome
+from lib.local.migrate import migrate
+from lib.settings import Settings
+from lib.stages import Registry, stage
+from lib.store.connect import connect
+from lib.store.shapes import Result
+from lib.store.store import Store
+from lib.tick import run_tick
+
+
+class _Nothing(BaseModel):
+    pass
+
+
+@stage("noop", payload=_Nothing)
+def _noop(_payload: _Nothing, _context: Context) -> Outcome:
+    return Complete()
+
+
+REGISTRY = Registry({"noop": _noop})
+
+
+def settings_for(url: str, *, concurrency: int) -> Settings:
+    """Settings as they come, but for the batch."""
+    return Settings(database_url=SecretStr(url), giftcard_concurrency=concurrency, giftcard_tick_budget_seconds=600)
+
+
+def install(url: str) -> None:
+    """All migrations."""
+    migrate(url)
+
+
+def jobs(numbers: Iterable[int], *, circuit: str = "noop") -> list[dict[str, Any]]:
+    """Jobs that do nothing, as `Store.enqueue` takes them."""
+    return [
+        {"stage": "noop", "correlation_id": f"bench-{uuid.uuid4().hex[:8]}-{n}", "circuit": circuit} for n in numbers
+    ]
+
+
+def enqueue(url: str, *, count: int, batch: int) -> Sample:
+    """`count` jobs, `batch` a call."""
+    watch = Watch(url)
+    store = connect(settings_for(url, concurrency=1))
+    store.is_up()
+    watch.start()
+    for first in range(0, count, batch):
+        store.enqueue(jobs(range(first, first + batch)))
+    return watch.stop(count)
+
+
+def drain(url: str, *, count: int, batch: int, log: bool = False) -> Sample:
+    """All `count` jobs that are queued, by one tick. `log`: with the two lines a run of production, to standard error.
+
+    Without, nobody listens to events, as nobody does to the peers' logging.
+    """
+    watch = Watch(url)
+    settings = settings_for(url, concurrency=batch)
+    store = connect(settings)
+    store.is_up()
+    if log:
+        events.configure(readable=False)
+    watch.start()
+    report = run_tick(store, REGISTRY, settings, source="bench", limit=count, budget=600, linger=False)
+    if report.completed != count:
+        raise RuntimeError(f"{report.completed} of {count} jobs were done: {report}")
+    return watch.stop(count)
+
+
+def drain_by_store(url: str, *, count: int, batch: int) -> Sample:
+    """The same calls with the same arguments, but no engine: no threads, no handlers, no events."""
+    watch = Watch(url)
+    settings = settings_for(url, concurrency=batch)
+    store = connect(settings)
+    store.is_up()
+    watch.start()
+    done = _calls(store, settings, count=count, batch=batch)
+    if done != count:
+        raise RuntimeError(f"{done} of {count} jobs were done")
+    return watch.stop(count)
+
+
+def _calls(store: Store, settings: Settings, *, count: int, batch: int) -> int:
+    step = store.begin_tick(
+        key=str(uuid.uuid4()),
+        owner="bench",
+        source="bench",
+        stages=REGISTRY.ready(settings),
+        limit=min(batch, count),
+        live_seconds=600,
+    )
+    tick_id, started, done = step.tick_id, len(step.jobs), 0
+    while step.jobs:
+        step = store.advance_tick(
+            tick_id,
+            claim_key=str(uuid.uuid4()),
+            results=[Result(job=job, outcome=Complete()) for job in step.jobs],
+            limit=min(batch, count - started),
+            busy=0,
+        )
+        started += len(step.jobs)
+        done += sum(settled.settled == "settled" for settled in step.settled)
+    return done
+
+
+def drain_at_once(url: str, *, gate: int, batch: int) -> Sample:
+    """What this tick gets of a queue that others drain too, from the moment the gate (an advisory lock) opens."""
+    settings = settings_for(url, concurrency=batch)
+    store = connect(settings)
+    store.is_up()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("select pg_advisory_lock_shared(%s)", [gate])
+    began = time.perf_counter()
+    report = run_tick(store, REGISTRY, settings, source="bench", limit=100_000, budget=600, linger=False)
+    return Sample(count=report.completed, seconds=time.perf_counter() - began)

@@ -1,0 +1,89 @@
+"""Draining and enqueueing, ours beside the peers and the limit: in turns, so that noise hits all alike."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.child import install, measured
+from bench.measure import Sample, Spread
+from bench.scale import Scale
+from bench.server import drop, fresh, tidy
+from bench.table import Line, aim, bars, cpu, title
+from lib.local.postgres import Embedded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A module of `bench.contenders` under one of its settings."""
+
+    name: str
+    module: str
+    drain: str = "drain"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_LIMIT = Contender(name="the limit", module="limit")
+_OURS = Contender(name="ours", module="ours")
+_PEERS = (
+    Contender(name="PgQueuer", module="pgqueuer", options={"managers": 1}),
+    Contender(name="PgQueuer, 5 managers", module="pgqueuer", options={"managers": 5}),
+    Contender(name="Procrastinate", module="procrastinate"),
+)
+_OURS_APART = (
+    Contender(name="ours, calls alone", module="ours", drain="drain_by_store"),
+    Contender(name="ours, with its log", module="ours", options={"log": True}),
+)
+
+
+def drains(server: Embedded, scale: Scale, *, batch: int, wanted: float) -> None:
+    """`scale.jobs` queued jobs, until the last outcome is committed."""
+    title(f"Draining {scale.jobs:,} queued jobs, batch {batch}")
+    contenders = (_LIMIT, _OURS, *_OURS_APART, *_PEERS)
+    samples = _in_turns(server, scale, contenders, batch=batch)
+    _show(samples)
+    best = max(_speed(samples[peer.name]) for peer in _PEERS)
+    aim("ours, as a multiple of the better peer", _speed(samples[_OURS.name]) / best, at_least=wanted)
+
+
+def enqueueing(server: Embedded, scale: Scale) -> None:
+    """`scale.jobs` new jobs in batches."""
+    title(f"Enqueueing {scale.jobs:,} jobs, {scale.enqueue_batch:,} a call")
+    contenders = (_LIMIT, _OURS, _PEERS[0], _PEERS[-1])
+    samples = _in_turns(server, scale, contenders, batch=None)
+    _show(samples)
+    pgqueuer = _speed(samples[_PEERS[0].name])
+    aim("ours, as a multiple of PgQueuer", _speed(samples[_OURS.name]) / pgqueuer, at_least=1)
+
+
+def _in_turns(
+    server: Embedded, scale: Scale, contenders: tuple[Contender, ...], *, batch: int | None
+) -> dict[str, list[Sample]]:
+    """Samples by contender; without `batch`, of the enqueueing itself."""
+    urls = {contender.name: fresh(server) for contender in contenders}
+    for contender in contenders:
+        install(contender.module, urls[contender.name])
+    samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
+    for _ in range(scale.rounds):
+        for contender in contenders:
+            url = urls[contender.name]
+            sample = measured(contender.module, "enqueue", url, count=scale.jobs, batch=scale.enqueue_batch)
+            tidy(url)
+            if batch is not None:
+                sample = measured(
+                    contender.module, contender.drain, url, count=scale.jobs, batch=batch, **contender.options
+                )
+            samples[contender.name].append(sample)
+    for url in urls.values():
+        drop(server, url)
+    return samples
+
+
+def _speed(samples: list[Sample]) -> float:
+    return Spread.of([sample.per_second for sample in samples]).median
+
+
+def _show(samples: dict[str, list[Sample]]) -> None:
+    lines = [
+        Line(name=name, spread=Spread.of([sample.per_second for sample in taken]), note=cpu(taken))
+        for name, taken in samples.items()
+    ]
+    bars(lines, unit="jobs/s")
