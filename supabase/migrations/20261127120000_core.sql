@@ -758,6 +758,10 @@ begin
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
   end if;
 
+  if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
+    perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
+  end if;
+
   -- The run's line of history is written from the row that was just changed, in the same statement.
   if v_complete is not null then
     with done as (
@@ -998,7 +1002,8 @@ begin
     end if;
   end if;
   select * into c from public.giftcard_claim(v_id, p_key, p_limit, p_now);
-  v_next_due_in := extract(epoch from c.next_due_at - v_now);
+  -- infinity cannot be subtracted before PostgreSQL 17, and is never due
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
   if c.claimed = 0 then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
   end if;
@@ -1041,7 +1046,8 @@ begin
   if p_limit > 0 or p_busy = 0 then
     select * into c from public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;
-  v_next_due_in := extract(epoch from c.next_due_at - v_now);
+  -- infinity cannot be subtracted before PostgreSQL 17, and is never due
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
   if c.claimed = 0 and p_busy = 0 then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;
@@ -1246,7 +1252,7 @@ begin
     'counts', (select coalesce(jsonb_object_agg(s.stage, s.counts), '{}') from (
         select c.stage, jsonb_object_agg(c.status, c.jobs) as counts from public.giftcard_counts() c group by c.stage) s),
     'queues', (select coalesce(jsonb_agg(jsonb_build_object(
-          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', greatest(0, extract(epoch from v_now - h.head_at)),
+          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 200) h),
     'circuits', (select coalesce(jsonb_agg(jsonb_build_object(
@@ -1453,7 +1459,7 @@ begin
   return (
     select coalesce(jsonb_agg(jsonb_build_object(
         'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
-        'start_delay_ms', greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)),
+        'start_delay_ms', case when isfinite(h.scheduled_at) then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
         'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
         'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner) order by h.run_no desc), '[]')
       from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_limit, 1000)) h);

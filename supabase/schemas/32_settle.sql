@@ -32,6 +32,10 @@ begin
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
   end if;
 
+  if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
+    perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
+  end if;
+
   -- The run's line of history is written from the row that was just changed, in the same statement.
   if v_complete is not null then
     with done as (

@@ -97,7 +97,8 @@ begin
     end if;
   end if;
   select * into c from public.giftcard_claim(v_id, p_key, p_limit, p_now);
-  v_next_due_in := extract(epoch from c.next_due_at - v_now);
+  -- infinity cannot be subtracted before PostgreSQL 17, and is never due
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
   if c.claimed = 0 then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
   end if;
@@ -140,7 +141,8 @@ begin
   if p_limit > 0 or p_busy = 0 then
     select * into c from public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;
-  v_next_due_in := extract(epoch from c.next_due_at - v_now);
+  -- infinity cannot be subtracted before PostgreSQL 17, and is never due
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
   if c.claimed = 0 and p_busy = 0 then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;

@@ -90,7 +90,7 @@ begin
     'counts', (select coalesce(jsonb_object_agg(s.stage, s.counts), '{}') from (
         select c.stage, jsonb_object_agg(c.status, c.jobs) as counts from public.giftcard_counts() c group by c.stage) s),
     'queues', (select coalesce(jsonb_agg(jsonb_build_object(
-          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', greatest(0, extract(epoch from v_now - h.head_at)),
+          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 200) h),
     'circuits', (select coalesce(jsonb_agg(jsonb_build_object(

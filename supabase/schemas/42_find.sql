@@ -168,7 +168,7 @@ begin
   return (
     select coalesce(jsonb_agg(jsonb_build_object(
         'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
-        'start_delay_ms', greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)),
+        'start_delay_ms', case when isfinite(h.scheduled_at) then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
         'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
         'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner) order by h.run_no desc), '[]')
       from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_limit, 1000)) h);
