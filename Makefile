@@ -10,12 +10,14 @@ BENCH_READY := $(VENV)/.ready-bench
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo dev test test-quick migrate bench lint
+.PHONY: help venv venv-bench demo dev test test-quick migrate bench lint
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY)  ## .venv with all packages (the others see to it themselves)
+
+venv-bench: $(BENCH_READY)  ## the same with the peers of the bench
 
 demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life
 	@$(BIN)/python -m lib.demo
