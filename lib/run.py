@@ -29,7 +29,6 @@ class Runner:
 
     def run(self, job: Job, context: Context) -> Result:
         """Calls the stage's handler. Never raises: whatever happens becomes an outcome."""
-        self._tell("run_started", job)
         began = time.monotonic()
         try:
             result = self._result(job, self._outcome(job, context))
@@ -40,10 +39,13 @@ class Runner:
 
     def failed(self, job: Job, failure: BaseException) -> Result:
         """The result of a failure: by the stage's policy, or by the default one for a stage unknown here."""
-        stage = self.registry.stages.get(job.stage)
-        policy = stage.policy_in(self.settings) if stage else _default(self.settings)
         text = self._clean(describe(failure))
+        policy = self._policy(job.stage)
         return self._result(job, decide(failure, job, policy, rules=self._rules(), text=text, rng=self.rng))
+
+    def begins(self, job: Job) -> None:
+        """Tells that a run is about to begin."""
+        self._tell("run_started", job)
 
     def ended(self, result: Result, settled: Settled | None) -> None:
         """Tells how a run ended, once its settle is known. `settled` None: the job's row is gone."""
@@ -95,6 +97,10 @@ class Runner:
         counts = isinstance(outcome, Retry | Error) and outcome.counts
         return Result(job=job, outcome=outcome, trips=threshold if counts and threshold > 0 else None)
 
+    def _policy(self, name: str) -> RetryPolicy:
+        stage = self.registry.stages.get(name)
+        return stage.policy_in(self.settings) if stage else _default(self.settings)
+
     def _rules(self) -> Rules:
         hours, revivals = self.settings.giftcard_failed_job_retry_hours, self.settings.giftcard_max_revivals
         return Rules(revive_hours=hours, max_revivals=revivals)
@@ -113,8 +119,8 @@ class Runner:
         **fields: object,
     ) -> None:
         """Every line of a run has the same fields."""
-        stage = self.registry.stages.get(job.stage)
-        policy = stage.policy_in(self.settings) if stage else _default(self.settings)
+        if not events.heard(event):
+            return
         events.emit(
             event,
             job_id=job.id,
@@ -122,7 +128,7 @@ class Runner:
             tenant_id=job.tenant_id,
             stage=job.stage,
             attempt=job.attempts,
-            max_attempts=max_attempts(job, policy),
+            max_attempts=max_attempts(job, self._policy(job.stage)),
             run_no=job.run_no,
             lock_owner=job.lock_owner,
             duration_ms=duration_ms,
@@ -134,6 +140,8 @@ class Runner:
 
 def _check_that_it_can_be_stored(result: Result) -> None:
     """What is not JSON would fail in the tick itself, beside the results of other jobs."""
+    if result.outcome == Complete():
+        return  # nothing in it, and the commonest of all
     try:
         json.dumps(settle(result), allow_nan=False)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:

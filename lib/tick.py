@@ -114,7 +114,7 @@ class _Tick:
 
     def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
         """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""
-        results = []
+        results, starting = [], []
         for job in jobs:
             if job.interrupted:
                 self.report.interrupted += 1
@@ -123,8 +123,12 @@ class _Tick:
             elif self._stop.is_set():
                 results.append(Result(job=job, outcome=Release()))
             else:
-                self.report.started += 1
-                self._places.start(job, Context.for_job(job, store=self._store, settings=self._settings))
+                starting.append(job)
+                self._runner.begins(job)
+        # All are told before the first begins: threads at work and a thread that writes lines hinder each other.
+        for job in starting:
+            self.report.started += 1
+            self._places.start(job, Context.for_job(job, store=self._store, settings=self._settings))
         return results
 
     def _wait(self, next_due_in: float | None) -> list[Result]:

@@ -69,13 +69,10 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _job(row: dict[str, Any]) -> Job:
-    values: dict[str, Any] = dict(row)
-    values["scheduled_at"] = _time(row["scheduled_at"])
-    values["locked_at"] = _time(row["locked_at"])
+    times = {"scheduled_at": _time(row["scheduled_at"]), "locked_at": _time(row["locked_at"])}
     # Nulls and NaN pass the table's constraint.
     delays = tuple(delay for delay in row["retry_delays"] or () if isinstance(delay, int | float))
-    values["retry_delays"] = delays or None
-    return Job(**values)
+    return Job(**row | times | {"retry_delays": delays or None})
 
 
 def step(answer: dict[str, Any]) -> Step:

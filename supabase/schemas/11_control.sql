@@ -47,6 +47,9 @@ create table public.giftcard_stages (
 
 comment on table public.giftcard_stages is 'A stage that is paused (paused_at not null) or was. The row ''*'' is the pause of everything.';
 
+create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
+  check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
+
 create table public.giftcard_ticks (
   id bigint generated always as identity,
   key uuid not null,
@@ -56,7 +59,7 @@ create table public.giftcard_ticks (
   started_at timestamptz not null,
   live_until timestamptz not null,
   ended_at timestamptz,
-  stopped_because text,
+  stopped_because public.giftcard_tick_end,
   -- what it may claim
   stages jsonb not null,
   only_stage text,
@@ -77,9 +80,7 @@ create table public.giftcard_ticks (
   lease_lost integer not null default 0,
   revived integer not null default 0,
   constraint giftcard_ticks_pkey primary key (id),
-  constraint giftcard_ticks_key_key unique (key),
-  constraint giftcard_ticks_stopped_because_is_known
-    check (stopped_because in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'))
+  constraint giftcard_ticks_key_key unique (key)
 ) with (fillfactor = 50);
 create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id) where execution_id is not null;
 

@@ -112,15 +112,16 @@ begin
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= v_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
 
-  select coalesce(array_agg(q.circuit order by coalesce((t.turns ->> q.circuit)::integer, 0), q.head_at) filter (where q.due and q.door = 'open'), '{}'),
-         coalesce(array_agg(q.circuit order by q.head_at) filter (where q.due and q.door = 'probe'), '{}'),
+  select coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'open'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
          min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, v_now + interval '1 second')
                          else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
     into v_open, v_half_open, v_next
     from (select h.*, h.door in ('open', 'probe') and (h.head_at <= v_now or t.only_job_id is not null) as due
             from public.giftcard_queue_heads(t.stages, v_now) h
            where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
-             and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))) q;
+             and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+           order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
 
   foreach v_circuit in array v_half_open loop
     exit when v_left <= 0;

@@ -12,7 +12,12 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_by_id jsonb;
+  v_by_id jsonb;     -- results by the id of their job, where one has more to it than that it is complete
+  v_lease_id uuid;   -- that of all results, if it is but one: most are what one claim took
+  v_twice boolean;
+  v_contexts boolean;
+  v_next boolean;
+  v_trips boolean;
   v_ids bigint[];
   v_complete bigint[];
   v_unfinished bigint[];
@@ -23,29 +28,33 @@ begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
   end if;
-  select jsonb_object_agg(r ->> 'id', r), array_agg((r ->> 'id')::bigint),
-         array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' = 'complete'),
-         array_agg((r ->> 'id')::bigint) filter (where r ->> 'outcome' in ('retry', 'snooze', 'release', 'error'))
-    into v_by_id, v_ids, v_complete, v_unfinished
-    from jsonb_array_elements(p_results) r;
+  select array_agg(id), count(distinct id) < count(id), bool_or(context is not null), bool_or(next is not null), bool_or(trips is not null),
+         case when min(lease_id) = max(lease_id) and count(lease_id) = count(*) then min(lease_id) end::uuid,
+         array_agg(id) filter (where outcome = 'complete'),
+         array_agg(id) filter (where outcome in ('retry', 'snooze', 'release', 'error'))
+    into v_ids, v_twice, v_contexts, v_next, v_trips, v_lease_id, v_complete, v_unfinished
+    from jsonb_to_recordset(p_results) as r(id bigint, lease_id text, outcome text, context jsonb, next jsonb, trips integer);
   if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
-  end if;
-
-  if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
+  elsif v_twice then
     perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
+  end if;
+  if v_contexts or v_next or v_lease_id is null or v_unfinished is not null then
+    v_by_id := public.giftcard_by_id(p_results);
   end if;
 
   -- The run's line of history is written from the row that was just changed, in the same statement.
   if v_complete is not null then
     with done as (
       update public.giftcard_jobs
-         set status = 'completed', context = context || coalesce(v_by_id -> id::text -> 'context', '{}'), last_error = null,
+         set status = 'completed', last_error = null,
+             context = case when v_contexts then context || coalesce(v_by_id -> id::text -> 'context', '{}') else context end,
              lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
-       where id = any (v_complete) and status = v_running and lease_id = (v_by_id -> id::text ->> 'lease_id')::uuid
+       where id = any (v_complete) and status = v_running and lease_id = coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid)
       returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
       insert into public.giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id)
-      select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner, (v_by_id -> id::text ->> 'lease_id')::uuid
+      select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner,
+             coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid)
         from done
       on conflict (job_id, run_no) do update set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id
       returning job_id)
@@ -62,22 +71,40 @@ begin
           'interrupted', count(*) filter (where (r ->> 'interrupted')::boolean))
         from unnest(v_unfinished) i cross join lateral (select v_by_id -> i::text as r) x);
   end if;
-  if p_results @? '$[*].next[*]' then
+  if v_next then
     perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
   end if;
 
-  select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
-    into settled, sums from (
-    select j.id, j.status,
-           case when j.id = any (v_done) then 'settled'
-                -- a scalar, not exists(): that could become a hash of all history
-                else coalesce((select 'settled' from public.giftcard_job_history h
-                                where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid limit 1),
-                              'lease_lost') end as settled,
-           case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
-      from public.giftcard_jobs j where j.id = any (v_ids)) s;
-  select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
+  if v_unfinished is null and cardinality(v_done) = cardinality(v_ids) then
+    -- All done, as nearly always: what the rows hold now is known without a look at them.
+    settled := (select json_agg(json_build_object('id', i, 'status', 'completed', 'settled', 'settled', 'next_run_at', null)) from unnest(v_done) i);
+    sums := sums || '{"lease_lost": 0}';
+  else
+    v_by_id := coalesce(v_by_id, public.giftcard_by_id(p_results));
+    select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
+      into settled, sums from (
+      select j.id, j.status,
+             case when j.id = any (v_done) then 'settled'
+                  -- a scalar, not exists(): that could become a hash of all history
+                  else coalesce((select 'settled' from public.giftcard_job_history h
+                                  where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid limit 1),
+                                'lease_lost') end as settled,
+             case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
+        from public.giftcard_jobs j where j.id = any (v_ids)) s;
+  end if;
+  if v_trips or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
+    select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
+  else
+    opened := '{}';
+    closed := '{}';
+  end if;
 end $$;
+
+-- Results by the id of their job.
+create function public.giftcard_by_id(p_results jsonb) returns jsonb
+language sql immutable security invoker set search_path = '' as $$
+  select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
+$$;
 
 -- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
 create function public.giftcard_settle_unfinished(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns bigint[]

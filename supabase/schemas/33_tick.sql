@@ -96,7 +96,7 @@ begin
       update public.giftcard_ticks set revived = v_revived where id = v_id;
     end if;
   end if;
-  select * into c from public.giftcard_claim(v_id, p_key, p_limit, p_now);
+  c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
   if c.claimed = 0 then
@@ -121,10 +121,8 @@ declare
   s record;
   c record;
 begin
-  select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed, '{}'::jsonb as sums into s;
-  select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   if p_results <> '[]' then
-    select * into s from public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
+    s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
     update public.giftcard_ticks
        set completed = completed + (s.sums ->> 'completed')::integer, retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
            errored = errored + coalesce((s.sums ->> 'errored')::integer, 0), snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
@@ -132,6 +130,7 @@ begin
            lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer
      where id = p_tick_id;
   else
+    select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
     -- A look: this tick waits for work, and a revival is work.
     v_revived := public.giftcard_revive(100, p_now);
     if v_revived > 0 then
@@ -139,7 +138,9 @@ begin
     end if;
   end if;
   if p_limit > 0 or p_busy = 0 then
-    select * into c from public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
+    c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
+  else
+    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   end if;
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
