@@ -1,6 +1,7 @@
 # Everything a developer types. `make` alone tells what there is.
 # PYTHON=python3.12 chooses the Python that .venv is made with, ARGS="-k circuit" is handed to pytest,
-# DATABASE_URL=postgresql://… takes another Postgres than the embedded one.
+# DATABASE_URL=postgresql://… takes another Postgres than the embedded one, PG_BIN=/usr/lib/postgresql/15/bin lets the
+# tests run on that one's programs.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,19 +9,21 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 ARGS ?=
+WIRE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo dev test test-quick migrate bench lint
+.PHONY: help venv venv-bench demo dev test test-quick vercel-check migrate bench lint
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY)  ## .venv with all packages (the others see to it themselves)
 
 venv-bench: $(BENCH_READY)  ## the same with the peers of the bench
 
-demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life
-	@$(BIN)/python -m lib.demo
+demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life (WIRE=supabase: by supabase-py)
+	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
+	@$(BIN)/python -m lib.demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.wires.stand_in")
 
 dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:8000 (PORT)
 	@$(BIN)/python -m lib.local.dev
@@ -30,6 +33,9 @@ test: $(READY)  ## every test
 
 test-quick: $(READY)  ## the tests that are not slow
 	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
+
+vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a cold start costs: 2 minutes (part of make test)
+	@$(BIN)/python -m pytest tests/vercel $(ARGS)
 
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
 	@$(BIN)/python -m lib.local.migrate

@@ -5,16 +5,27 @@ import sys
 
 from lib import events, settings, stages
 from lib.cli import jobs
+from lib.errors import SettingsError
 from lib.store.connect import connect
-from lib.web.app import Giftcards, create_app
+from lib.web.app import create_app
+from lib.web.parts import Giftcards
 
 try:
     _settings = settings.load()
-except settings.SettingsError as error:
+except SettingsError as error:
     raise SystemExit(f"The settings are wrong. {error}") from None
 
 events.configure(readable=sys.stderr.isatty())
-_parts = Giftcards(_settings, connect(_settings), functools.cache(stages.load))
+if _settings.sentry_dsn:
+    from lib import sentry
+
+    sentry.configure(_settings)
+_store, _registry = connect(_settings), functools.cache(stages.load)
+if _settings.giftcard_sync:
+    from lib.sync import SyncStore
+
+    _store = SyncStore.over(_store, _registry, _settings)
+_parts = Giftcards(_settings, _store, _registry)
 _parts.shutdown.on_sigterm()
 app = create_app(_parts)
 app.cli.add_command(jobs)

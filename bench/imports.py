@@ -22,7 +22,7 @@ def import_time(scale: Scale) -> None:
     whole = [1e3 * float(_python("-c", _TIMED)[0]) for _ in range(scale.rounds)]
     own: dict[str, list[float]] = {}
     for _ in range(scale.rounds):
-        for package, milliseconds in _by_package().items():
+        for package, milliseconds in by_package(_python("-X", "importtime", "-c", "import api.index")[1]).items():
             own.setdefault(package, []).append(milliseconds)
     heaviest = sorted(own, key=lambda package: -Spread.of(own[package]).median)[:5]
     lines = [Line(name="all of it", spread=Spread.of(whole))]
@@ -35,10 +35,11 @@ def import_time(scale: Scale) -> None:
         say(f"          imported all the same: {', '.join(found)}")
 
 
-def _by_package() -> dict[str, float]:
-    """Milliseconds spent in each package's own modules, those it imports from others not counted."""
+def by_package(told: str) -> dict[str, float]:
+    """Milliseconds spent in each package's own modules, those it imports from others not counted. `told`: by Python, of
+    its imports (`-X importtime`)."""
     spent: Counter[str] = Counter()
-    for line in _python("-X", "importtime", "-c", "import api.index")[1].splitlines():
+    for line in told.splitlines():
         if not line.startswith("import time:") or "self" in line:
             continue
         own, _, module = line.removeprefix("import time:").split("|")

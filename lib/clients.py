@@ -1,24 +1,22 @@
 """Clients for handlers: HTTP and mail, bounded by the run's deadline."""
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from email.message import EmailMessage
-from email.utils import parseaddr, parsedate_to_datetime
+from email.utils import parseaddr
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from lib.errors import PermanentError, TransientError
+from lib.outside.answers import retry_after
+from lib.outside.tls import tls
 from lib.policy import is_permanent_status
 from lib.settings import Settings
 
 if TYPE_CHECKING:  # imported when used: a tick without HTTP or mail pays for neither
-    import ssl
-
     import httpx
 
 # An answer longer than this is not read on.
@@ -34,18 +32,11 @@ def _left(until: float, *, doing: str) -> float:
     return left
 
 
-@functools.cache
-def _tls() -> "ssl.SSLContext":
-    """One context a process: reading the certificates costs more than most requests."""
-    import ssl
-
-    import certifi
-
-    return ssl.create_default_context(cafile=certifi.where())
-
-
 class Http:
-    """An httpx client that opens on first use and never waits past `until` (a `time.monotonic()` value)."""
+    """An httpx client for addresses that our own settings or code name: what others name is called by `lib.outside`.
+
+    It opens on first use and never waits past `until` (a `time.monotonic()` value).
+    """
 
     def __init__(self, *, until: float) -> None:
         self._until = until
@@ -61,7 +52,7 @@ class Http:
         timeout = min(_left(self._until, doing=f"{method} {urlsplit(url).hostname}"), _MAX_WAIT_SECONDS)
         try:
             with (
-                httpx.Client(timeout=timeout, verify=_tls()) as client,
+                httpx.Client(timeout=timeout, verify=tls()) as client,
                 client.stream(method, url, **options) as response,
             ):
                 body = bytearray()
@@ -80,26 +71,14 @@ def raise_for_status(response: "httpx.Response", *, who: str) -> None:
 
     Raises:
         PermanentError: the request is at fault (400, 402, 404, 410, 413, 415, 422).
-        TransientError: anything else; `Retry-After` in seconds is its floor.
+        TransientError: anything else; `Retry-After` is its floor.
     """
     if response.is_success:
         return
     said = f"{who} answered {response.status_code}"
     if is_permanent_status(response.status_code):
         raise PermanentError(said)
-    raise TransientError(said, retry_after=_retry_after(response.headers))
-
-
-def _retry_after(headers: "httpx.Headers") -> float | None:
-    """The other side's wish in seconds, said as a number or as a date (RFC 9110, 10.2.3); measured on its own clock."""
-    wish = headers.get("retry-after", "")
-    if wish.isascii() and wish.isdigit():
-        return float(wish)
-    try:
-        now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
-        return max(0.0, (parsedate_to_datetime(wish) - now).total_seconds())
-    except (ValueError, TypeError):
-        return None
+    raise TransientError(said, retry_after=retry_after(response.headers))
 
 
 class Mail:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib.clients import Http, Mail
-from lib.errors import Declined, UnknownOutcome
+from lib.errors import Declined, LeaseLost, UnknownOutcome
 from lib.job import Job
 from lib.settings import Settings
 from lib.store.store import Store
@@ -18,36 +18,71 @@ Result = dict[str, Any]
 _MARGIN_SECONDS = 1.0
 
 
+@dataclass(slots=True)
+class Deadlines:
+    """When a run's time is over, and when it is over for good, however often it asks for more (`time.monotonic()`)."""
+
+    now: float
+    last: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One run's surroundings. `deadline` is a `time.monotonic()` value; `cancelled` is set once the ttr is over."""
+    """One run's surroundings. `cancelled` is set once the ttr is over. Its clients never wait past the deadline."""
 
     job: Job
     store: Store
     settings: Settings
-    deadline: float
     cancelled: threading.Event
-    http: Http
-    mail: Mail
+    deadlines: Deadlines
 
     @classmethod
-    def for_job(cls, job: Job, *, store: Store, settings: Settings) -> "Context":
-        """A context whose clock starts now."""
-        deadline = time.monotonic() + job.ttr
-        until = deadline - min(_MARGIN_SECONDS, job.ttr / 10)
-        return cls(
-            job=job,
-            store=store,
-            settings=settings,
-            deadline=deadline,
-            cancelled=threading.Event(),
-            http=Http(until=until),
-            mail=Mail(settings, until=until),
-        )
+    def for_job(cls, job: Job, *, store: Store, settings: Settings, longest: float = 0) -> "Context":
+        """A context whose clock starts now. `longest`: seconds that heartbeats may draw it out to."""
+        now = time.monotonic()
+        deadlines = Deadlines(now + job.ttr, now + max(longest, job.ttr))
+        return cls(job=job, store=store, settings=settings, cancelled=threading.Event(), deadlines=deadlines)
+
+    @property
+    def deadline(self) -> float:
+        """When the ttr is over, as `time.monotonic()` counts. A heartbeat moves it."""
+        return self.deadlines.now
+
+    @property
+    def http(self) -> Http:
+        """HTTP to vendors."""
+        return Http(until=self.until)
+
+    @property
+    def mail(self) -> Mail:
+        """The mail server."""
+        return Mail(self.settings, until=self.until)
 
     def remaining(self) -> float:
         """Seconds until the ttr is over; negative after it."""
         return self.deadline - time.monotonic()
+
+    def heartbeat(self) -> float:
+        """Asks for another ttr from now on, for work that takes longer; answers the seconds that there are then.
+
+        A stage has a limit (`longest`, `GIFTCARD_STAGE_<NAME>_LONGEST_SECONDS`) that no heartbeat goes beyond: without
+        one there is no more than its ttr.
+
+        Raises:
+            LeaseLost: the run was given up, or the job belongs to another one: stop, nothing you do counts.
+        """
+        if self.cancelled.is_set():
+            raise LeaseLost(f"the run of job {self.job.id} was given up when its ttr was over")
+        wanted = min(time.monotonic() + self.job.ttr, self.deadlines.last)
+        if wanted > self.deadline:
+            self.store.heartbeat(self.job, seconds=max(1.0, wanted - time.monotonic()))
+            self.deadlines.now = wanted
+        return self.remaining()
+
+    @property
+    def until(self) -> float:
+        """When clients give up, so that the failure can still be settled (`time.monotonic()`)."""
+        return self.deadline - min(_MARGIN_SECONDS, self.job.ttr / 10)
 
     def once(
         self,

@@ -1,30 +1,44 @@
 """Everything that can go wrong, in one tree.
 
-    GiftcardError
-    ├── PermanentError            the job itself is at fault: trying again cannot help
-    │   ├── Declined              a vendor's definite no, stored under the key it was asked with
-    │   └── UnknownOutcome        nobody can tell whether an effect happened: a person decides
-    ├── TransientError            trying again may help
-    │   ├── DuplicatePersonalCode every candidate is taken; does not count for the circuit
-    │   ├── TtrExceeded           one attempt took longer than its ttr
-    │   └── Interrupted           the run's lease ended without a settle: its process was killed
-    ├── Invalid                   what a caller asked for is not valid; nothing was done
-    ├── LeaseLost                 the job belongs to someone else now: stop, nothing you do counts
-    └── StoreError
-        ├── Unavailable           the database cannot be reached, or went away in the middle of a call
-        ├── Misconfigured         it answers, but not to us: missing schema, wrong version, wrong key
-        ├── Refused               it said no, and why (our own SQLSTATEs and data errors)
-        └── Conflict              a unique constraint said no
-
-An exception of any other type that leaves a handler is transient.
+GiftcardError
+├── Failure                   what a handler raises; others than these count as transient
+│   ├── PermanentError            the job itself is at fault: trying again cannot help
+│   │   ├── Declined              a vendor's definite no, stored under the key it was asked with
+│   │   └── UnknownOutcome        nobody can tell whether an effect happened: a person decides
+│   └── TransientError            trying again may help
+│       ├── DuplicatePersonalCode every candidate is taken; does not count for the circuit
+│       ├── TtrExceeded           one attempt took longer than its ttr
+│       └── Interrupted           the run's lease ended without a settle: its process was killed
+├── SettingsError             a variable of the environment is wrong
+├── Invalid                   what a caller asked for is not valid; nothing was done
+├── LeaseLost                 the job belongs to someone else now: stop, nothing you do counts
+└── StoreError
+    ├── Unavailable           the database cannot be reached, or went away in the middle of a call
+    ├── Misconfigured         it answers, but not to us: missing schema, wrong version, wrong key
+    ├── Refused               it said no, and why (our own SQLSTATEs and data errors)
+    └── Conflict              a unique constraint said no
 """
+
+from typing import Any
 
 
 class GiftcardError(Exception):
     """The root: catch it to catch what this package raises on purpose."""
 
 
-class PermanentError(GiftcardError):
+class SettingsError(GiftcardError):
+    """The message names the variable, what it holds (unless secret) and what is allowed."""
+
+
+class Failure(GiftcardError):
+    """What a handler raises. `detail`: a small JSON object kept with the run, such as a vendor's status."""
+
+    def __init__(self, message: str = "", *, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class PermanentError(Failure):
     """The job goes to `error` at once and is not revived."""
 
 
@@ -36,15 +50,24 @@ class UnknownOutcome(PermanentError):
     """An effect was begun long ago, its key is no longer alive at the vendor, and the vendor cannot be asked."""
 
 
-class TransientError(GiftcardError):
+class TransientError(Failure):
     """The job is retried by its stage's policy.
 
-    `retry_after` is the other side's wish in seconds (a floor under the delay), or None.
+    `retry_after` is the other side's wish in seconds (a floor under the delay), or None. `counts`: towards opening the
+    circuit; not where the fault is ours, such as a setting that is missing.
     """
 
-    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after: float | None = None,
+        counts: bool = True,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, detail=detail)
         self.retry_after = retry_after
+        self.counts = counts
 
 
 class DuplicatePersonalCode(TransientError):

@@ -7,17 +7,32 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-_LOG = logging.getLogger("giftcards")
+LOG = logging.getLogger("giftcards")
 
-_LEVELS = {
+# Every event, with how grave it is. Errors are events for Sentry too, the others lead up to them. docs/events.md
+# tells the fields of each.
+LEVELS = {
     "run_failed": logging.WARNING,
     "run_dead_lettered": logging.ERROR,
     "lease_lost": logging.WARNING,
     "circuit_opened": logging.WARNING,
-    "stage_parked": logging.WARNING,
+    "hook_failed": logging.WARNING,
+    "chore_failed": logging.WARNING,
+    "schedule_paused": logging.WARNING,
+    "inlet_failed": logging.WARNING,
+    "messages_refused": logging.WARNING,
     "result_refused": logging.ERROR,
     "tick_failed": logging.ERROR,
     "request_failed": logging.ERROR,
+    "alert": logging.WARNING,
+    "alert_failed": logging.ERROR,
+    "run_started": logging.INFO,
+    "run_completed": logging.INFO,
+    "run_snoozed": logging.INFO,
+    "run_released": logging.INFO,
+    "tick_ended": logging.INFO,
+    "circuit_closed": logging.INFO,
+    "event_came_in": logging.INFO,
 }
 
 
@@ -25,13 +40,13 @@ def emit(event: str, **fields: Any) -> None:
     """Tells that something happened. Fields are plain values, already free of secrets and personal data."""
     if heard(event):
         # Not through log(): it looks for file and line of its caller, which no line of ours shows.
-        level = _LEVELS.get(event, logging.INFO)
-        _LOG.handle(_LOG.makeRecord(_LOG.name, level, "", 0, event, (), None, extra={"fields": fields}))
+        level = LEVELS[event]
+        LOG.handle(LOG.makeRecord(LOG.name, level, "", 0, event, (), None, extra={"fields": fields}))
 
 
 def heard(event: str) -> bool:
     """Whether anybody listens: what it costs to gather an event's fields is spared if not."""
-    return _LOG.isEnabledFor(_LEVELS.get(event, logging.INFO))
+    return LOG.isEnabledFor(LEVELS[event])
 
 
 class _Json(JsonFormatter):
@@ -60,6 +75,6 @@ def configure(*, readable: bool) -> None:
     """Sends events to standard error: JSON, or readable on a terminal. Call it once a process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Terminal() if readable else _Json())
-    _LOG.handlers = [handler]
-    _LOG.setLevel(logging.INFO)
-    _LOG.propagate = False
+    LOG.handlers = [handler]
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False

@@ -61,7 +61,8 @@ class Job:
 class NextJob:
     """A job to enqueue in the same transaction as the settle that causes it: same tenant, flow and context.
 
-    `payload` None: the payload of the job that is settled. `at`: not before this (aware) time.
+    `payload` None: the payload of the job that is settled. `at`: not before this (aware) time; `delay_seconds`: so much
+    later. The others are rules of its own; None: those of its stage.
     """
 
     stage: str
@@ -69,14 +70,20 @@ class NextJob:
     dedup_key: str = ""
     circuit: str | None = None
     at: datetime | None = None
+    ttr_seconds: int | None = None
+    delay_seconds: float | None = None
+    semantics: Semantics | None = None
+    max_attempts: int | None = None
+    retry_delays: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
-    """The work is done. `context` is merged into the job's."""
+    """The work is done. `context` is merged into the job's. `detail`: a small object kept with the run."""
 
     context: dict[str, Any] = field(default_factory=dict)
     next: tuple[NextJob, ...] = ()
+    detail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,7 @@ class Retry:
     delay: float
     error: str
     counts: bool = True
+    detail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,7 @@ class Error:
     revive: float | None = None
     counts: bool = False
     next: tuple[NextJob, ...] = ()
+    detail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +113,7 @@ class Snooze:
 
     delay: float
     waiting_for: str
+    detail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

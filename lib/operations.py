@@ -1,5 +1,6 @@
 """What operators do, once: the web API and the command line are two doors to it."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +56,16 @@ class Operations:
         return {"runs": [_shown(run, reveal=False) for run in self._store.history(job_id, limit=limit)]}
 
     def status(self) -> Json:
-        """The whole picture."""
+        """The whole picture, with what the doctor finds."""
+        return self._picture() | {"doctor": self.doctor()["checks"]}
+
+    def doctor(self) -> Json:
+        """Every check of this deployment; a database that is away is a finding too."""
+        from lib.doctor.examine import examine
+
+        return {"checks": examine(self._store, self._registry(), self._settings)}
+
+    def _picture(self) -> Json:
         registry = self._registry()
         answer = self._store.status(stages=registry.ready(self._settings))
         answer["dead_letters"] = [_shown(job, reveal=False) for job in answer["dead_letters"]]
@@ -66,24 +76,20 @@ class Operations:
 
     def circuits(self) -> Json:
         """Those that are not closed, or have failed lately."""
-        return {"circuits": self.status()["circuits"]}
+        return {"circuits": self._picture()["circuits"]}
 
     def stages(self) -> Json:
         """Each stage with its rules in force, and whether it runs."""
-        registry, status = self._registry(), self.status()
+        registry, status = self._registry(), self._picture()
         paused = {row["stage"]: row for row in status["paused"]}
         rows = []
         for name, stage in sorted(registry.stages.items()):
-            policy = stage.policy_in(self._settings)
+            rules = stage.rules_in(self._settings)
             rows.append(
                 {
                     "stage": name,
-                    "max_attempts": policy.max_attempts,
-                    "base_seconds": policy.base,
-                    "cap_seconds": policy.cap,
-                    "jitter": policy.jitter,
-                    "delays": list(policy.delays) if policy.delays else None,
-                    "ttr_seconds": stage.ttr_in(self._settings),
+                    **{rule: said.value for rule, said in rules.items()},
+                    "said_by": {rule: said.source for rule, said in rules.items()},
                     "missing_setting": stage.needs(self._settings),
                     "paused_by": paused.get(name, {}).get("by"),
                     "jobs": status["counts"].get(name, {}),
@@ -97,7 +103,8 @@ class Operations:
         """All of them or none."""
         for place, job in enumerate(wanted.jobs):
             self._check_payload(job.stage, job.payload, where=f"jobs.{place}")
-        jobs = [_row(job) | {"trigger_type": trigger_type} for job in wanted.jobs]
+        registry = self._registry()
+        jobs = [registry.shaped(_row(job) | {"trigger_type": trigger_type}, self._settings) for job in wanted.jobs]
         return {"jobs": self._store.enqueue(jobs, replace=wanted.replace)}
 
     # Mending
@@ -168,6 +175,10 @@ class Operations:
         """What is left of a flow."""
         return self._store.cancel_flow(tenant_id, correlation_id)
 
+    def restore(self, job_id: int) -> Json:
+        """From the archive, as it was."""
+        return self._store.restore(job_id)
+
     def pause(self, stage: str, *, by: str, reason: str | None) -> Json:
         """A stage that this code knows, or '*' for everything."""
         if stage != "*" and stage not in self._registry().stages:
@@ -198,7 +209,8 @@ class Operations:
         if known is None:
             raise Invalid(f"there is no stage {stage}", field=f"{where}.stage" if where != "payload" else "stage")
         try:
-            known.payload.model_validate(payload, strict=False)
+            # As a run reads it: from JSON. Models look at the settings for what is allowed here.
+            known.payload.model_validate_json(json.dumps(payload), context={"settings": self._settings})
         except ValidationError as error:
             field, words = problems(error)[0]
             path = [part for part in (where, "payload" if where != "payload" else "", field) if part]

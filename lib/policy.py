@@ -59,23 +59,41 @@ def max_attempts(job: Job, policy: RetryPolicy) -> int:
 
 
 def decide(
-    failure: BaseException, job: Job, policy: RetryPolicy, *, rules: Rules, text: str, rng: random.Random
+    failure: BaseException,
+    job: Job,
+    policy: RetryPolicy,
+    *,
+    rules: Rules,
+    text: str,
+    rng: random.Random,
+    wish: bool | None = None,
 ) -> Retry | Error:
     """What a failure of this attempt becomes; `text` is the failure as it may be stored.
 
     Permanent failures end the job and it does not revive. Transient ones are retried while attempts are left; after
     the last the job becomes a dead letter that revives, at most `rules.max_revivals` times; at_most_once never does.
+    `wish`: what the stage's `can_retry` says, above the policy: True, once more; False, never again, nor revived.
     """
     permanent = isinstance(failure, PermanentError)
     counts = not permanent and not isinstance(failure, Interrupted | DuplicatePersonalCode | LeaseLost)
-    if not permanent and job.attempts < max_attempts(job, policy):
+    counts = counts and getattr(failure, "counts", True)
+    detail = getattr(failure, "detail", None)
+    retry = not permanent and job.attempts < max_attempts(job, policy) if wish is None else wish
+    if retry and may_retry(failure, job, policy):
         own = RetryPolicy(delays=job.retry_delays) if job.retry_delays else policy
         delay = own.delay(job.attempts, rng)
         if isinstance(failure, TransientError) and failure.retry_after is not None:
             delay = max(delay, min(failure.retry_after, LONGEST_RETRY_AFTER))
-        return Retry(delay=delay, error=text, counts=counts)
-    revives = not permanent and rules.revive_hours > 0 and _may_revive(job, rules)
-    return Error(error=text, revive=rules.revive_hours * 3600 if revives else None, counts=counts)
+        return Retry(delay=delay, error=text, counts=counts, detail=detail)
+    revives = not permanent and wish is not False and rules.revive_hours > 0 and _may_revive(job, rules)
+    return Error(error=text, revive=rules.revive_hours * 3600 if revives else None, counts=counts, detail=detail)
+
+
+def may_retry(failure: BaseException, job: Job, policy: RetryPolicy) -> bool:
+    """What nothing overrides: at_most_once, 25 attempts in all, and `max_attempts` after an interruption."""
+    if job.semantics == "at_most_once" or job.attempts >= MAX_ATTEMPTS:
+        return False
+    return not isinstance(failure, Interrupted) or job.attempts < max_attempts(job, policy)
 
 
 def within_rules(outcome: Retry | Error, job: Job, *, rules: Rules, text: str) -> Retry | Error:

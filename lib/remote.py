@@ -68,6 +68,13 @@ class RemoteOperations:
         """The whole picture."""
         return self._get("/api/status")
 
+    def doctor(self) -> Json:
+        """What is wrong there. Also when its database is away, so long as the application answers."""
+        response, found = self._ask("GET", "/api/status")
+        if "doctor" not in found:
+            raise self._failure(response.status_code, found)
+        return {"checks": found["doctor"]}
+
     def circuits(self) -> Json:
         """Those that are not well."""
         return self._get("/api/v1/circuits")
@@ -132,6 +139,10 @@ class RemoteOperations:
         """What is left of a flow."""
         return self._post(f"/api/v1/flows/{_part(correlation_id)}/cancel", tenant_id=tenant_id)
 
+    def restore(self, job_id: int) -> Json:
+        """From the archive."""
+        return self._post(f"/api/v1/jobs/{job_id}/restore", {})
+
     def pause(self, stage: str, *, by: str, reason: str | None) -> Json:
         """A stage, or '*'."""
         return self._post(f"/api/v1/stages/{_part(stage)}/pause", {"by": by, "reason": reason})
@@ -153,6 +164,13 @@ class RemoteOperations:
         return self._call("POST", path, params=query, json=body, wait=wait)
 
     def _call(self, method: str, path: str, *, wait: float = _WAIT, **what: Any) -> Json:
+        response, found = self._ask(method, path, wait=wait, **what)
+        if response.is_success:
+            return found
+        raise self._failure(response.status_code, found)
+
+    def _ask(self, method: str, path: str, *, wait: float = _WAIT, **what: Any) -> tuple["httpx.Response", Json]:
+        """An answer of this application's, whatever it says."""
         import httpx
 
         try:
@@ -170,9 +188,7 @@ class RemoteOperations:
             raise Unavailable(
                 f"{self._host} answered {response.status_code}, and not as this application does: is --url right?"
             )
-        if response.is_success:
-            return found
-        raise self._failure(response.status_code, found)
+        return response, found
 
     def _failure(self, status: int, problem: Json) -> GiftcardError:
         """The exception that the same call on the database would have raised, as far as it can be told."""

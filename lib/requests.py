@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from lib.giftcards.orders import Identifier, Moment
 
 StageName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
-Line = Annotated[str, Field(min_length=1, max_length=200)]
+Line = Identifier
 JobId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
@@ -32,7 +32,7 @@ class JobRequest(_Request):
     payload: dict[str, Any] = Field(default_factory=dict)
     max_attempts: Annotated[int, Field(ge=1, le=25)] | None = None
     semantics: Literal["at_least_once", "at_most_once"] = "at_least_once"
-    ttr_seconds: Annotated[int, BeforeValidator(_not_null), Field(ge=1, le=3600)] = 60
+    ttr_seconds: Annotated[int, Field(ge=1, le=3600), BeforeValidator(_not_null)] = 60
     retry_delays: (
         Annotated[list[Annotated[float, Field(ge=0, le=86_400)]], Field(min_length=1, max_length=25)] | None
     ) = None

@@ -2,43 +2,29 @@
 
 import os
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
-_STAGE_VARIABLE = re.compile(
-    r"GIFTCARD_STAGE_([A-Z][A-Z0-9_]*?)_(MAX_ATTEMPTS|BASE_SECONDS|CAP_SECONDS|JITTER|DELAYS|TTR_SECONDS)"
-)
+from lib import rules, secrets, spelling
+from lib.errors import SettingsError
+from lib.rules import StageRules, seconds_list
 
-
-class SettingsError(Exception):
-    """A variable is wrong: the message names it, what it holds (unless secret) and what is allowed."""
-
-
-def _seconds_list(value: Any) -> Any:
-    return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+_OURS = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
+# Read by `flask jobs`, which is no part of the application.
+_OF_COMMANDS = frozenset({"GIFTCARD_URL"})
 
 
-class StageRules(BaseModel):
-    """What `GIFTCARD_STAGE_<NAME>_*` say of one stage; None: not said. Times in seconds."""
+class Settings(BaseModel):
+    """Read once a start, by `load`; frozen. Empty values count as unset.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    max_attempts: int | None = Field(default=None, ge=1, le=25)
-    base_seconds: float | None = Field(default=None, gt=0, le=86_400)
-    cap_seconds: float | None = Field(default=None, gt=0, le=86_400)
-    jitter: float | None = Field(default=None, ge=0, le=1)
-    delays: tuple[Annotated[float, Field(ge=0, le=86_400)], ...] | None = None
-    ttr_seconds: int | None = Field(default=None, ge=1, le=3_600)
+    Not made with pydantic-settings: that is a tenth of a cold start, for what is one line of `load`.
+    """
 
-    _split_delays = field_validator("delays", mode="before")(_seconds_list)
-
-
-class Settings(BaseSettings):
-    """Read once a start, by `load`; frozen. Empty secrets count as unset."""
-
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     # Who we are
     giftcard_env: Literal["production", "preview", "development", "test"] | None = None
@@ -49,6 +35,9 @@ class Settings(BaseSettings):
     giftcard_api_token: SecretStr | None = None
     # The database
     database_url: SecretStr | None = None
+    supabase_url: str | None = None
+    supabase_secret_key: SecretStr | None = None
+    supabase_service_role_key: SecretStr | None = None
     # The tick
     giftcard_jobs_per_cron_run: int = Field(default=10, ge=1, le=100_000)
     giftcard_concurrency: int = Field(default=5, ge=1, le=100)
@@ -56,6 +45,8 @@ class Settings(BaseSettings):
     giftcard_tick_linger: bool = True
     giftcard_paused: bool = False
     giftcard_allow_preview: bool = False
+    giftcard_execution_id_header: str = Field(default="x-vercel-execution-id", pattern=r"^[A-Za-z0-9-]{1,100}$")
+    giftcard_sync: bool = False
     # Failure policy
     giftcard_max_attempts: int = Field(default=5, ge=1, le=25)
     giftcard_backoff_base_seconds: float = Field(default=5, gt=0, le=86_400)
@@ -63,18 +54,14 @@ class Settings(BaseSettings):
     max_email_retry_attempts: int = Field(default=5, ge=1, le=25)
     max_payment_retry_attempts: int = Field(default=5, ge=1, le=25)
     max_report_retry_attempts: int = Field(default=3, ge=1, le=25)
-    giftcard_webhook_retry_seconds: Annotated[tuple[Annotated[float, Field(ge=0, le=86_400)], ...], NoDecode] = (
-        30,
-        60,
-        120,
-    )
+    giftcard_webhook_retry_seconds: tuple[Annotated[float, Field(ge=0, le=86_400)], ...] = (30, 60, 120)
     giftcard_failed_job_retry_hours: float = Field(default=24, ge=0, le=8_760)
     giftcard_max_revivals: int = Field(default=3, ge=0, le=1_000)
     giftcard_circuit_threshold: int = Field(default=3, ge=0, le=1_000)
     giftcard_circuit_cooldown_seconds: float = Field(default=60, gt=0, le=86_400)
     giftcard_vendor_key_hours: float = Field(default=20, gt=0, le=8_760)
     # Vendors
-    giftcard_payment_provider: Literal["ledger", "http"] = "ledger"
+    giftcard_payment_provider: Literal["ledger", "http", "square"] = "ledger"
     giftcard_payment_url: str | None = Field(default=None, repr=False)  # it may hold a password
     giftcard_payment_token: SecretStr | None = None
     giftcard_payment_lookup: bool = True
@@ -87,10 +74,59 @@ class Settings(BaseSettings):
     smtp_url: SecretStr | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
-    # `GIFTCARD_STAGE_<NAME>_*`, by stage
-    stage_rules: dict[str, StageRules] = Field(default_factory=dict, exclude=True)
+    # Reports by mail; and queues of pgmq whose messages become jobs, with the stage of each
+    report_recipients: tuple[str, ...] = Field(default=(), repr=False)
+    giftcard_queue_inlets: tuple[tuple[str, str], ...] = ()
+    # Who hears of trouble, and when; who may read the numbers; Sentry
+    giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
+    giftcard_alert_url: SecretStr | None = None
+    giftcard_alert_late_seconds: float = Field(default=900, ge=60, le=86_400)
+    giftcard_alert_repeat_hours: float = Field(default=24, gt=0, le=8_760)
+    giftcard_metrics_token: SecretStr | None = None
+    sentry_dsn: SecretStr | None = None
+    sentry_traces_sample_rate: float = Field(default=0, ge=0, le=1)
+    sentry_monitor_slug: str = Field(default="giftcard-jobs", pattern=r"^[a-z0-9_-]{1,50}$")
+    # Events that Square sends: what it signs them with, the address it sends them to, the tenant they are of
+    square_webhook_signature_key: SecretStr | None = None
+    square_webhook_url: str | None = Field(default=None, repr=False)
+    square_tenant_id: str = Field(default="default", min_length=1, max_length=200)
+    # Calls of jobs to addresses that they name
+    giftcard_allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    # How many days what has ended stays; 0: for ever
+    giftcard_retention_days: int = Field(default=30, ge=0, le=36_500)
+    giftcard_dead_letter_days: int = Field(default=90, ge=0, le=36_500)
+    giftcard_archive_days: int = Field(default=365, ge=0, le=36_500)
+    giftcard_history_days: int = Field(default=90, ge=0, le=36_500)
+    giftcard_tick_days: int = Field(default=30, ge=0, le=36_500)
+    giftcard_circuit_change_days: int = Field(default=90, ge=0, le=36_500)
+    # Not variables of their own: what `load` makes of many.
+    _stage_rules: Mapping[str, StageRules] = PrivateAttr(default_factory=dict)
+    _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _unknown: tuple[str, ...] = PrivateAttr(default=())
 
-    _split_delays = field_validator("giftcard_webhook_retry_seconds", mode="before")(_seconds_list)
+    _split_delays = field_validator("giftcard_webhook_retry_seconds", mode="before")(seconds_list)
+    _split_networks = field_validator("giftcard_allowed_networks", mode="before")(spelling.networks)
+    _split_recipients = field_validator("report_recipients", "giftcard_alert_recipients", mode="before")(
+        spelling.recipients
+    )
+    _split_inlets = field_validator("giftcard_queue_inlets", mode="before")(spelling.inlets)
+    _check_address = field_validator("supabase_url", mode="before")(spelling.address)
+    _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(spelling.key)
+
+    @property
+    def stage_rules(self) -> Mapping[str, StageRules]:
+        """What `GIFTCARD_STAGE_<NAME>_*` say, by stage. A name that no stage has is in it too."""
+        return self._stage_rules
+
+    @property
+    def job_secrets(self) -> Mapping[str, SecretStr]:
+        """What `GIFTCARD_SECRET_<NAME>` hold, by name."""
+        return self._job_secrets
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Variables that look like ours and that nobody reads: most are misspelt."""
+        return self._unknown
 
     @property
     def environment(self) -> str:
@@ -109,6 +145,7 @@ class Settings(BaseSettings):
         values = (getattr(self, name) for name in type(self).model_fields)
         wholes = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
         parts = {part for whole in wholes for part in _parts(whole) if len(part) >= 8}
+        parts |= {form for value in self._job_secrets.values() for form in secrets.forms(value.get_secret_value())}
         return sorted(parts, key=len, reverse=True)
 
 
@@ -121,21 +158,10 @@ def _parts(secret: str) -> list[str]:
     return [secret, *secret.split(","), password, unquote(password)]
 
 
-def _stage_rules(environ: dict[str, str]) -> dict[str, StageRules]:
-    found: dict[str, dict[str, str]] = {}
-    for name, value in environ.items():
-        match = _STAGE_VARIABLE.fullmatch(name)
-        if match and value:
-            found.setdefault(match[1].lower(), {})[match[2].lower()] = value
-    rules = {}
-    for stage, values in found.items():
-        try:
-            rules[stage] = StageRules.model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            variable = f"GIFTCARD_STAGE_{stage}_{first['loc'][0]}".upper()
-            raise SettingsError(f"{variable}={first['input']!r}: {first['msg']}") from None
-    return rules
+def _is_unknown(name: str) -> bool:
+    ours = _OURS.fullmatch(name) is not None and name not in _OF_COMMANDS
+    of_many = rules.VARIABLE.fullmatch(name) or secrets.VARIABLE.fullmatch(name)
+    return ours and name.lower() not in Settings.model_fields and not of_many
 
 
 def load() -> Settings:
@@ -144,11 +170,21 @@ def load() -> Settings:
     Raises:
         SettingsError: one sentence that names the variable, for the first that is wrong.
     """
+    said, of_jobs = rules.said_in(os.environ), secrets.said_in(os.environ)
+    given = {name: os.environ[name.upper()] for name in Settings.model_fields if os.environ.get(name.upper())}
     try:
-        return Settings(stage_rules=_stage_rules(dict(os.environ)))
+        settings = Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         variable = str(first["loc"][0]).upper()
-        secret = variable.endswith(("_SECRET", "_TOKEN", "_KEY", "_KEYS", "_URL"))
+        secret = variable.endswith(("_SECRET", "_TOKEN", "_KEY", "_KEYS", "_URL", "_RECIPIENTS", "_DSN"))
         value = "" if secret else f"={os.environ.get(variable, '')!r}"
-        raise SettingsError(f"{variable}{value}: {first['msg']}") from None
+        raise SettingsError(f"{variable}{value}: {first['msg'].removeprefix('Value error, ')}") from None
+    if settings.giftcard_sync and settings.is_production:
+        raise SettingsError(
+            f"GIFTCARD_SYNC is for GIFTCARD_ENV=development or test, and this is {settings.environment}"
+        )
+    settings._stage_rules = said
+    settings._job_secrets = of_jobs
+    settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
+    return settings

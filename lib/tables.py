@@ -17,6 +17,9 @@ import click
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _COLOURS = {
+    "red": "red",
+    "yellow": "yellow",
+    "green": "green",
     "error": "red",
     "FAILED": "red",
     "open": "red",

@@ -8,8 +8,7 @@ import time
 import uuid
 from typing import Any
 
-from lib import events
-from lib.context import Context
+from lib import events, housekeeping
 from lib.errors import Conflict, Interrupted, PermanentError, Refused, StoreError, TtrExceeded
 from lib.job import Job, Release
 from lib.places import Places
@@ -74,6 +73,7 @@ class _Tick:
         self._runner = Runner(registry, settings, random.Random())  # noqa: S311 - jitter
         self._stop = stop
         self._id = 0
+        self._chores: tuple[str, ...] = ()
         self._places = Places(settings.giftcard_concurrency, run=self._runner.run)
 
     def run(self, *, source: str, **only: Any) -> TickReport:
@@ -81,10 +81,13 @@ class _Tick:
         try:
             step = self._begin(source=source, **only)
             while step.stopped_because is None:
-                step = self._advance(self._start(step.jobs) or self._wait(step.next_due_in))
+                results, planned = self._start(step.jobs), self._plan(step.schedules)
+                step = self._advance(results if results or planned else self._wait(step.next_due_in))
             self.report.stopped_because = step.stopped_because
             self.report.next_due_at = step.next_due_at
             self.report.paused = step.paused or self._settings.giftcard_paused
+            if not self._stop.is_set():
+                self.report.chores = housekeeping.see_to(self._chores, self._store, self._registry, self._settings)
         finally:
             self._places.close()
             self.report.duration_ms = int((time.monotonic() - self.began) * 1000)
@@ -94,6 +97,11 @@ class _Tick:
     def _begin(self, *, source: str, execution_id: str | None, only_stage: str | None, only_job_id: int | None) -> Step:
         if self._settings.giftcard_paused:
             return Step(jobs=(), paused=True, next_due_at=None, next_due_in=None, stopped_because="paused")
+        if self._settings.giftcard_queue_inlets and not only_stage and not only_job_id:
+            from lib.inlets import take_in
+
+            self.report.inlets = take_in(self._store, self._registry, self._settings)
+            self.report.calls += 1
         ready = self._registry.ready(self._settings)
         step = self._store.begin_tick(
             key=str(uuid.uuid4()),
@@ -101,8 +109,9 @@ class _Tick:
             source=source,
             execution_id=execution_id,
             stages=ready,
+            **self._limits(),
             limit=self._wanted(),
-            live_seconds=self.ends - self.began + max(ready.values(), default=0) + _MARGIN_SECONDS,
+            live_seconds=self.ends - self.began + self._registry.longest(self._settings) + _MARGIN_SECONDS,
             linger_seconds=self._patience(),
             only_stage=only_stage,
             only_job_id=only_job_id,
@@ -110,12 +119,18 @@ class _Tick:
         self.report.calls += 1
         self._id = self.report.tick_id = step.tick_id
         self.report.duplicate, self.report.revived = step.duplicate, step.revived
+        self._chores = step.chores
         return step
+
+    def _limits(self) -> dict[str, Any]:
+        """Told only where there are any: an older schema does not know them."""
+        limits = self._registry.limits(self._settings)
+        return {"limits": limits} if limits else {}
 
     def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
         """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""
         results, starting = [], []
-        for job in jobs:
+        for job in map(self._runner.known, jobs):
             if job.interrupted:
                 self.report.interrupted += 1
                 failure = Interrupted("its function ended before it could settle the run")
@@ -128,8 +143,19 @@ class _Tick:
         # All are told before the first begins: threads at work and a thread that writes lines hinder each other.
         for job in starting:
             self.report.started += 1
-            self._places.start(job, Context.for_job(job, store=self._store, settings=self._settings))
+            self._places.start(job, self._runner.context(job, self._store))
         return results
+
+    def _plan(self, due: tuple[dict[str, Any], ...]) -> bool:
+        """Makes jobs of what schedules have due; whether any of them has moved."""
+        if not due:
+            return False
+        from lib.occurrences import enqueue_due  # most ticks have no schedule due
+
+        jobs, calls, moved = enqueue_due(due, self._store, self._registry, self._settings)
+        self.report.calls += calls
+        self.report.scheduled += jobs
+        return moved
 
     def _wait(self, next_due_in: float | None) -> list[Result]:
         """Waits for results, or until it is worth asking the database for more; answers what there is to settle."""

@@ -9,8 +9,7 @@ from lib.cli import told
 from lib.cli.ask import sure
 from lib.cli.group import BadInput, answer, as_json, here, jobs, parts
 from lib.cli.inputs import ID, TEXT, identifier
-from lib.operations import Operations
-from lib.requests import Filter, Page
+from lib.errors import Refused
 
 
 @jobs.command("erase-customer")
@@ -31,7 +30,7 @@ def erase_customer(
         raise BadInput("say whom: --id, --external-id, --email, or --flow CORRELATION_ID of an order of theirs")
     if customer_id is not None and tenant_id is not None:
         raise BadInput("--tenant is for --flow, --external-id and --email: an id needs none")
-    whom = customer_id or _whom(with_, tenant_id or "default", **given)
+    whom = customer_id or _whom(tenant_id or "default", **given)
     sure(f"Erase customer {whom} for good (waiting jobs are cancelled, amounts stay)?", yes=yes)
     erased = with_.erase_customer(whom)
     removed, left = _remove_mails(erased["mails"])
@@ -40,26 +39,17 @@ def erase_customer(
         raise BadInput(f"these mails could not be removed, do it by hand: {', '.join(left)}")
 
 
-def _whom(
-    with_: Operations,
-    tenant_id: str,
-    *,
-    flow: str | None = None,
-    external_id: str | None = None,
-    email: str | None = None,
-) -> int:
-    if flow is not None:
-        return _customer_of(with_, flow, tenant_id)
-    return parts().store.find_customer(identifier(tenant_id, name="--tenant"), external_id=external_id, email=email)
-
-
-def _customer_of(with_: Operations, flow: str, tenant_id: str) -> int:
-    tenant, flow = identifier(tenant_id, name="--tenant"), identifier(flow, name="--flow")
-    for job in with_.list_jobs(Filter(tenant_id=tenant, correlation_id=flow), Page(limit=200))["jobs"]:
-        known = job["context"].get("customer_id")
-        if isinstance(known, int):
-            return known
-    raise BadInput(f"no job of flow {flow} (tenant {tenant}) names a customer: find out the id and use --id")
+def _whom(tenant_id: str, *, flow: str | None = None, **known: str) -> int:
+    tenant = identifier(tenant_id, name="--tenant")
+    if flow is None:
+        return parts().store.find_customer(tenant, **known)
+    flow = identifier(flow, name="--flow")
+    try:
+        return parts().store.find_customer(tenant, correlation_id=flow)
+    except Refused:
+        raise BadInput(
+            f"no job of flow {flow} (tenant {tenant}) names a customer: find out the id and use --id"
+        ) from None
 
 
 def _remove_mails(keys: list[Any]) -> tuple[int, list[str]]:

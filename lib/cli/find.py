@@ -68,6 +68,16 @@ def status(*, as_json: bool) -> None:
 
 @jobs.command()
 @as_json
+def doctor(*, as_json: bool) -> None:
+    """What is wrong with this deployment, and how to mend it. Exit code 1 if any check is red."""
+    found = do().doctor()
+    answer(found, as_json=as_json, view=views.doctor)
+    if any(check["level"] == "red" for check in found["checks"]):
+        click.get_current_context().exit(1)
+
+
+@jobs.command()
+@as_json
 def stages(*, as_json: bool) -> None:
     """Each stage: its rules, and whether it runs."""
     answer(do().stages(), as_json=as_json, view=views.stages)

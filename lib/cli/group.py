@@ -13,10 +13,10 @@ import click
 from flask import current_app
 from flask.cli import AppGroup
 
-from lib.errors import Conflict, GiftcardError, Invalid, Refused
+from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.redact import clean
-from lib.web.app import Giftcards, giftcards, operations
+from lib.web.parts import Giftcards, giftcards, operations
 
 if TYPE_CHECKING:
     from lib.remote import RemoteOperations
@@ -46,12 +46,14 @@ def _one_sentence() -> Iterator[None]:
         raise BadInput(_said(_usage(error))) from error
     except (Invalid, Refused, Conflict) as error:
         raise BadInput(_said(error)) from error
+    except Failure:
+        raise  # a handler's, under GIFTCARD_SYNC: its traceback is what is wanted
     except GiftcardError as error:
         raise Failed(_said(error)) from error
 
 
 def _load() -> None:
-    for name in ("find", "mend", "work", "erase"):
+    for name in ("find", "mend", "work", "erase", "pruning", "reports", "schedule", "webhooks"):
         importlib.import_module(f"lib.cli.{name}")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 import click
@@ -46,6 +46,7 @@ _HELP = {
     "retry_delays": "Seconds after each attempt, like 30,60,120 (the policy of the stage).",
     "scheduled_at": "Not before this time, like 2026-01-31T12:00:00Z.",
     "delay_seconds": "Not before so many seconds from now.",
+    "day": "Of this day in UTC, like 2026-01-31.",
 }
 
 
@@ -108,7 +109,9 @@ def seconds(most: float) -> click.ParamType[float]:
     return _Seconds(0, most, min_open=True)
 
 
-def options_of(*models: type[BaseModel], skip: tuple[str, ...] = ()) -> Callable[[_Command], _Command]:
+def options_of(
+    *models: type[BaseModel], skip: tuple[str, ...] = (), words: Mapping[str, str] = _HELP
+) -> Callable[[_Command], _Command]:
     """One option for each field: `created_before` is --created-before. What is not typed is not handed over."""
 
     def wrap(command: _Command) -> _Command:
@@ -118,7 +121,7 @@ def options_of(*models: type[BaseModel], skip: tuple[str, ...] = ()) -> Callable
             if model.model_fields[name].annotation is bool:
                 kind = {"is_flag": True}
             flags = [_flag(name), *filter(None, [_ALIASES.get(name)])]
-            command = click.option(*flags, name, help=_HELP.get(name), metavar=_choices(model, name), **kind)(command)
+            command = click.option(*flags, name, help=words.get(name), metavar=_choices(model, name), **kind)(command)
         return command
 
     return wrap
@@ -173,12 +176,12 @@ def _at_fault(error: ValidationError, *, named: Callable[[str], str]) -> BadInpu
     return BadInput(f"{named(field)}: {words}" if field else words)
 
 
-def payload(text: str) -> Any:
+def payload(text: str, *, name: str = "--payload") -> Any:
     """JSON as it was typed, or of the file that `@name` names."""
     if not text.startswith("@"):
-        return strict_json(text, what="--payload")
+        return strict_json(text, what=name)
     # The context closes it, unless it is standard input.
-    return strict_json(read(FILE.convert(text[1:], None, click.get_current_context())), what="--payload")
+    return strict_json(read(FILE.convert(text[1:], None, click.get_current_context())), what=name)
 
 
 def read(file: Any) -> str:

@@ -72,7 +72,9 @@ def enqueued(done: Json) -> Iterator[Part]:
     """Jobs that are in the queue now, or were there."""
     if len(done["jobs"]) == 1:
         (job,) = done["jobs"]
-        if job["created"]:
+        if job["created"] and job["status"] != "queued":
+            yield f"job {job['id']} ran at once (GIFTCARD_SYNC) and is {job['status']}"
+        elif job["created"]:
             yield f"job {job['id']} is queued: the next tick after its time runs it"
         elif "was" in job:
             yield f"job {job['id']} was {job['was']}, is queued with this payload"
@@ -102,10 +104,16 @@ def tick(report: Json, *, only_job_id: int | None) -> Iterator[Part]:
     yield f"stopped because: {report['stopped_because']}, after {report['duration_ms']} ms"
     if only_job_id and not report["started"]:
         yield f"job {only_job_id} was not started: flask jobs show {only_job_id} says why"
+    elif report.get("advice"):  # older deployments have none
+        yield report["advice"]
     elif only_job_id is None and report["stopped_because"] == "limit":
         yield "there may be more: raise --limit, or GIFTCARD_JOBS_PER_CRON_RUN for the clock's ticks"
     for stage, setting in report["parked"].items():
         yield f"stage {stage} is parked: set {setting}"
+    for queue, sums in report.get("inlets", {}).items():
+        came = ", ".join(f"{sums[name]} {name}" for name in ("moved", "repeated", "refused") if sums[name])
+        if came or "problem" in sums:
+            yield f"queue {queue}: {sums.get('problem', came)}"
 
 
 def imported(outcome: Json) -> Iterator[Part]:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from lib.tables import Part, Table, duration, moment
+from lib.cli.schedule_views import punctuality
+from lib.tables import Part, Table, count, duration, moment
 
 Json = dict[str, Any]
 
@@ -54,7 +55,8 @@ def job(job: Json, *, reveal: bool) -> Iterator[Part]:
     """A job and its runs."""
     names = (
         "stage status correlation_id tenant_id dedup_key circuit trigger_type attempts max_attempts run_no revivals "
-        "semantics ttr_seconds scheduled_at next_run_at lock_owner lease_expires_at created_at finished_at last_error"
+        "semantics ttr_seconds scheduled_at next_run_at lock_owner lease_expires_at created_at finished_at archived_at "
+        "last_error"
     ).split()
     rows = [
         (name, moment(job[name]) if name.endswith("_at") else job[name])
@@ -65,9 +67,11 @@ def job(job: Json, *, reveal: bool) -> Iterator[Part]:
     yield Table(f"Job {job['id']}", ("", ""), rows)
     if not reveal:
         yield _COVERED
-    if job["waiting_for"]:
+    if job.get("archived_at"):
+        yield f"It is in the archive: flask jobs restore {job['id']} brings it back"
+    elif job["waiting_for"]:
         yield f"It waits: {job['waiting_for']['text']}"
-    if job["status"] in ("error", "cancelled"):
+    if job["status"] in ("error", "cancelled") and not job.get("archived_at"):
         yield f"To try it again: flask jobs requeue {job['id']}"
     yield from runs(job["id"], job["history"])
 
@@ -121,7 +125,28 @@ def status(status: Json) -> Iterator[Part]:
         ]
         yield Table("Paid, no card", ("flow", "minor units", "currency", "stops at", "error"), rows)
         yield "to see why: flask jobs list --flow FLOW"
+    if status.get("precision"):  # older deployments have none
+        yield punctuality(status["precision"], within=3600)
     yield _ticks(status["ticks"])
+    ill = [check for check in status["doctor"] if check["level"] != "green"]
+    if ill:
+        yield _checks("What the doctor finds", ill)
+
+
+def doctor(found: Json) -> Iterator[Part]:
+    """One line a check, and what to do next."""
+    yield _checks("Checks", found["checks"])
+    for level in ("red", "yellow"):
+        ill = [check for check in found["checks"] if check["level"] == level]
+        if ill:
+            yield f"{count(len(ill), 'check is', 'checks are')} {level}. Next, {ill[0]['check']}: {ill[0]['mend']}"
+            return
+    yield "All is well."
+
+
+def _checks(title: str, checks: list[Json]) -> Table:
+    rows = [(c["level"], c["check"], f"{c['says']}{' → ' if c['mend'] else ''}{c['mend']}") for c in checks]
+    return Table(title, ("", "check", "what was found → how to mend it"), rows)
 
 
 def _counts(counts: dict[str, dict[str, int]]) -> Table:
@@ -158,15 +183,19 @@ def stages(found: Json) -> Iterator[Part]:
     """The rules in force."""
     if found["all_paused_by"]:
         yield f"Everything is paused by {found['all_paused_by']}: flask jobs resume '*'"
-    columns = ("stage", "runs", "attempts", "delays", "ttr", "queued", "dead")
+    columns = ("stage", "runs", "attempts", "delays", "ttr", "at once", "queued", "dead")
     rows = [
         (
-            *(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s"),
+            *(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s", s["concurrency"] or "any"),
             *(s["jobs"].get("queued", 0), s["jobs"].get("error", 0)),
         )
         for s in found["stages"]
     ]
     yield Table("Stages", columns, rows)
+    said = [(s["stage"], rule, s[rule], by) for s in found["stages"] for rule, by in s["said_by"].items()]
+    said = [(stage, rule, value, by) for stage, rule, value, by in said if by not in ("default", "code")]
+    if said:
+        yield Table("Rules that a setting gives", ("stage", "rule", "value", "setting"), said)
 
 
 def _runs(stage: Json) -> str:

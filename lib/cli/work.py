@@ -50,7 +50,8 @@ def tick(*, as_json: bool, **wanted: Any) -> None:
     own = parts()
     with own.shutdown.tick() as stop:
         report = run_tick(own.store, own.registry(), own.settings, source="cli", stop=stop, **wanted)
-    answer(report.as_json(), as_json=as_json, view=lambda report: told.tick(report, only_job_id=wanted["only_job_id"]))
+    said = report.told(limited=wanted["limit"] is not None)
+    answer(said, as_json=as_json, view=lambda report: told.tick(report, only_job_id=wanted["only_job_id"]))
 
 
 @jobs.command()

@@ -1,12 +1,14 @@
 """The command.
 
     python -m lib.demo                    DATABASE_URL chooses another Postgres than the embedded one
+    python -m lib.demo --supabase COMMAND the application goes through what COMMAND serves: see lib/demo/supabase.py
     python -m lib.demo jobs status        afterwards: `flask jobs …` on the demo's database
 
 Exit codes: 0 all came out as it should, 1 something did not (it says what), 2 it could not begin, 130 Ctrl-C.
 """
 
 import argparse
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ def main() -> int:
     """Parses the arguments; see the module."""
     parser = argparse.ArgumentParser(prog="python -m lib.demo", description="Orders become gift cards.")
     parser.add_argument("--folder", type=Path, default=LOCAL, help="where Postgres, mails and log are kept (.local)")
+    parser.add_argument("--supabase", type=shlex.split, metavar="COMMAND", help="serves DATABASE_URL as Supabase does")
     parser.add_argument("jobs", nargs=argparse.REMAINDER, help="jobs …: what `flask jobs …` does, on its database")
     wanted = parser.parse_args()
     if wanted.jobs and wanted.jobs[0] != "jobs":
@@ -30,7 +33,7 @@ def main() -> int:
             return look(wanted.folder, wanted.jobs)
         from lib.demo.play import play
 
-        return play(wanted.folder)
+        return play(wanted.folder, supabase=wanted.supabase)
     except KeyboardInterrupt:
         print("Stopped.")
         return 130

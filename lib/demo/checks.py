@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from signal import SIGKILL
 
+from lib.demo import scheduled, told
 from lib.demo.mailbox import Mail
 from lib.demo.outcome import Outcome, wanted_code
 
@@ -38,6 +39,8 @@ def all_checks(outcome: Outcome) -> list[Check]:
         "a dead letter revived by itself and succeeded": _revived,
         "customers who wanted the same code got others": _collisions,
     }
+    rules |= scheduled.RULES
+    rules |= told.RULES
     return [Check(sentence, list(rule(outcome))) for sentence, rule in rules.items()]
 
 
@@ -105,6 +108,8 @@ def _says(mail: Mail, code: str | None) -> bool:
 def _nothing_left(outcome: Outcome) -> Iterator[str]:
     if outcome.open_jobs:
         yield f"{outcome.open_jobs} jobs are still queued, running or waiting for their revival"
+    if outcome.told.schedules:
+        yield f"{outcome.told.schedules} schedules are still there"
     yield from (f"the circuit of {circuit} is {state}" for circuit, state in outcome.circuits.items())
 
 

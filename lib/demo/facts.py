@@ -10,7 +10,7 @@ from psycopg.rows import class_row, scalar_row
 
 _RUNS = """
 select j.correlation_id as order_id, j.id as job_id, h.run_no, h.stage, h.attempt, h.result, h.error,
-       h.started_at, h.finished_at, extract(epoch from h.next_run_at - h.finished_at)::float8 as pause
+       h.started_at, h.finished_at, j.max_attempts, extract(epoch from h.next_run_at - h.finished_at)::float8 as pause
   from public.giftcard_job_history h join public.giftcard_jobs j on j.id = h.job_id
  where j.tenant_id = %s and h.result <> 'SUCCESS' order by h.finished_at, h.job_id, h.run_no
 """
@@ -35,7 +35,7 @@ select o.correlation_id as id, o.amount, o.currency, j.payload #>> '{customer,gi
            and p.amount = o.amount and p.currency = o.currency) as payments,
        (select string_agg(d.last_error, '; ') from public.giftcard_jobs d
          where d.tenant_id = o.tenant_id and d.correlation_id = o.correlation_id
-           and d.status in ('error', 'cancelled')) as dead
+           and d.stage <> 'webhook' and d.status in ('error', 'cancelled')) as dead
   from public.giftcard_orders o
   join public.giftcard_jobs j
     on j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id and j.stage = 'customer_ingest'
@@ -56,11 +56,24 @@ select count(*) from public.giftcard_jobs j
        on c.circuit = o.circuit and c.id > o.id and o.to_state = 'open' and c.to_state = 'closed'
     where o.circuit = j.circuit and o.id > %s and j.created_at between o.changed_at and c.changed_at)
 """
+_REPORT = """
+select r.day::text, r.report -> 'totals' as told, jsonb_build_object(
+         'orders', (select count(*) from public.giftcard_orders t
+                     where t.tenant_id = r.tenant_id and (t.created_at at time zone 'UTC')::date = r.day),
+         'payments', (select count(*) from public.giftcard_payments t
+                       where t.tenant_id = r.tenant_id and (t.created_at at time zone 'UTC')::date = r.day),
+         'cards', (select count(*) from public.giftcard_cards t
+                    where t.tenant_id = r.tenant_id and (t.created_at at time zone 'UTC')::date = r.day)) as counted
+  from public.giftcard_reports r where r.tenant_id = %s order by r.day desc limit 1
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run that did not succeed. `pause`: seconds until the next one; None: there is none by itself."""
+    """A run that did not succeed. `pause`: seconds until the next one; None: there is none by itself.
+
+    `max_attempts` None: as its stage says.
+    """
 
     order_id: str
     job_id: int
@@ -71,6 +84,7 @@ class Run:
     error: str | None
     started_at: datetime
     finished_at: datetime
+    max_attempts: int | None
     pause: float | None
 
 
@@ -125,6 +139,15 @@ class OrderFacts:
         return " ".join(filter(None, [self.given_name, self.family_name]))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The report of a day: what it tells, and what the tables say of that day."""
+
+    day: str
+    told: dict[str, int]
+    counted: dict[str, int]
+
+
 class Facts:
     """A connection that only looks."""
 
@@ -153,6 +176,12 @@ class Facts:
         """Jobs that are not at their end: queued, running, or dead letters that revive."""
         jobs: int = self._scalar(_OPEN, self._tenant)
         return jobs
+
+    def schedules(self) -> int:
+        """Schedules that are still there: one that runs once is gone when its job has ended."""
+        query = "select count(*) from public.giftcard_schedules where tenant_id = %s"
+        schedules: int = self._scalar(query, self._tenant)
+        return schedules
 
     def circuits(self) -> dict[str, str]:
         """Circuits that are not closed, with their state."""
@@ -187,6 +216,15 @@ class Facts:
     def orders(self) -> list[OrderFacts]:
         """The orders and what became of them."""
         return self._connection.cursor(row_factory=class_row(OrderFacts)).execute(_ORDERS, [self._tenant]).fetchall()
+
+    def report(self) -> Report | None:
+        """The report that was made."""
+        return self._connection.cursor(row_factory=class_row(Report)).execute(_REPORT, [self._tenant]).fetchone()
+
+    def endpoints_off(self) -> dict[str, str]:
+        """Webhook endpoints that were turned off: why, by address."""
+        query = "select url, off_because from public.giftcard_webhook_endpoints where tenant_id = %s and not enabled"
+        return dict(self._connection.execute(query, [self._tenant]).fetchall())
 
     def _scalar(self, query: str, *values: object) -> Any:
         return self._connection.cursor(row_factory=scalar_row).execute(query, values).fetchone()

@@ -14,6 +14,7 @@ from rich.text import Text
 from lib.demo.news import Line
 
 FLOW = ("customer_ingest", "personal_code", "payment", "issue_card", "email")
+_SHOWN = (*FLOW, "webhook")
 _COLOURS = {"completed": "green", "running": "cyan", "queued": "yellow", "error": "red", "cancelled": "red"}
 _WORDS = {"completed": "done", "running": "running", "queued": "waiting", "error": "dead", "cancelled": "cancelled"}
 _WIDTH = 40
@@ -83,12 +84,12 @@ class Display:
             self._live.update(self._picture(counts, circuits))
         elif self.seconds - self._last_line >= _PLAIN_EVERY:
             self._last_line = self.seconds
-            done = "  ".join(f"{stage} {counts.get(stage, {}).get('completed', 0)}" for stage in FLOW)
-            self._console.print(f"{self.seconds:5.1f} s  done: {done}{_circuits(circuits)}")
+            done = "  ".join(f"{stage} {counts.get(stage, {}).get('completed', 0)}" for stage in _SHOWN)
+            self._console.print(f"{self.seconds:5.1f} s  done: {done}{_circuits(circuits)}", soft_wrap=True)
 
     def _picture(self, counts: Counts, circuits: dict[str, str]) -> Group:
         table = Table(box=None, padding=(0, 1), show_header=False)
-        for stage in FLOW:
+        for stage in _SHOWN:
             by = counts.get(stage, {})
             words = [f"{by[status]} {_WORDS[status]}" for status in _COLOURS if by.get(status)]
             table.add_row(stage, self._bar(by), Text(", ".join(words), style="dim"))

@@ -1,10 +1,11 @@
 """What is worth a line while the demo runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from lib.demo.facts import Change, Facts, Letter, Run
 from lib.demo.payments import PaymentService
+from lib.demo.receiver import Receiver
 
 Line = tuple[str, str]
 """A style and a text."""
@@ -13,15 +14,19 @@ _FEW = 3  # so many orders are named, more are counted
 
 
 class News:
-    """Looks again and again, and tells what is new."""
+    """Looks again and again, and tells what is new. `attempts`: how many each stage has."""
 
-    def __init__(self, facts: Facts, payments: PaymentService, *, max_attempts: int) -> None:
+    def __init__(
+        self, facts: Facts, payments: PaymentService, receiver: Receiver, *, attempts: Mapping[str, int]
+    ) -> None:
         self._facts = facts
         self._payments = payments
-        self._max_attempts = max_attempts
+        self._receiver = receiver
+        self._attempts = attempts
         self._runs: set[tuple[int, int]] = set()
         self._letters: set[tuple[int, int, str]] = set()
         self._silences = 0
+        self._alerts = 0
         self._change = 0
 
     def look(self) -> list[Line]:
@@ -41,7 +46,7 @@ class News:
             if fate not in self._letters and (fate[2] == "dead" or letter.revivals):
                 self._letters.add(fate)
                 told.append(_of_letter(letter))
-        return told
+        return told + self._alarm()
 
     def _silent(self) -> list[Line]:
         new = self._payments.silences[self._silences :]
@@ -49,6 +54,11 @@ class News:
         if not new:
             return []
         return [("yellow", f"{_named(new)}: the payment service takes the money, and does not answer")]
+
+    def _alarm(self) -> list[Line]:
+        new = self._receiver.alerts[self._alerts :]
+        self._alerts += len(new)
+        return [("bold", f"operators get an alert: {alert['text']}") for alert in new]
 
     def _failures(self, runs: Iterable[Run]) -> list[Line]:
         """Runs that fail alike are one line."""
@@ -64,7 +74,8 @@ class News:
                 lines.append(("cyan", f"{orders}: taken over from the process that was killed, to be tried again"))
                 continue
             first = failed[0]
-            attempt = f"attempt {first.attempt}/{self._max_attempts}" if len(failed) == 1 else f"{len(failed)} attempts"
+            most = first.max_attempts or self._attempts[stage]
+            attempt = f"attempt {first.attempt}/{most}" if len(failed) == 1 else f"{len(failed)} attempts"
             again = f", again in {first.pause:.1f} s" if len(failed) == 1 and first.pause is not None else ""
             lines.append(("yellow", f"{orders}: {stage} fails, {attempt}{again}: {without_type(error)}"))
         return lines

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.demo.database import Database, short
-from lib.demo.story import TICKS_PER_SECOND, shortened
+from lib.demo.story import MONITOR_EVERY, REPORT_TIMES, REPORT_TIMES_REALLY, TICKS_PER_SECOND, shortened
 from lib.giftcards.importing import Imported
 
 
@@ -26,16 +26,19 @@ def rows(*columns: str) -> Table:
     return table
 
 
-def setting_up(console: Console, database: Database, *, url: str, payments: str, mail_port: int, log: Path) -> None:
+def setting_up(
+    console: Console, database: Database, *, url: str, payments: str, mail_port: int, others: str, log: Path
+) -> None:
     """Who plays, where, and with which settings."""
     console.print(Text("Gift cards: the demo", style="bold"))
     console.print(
         "All of it is real: Postgres, the web application, the clock that calls its cron door, HTTP, SMTP.\n"
-        "Only the moods of the payment service and of the mail server are made up."
+        "Only the moods of those who are called are made up."
     )
     heading(console, "Setting up")
     table = rows()
     table.add_row("", "Postgres", f"{database.version}, {database.where}")
+    table.add_row("", "by way of", f"supabase-py, {way['SUPABASE_URL']}" if (way := database.supabase) else "psycopg")
     table.add_row("", "migrations", ", ".join(database.migrations) or "it has had them all")
     table.add_row(
         "",
@@ -45,7 +48,13 @@ def setting_up(console: Console, database: Database, *, url: str, payments: str,
     table.add_row("", "application", f"{url} (api/index.py); it logs to {short(log)}")
     table.add_row("", "payments", f"{payments}, with Idempotency-Key")
     table.add_row("", "mail server", f"127.0.0.1:{mail_port}, down at first: nobody listens")
+    table.add_row("", "others", f"{others}: who gets webhooks and alerts, and who is called by schedules")
+    table.add_row("", "", "they are on this machine, so GIFTCARD_ALLOWED_NETWORKS lets calls go to 127.0.0.1")
     console.print(table)
+    _times(console)
+
+
+def _times(console: Console) -> None:
     heading(console, "Times, shortened by settings; all else is as it ships")
     table = rows("setting", "here", "really", "")
     for setting in shortened():
@@ -57,6 +66,10 @@ def setting_up(console: Console, database: Database, *, url: str, payments: str,
         "1 a minute",
         "calls of the cron door; each starts up to 10 jobs",
     )
+    table.add_row(
+        "", "(the monitor)", f"each {MONITOR_EVERY:g} s", "minutes", "asks /api/health/deep, which sends alerts"
+    )
+    table.add_row("", "(the report)", REPORT_TIMES, REPORT_TIMES_REALLY, "once, when the orders are through")
     console.print(table)
 
 

@@ -1,13 +1,16 @@
-"""All that came out, in one value: read from the database, from the payment service's books and from the mails."""
+"""All that came out, in one value: read from the database, from the books of those who were called, from the mails."""
 
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from lib.demo.facts import Change, Facts, Letter, OrderFacts, Run
+from lib.demo.facts import Change, Facts, Letter, OrderFacts, Report, Run
 from lib.demo.mailbox import Mail, read_mails
 from lib.demo.payments import Charge, PaymentService
+from lib.demo.receiver import Call, Message, Receiver
+from lib.demo.story import REPORT_READER
 from lib.giftcards.codes import candidates
 from lib.giftcards.importing import Imported
 
@@ -19,6 +22,22 @@ class Killed:
     pid: int
     exit_code: int
     runs: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What went by the clock, and what others were told."""
+
+    calls: list[Call]
+    messages: list[Message]
+    forged: list[str]
+    alerts: list[dict[str, Any]]
+    report: Report | None
+    report_mails: list[Mail]
+    off: dict[str, str]
+    """Webhook endpoints that were turned off: why, by address."""
+    schedules: int
+    """Those that are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +59,7 @@ class Outcome:
     open_jobs: int
     waited: dict[str, int]
     """By circuit: the jobs that waited before it and lost no attempt."""
+    told: Told
 
     @property
     def dead(self) -> list[OrderFacts]:
@@ -68,10 +88,18 @@ class Outcome:
 
 
 def read_outcome(
-    facts: Facts, payments: PaymentService, *, imported: Imported, mails: Path, killed: Killed | None
+    facts: Facts,
+    payments: PaymentService,
+    receiver: Receiver,
+    *,
+    imported: Imported,
+    mails: Path,
+    killed: Killed | None,
 ) -> Outcome:
     """Reads it."""
     changes = facts.changes()
+    came = read_mails(mails)
+    reports = [mail for mail in came if mail.to == REPORT_READER]
     return Outcome(
         imported=imported,
         orders=facts.orders(),
@@ -83,10 +111,24 @@ def read_outcome(
         asked=Counter(payments.asked),
         silences=list(payments.silences),
         declined=set(payments.declined),
-        mails=read_mails(mails),
+        mails=[mail for mail in came if mail not in reports],
         killed=killed,
         open_jobs=facts.open_jobs(),
         waited={change.circuit: facts.waited(change.circuit) for change in changes},
+        told=_read_told(facts, receiver, report_mails=reports),
+    )
+
+
+def _read_told(facts: Facts, receiver: Receiver, *, report_mails: list[Mail]) -> Told:
+    return Told(
+        calls=list(receiver.calls),
+        messages=list(receiver.messages),
+        forged=list(receiver.forged),
+        alerts=list(receiver.alerts),
+        report=facts.report(),
+        report_mails=report_mails,
+        off=facts.endpoints_off(),
+        schedules=facts.schedules(),
     )
 
 

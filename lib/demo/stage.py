@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 from lib import events
 from lib.local import ROOT
-from lib.web.app import Giftcards, giftcards
+from lib.web.parts import Giftcards, giftcards
 
 _HOST = "127.0.0.1"
 _CALLERS = 2

@@ -1,4 +1,4 @@
-"""The plot: who meets which fate at the payment service, and the times that are shortened so that it fits a minute."""
+"""The plot: who meets which fate, what goes by the clock, and the times that are shortened so that it fits a minute."""
 
 import os
 import re
@@ -27,6 +27,19 @@ FATES: Mapping[str, Fate] = {
 }
 BUSY_TIMES = 2
 
+CALL_TIMES = "*/5 * * * * *"
+"""A call each five seconds; the first one is answered 503 so often, and each may be tried as often again."""
+CALL_FAILURES = 2
+ONCE_TIMES = "*/2 * * * * *"
+"""When the call is made that may be made once only, and is answered 500."""
+REPORT_TIMES = "*/2 * * * * *"
+REPORT_TIMES_REALLY = "5 0 * * *"
+REPORT_READER = "boss@example.com"
+SHOP_BUSY_TIMES = 2
+"""So many webhooks meet a shop that is busy. The bookkeeper is not there any more at all: 410."""
+MONITOR_EVERY = 1.0
+"""Seconds between two looks of the uptime monitor."""
+
 TICKS_PER_SECOND = 4
 MAIL_PROBES = 1
 """So many probes of the circuit meet a mail server that is still down."""
@@ -42,6 +55,7 @@ SHORTENED: Mapping[str, tuple[str, str]] = {
     "GIFTCARD_STAGE_PAYMENT_TTR_SECONDS": ("2", "time for one attempt of a payment (killed process: 5)"),
     "GIFTCARD_CIRCUIT_COOLDOWN_SECONDS": ("3", "an open circuit lets a probe through after this"),
     "GIFTCARD_FAILED_JOB_RETRY_HOURS": ("0.002", "a dead letter revives after this (7 s)"),
+    "GIFTCARD_WEBHOOK_RETRY_SECONDS": ("0.5,1,2", "pauses after failed deliveries of a webhook"),
     "GIFTCARD_TICK_LINGER": ("0", "1: a tick waits for what is due within its minute"),
 }
 """By variable: the demo's value, and what it means."""
@@ -69,9 +83,10 @@ def _default(variable: str) -> str:
     of_stage = re.fullmatch(r"GIFTCARD_STAGE_([A-Z_]+)_(BASE|TTR)_SECONDS", variable)
     if not of_stage:
         value = Settings.model_fields[variable.lower()].default
-        return f"{int(value) if isinstance(value, bool) else value:g}"
+        values = value if isinstance(value, tuple) else (int(value),) if isinstance(value, bool) else (value,)
+        return ",".join(f"{one:g}" for one in values)
     stage = stages.load().stages[of_stage[1].lower()]
-    return f"{stage.ttr if of_stage[2] == 'TTR' else stage.policy_in(Settings.model_construct()).base:g}"
+    return f"{stage.rule_in(Settings.model_construct(), f'{of_stage[2]}_SECONDS'.lower()):g}"
 
 
 def set_environment(own: Mapping[str, str], *, folder: Path) -> None:

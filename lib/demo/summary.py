@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from signal import Signals
 
@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from lib.demo import scheduled, told
 from lib.demo.checks import Check
 from lib.demo.database import short
 from lib.demo.facts import OrderFacts
+from lib.demo.live import FLOW
 from lib.demo.news import without_type
 from lib.demo.opening import heading, rows
 from lib.demo.outcome import Outcome, wanted_code
@@ -33,13 +35,19 @@ def what_came_out(console: Console, outcome: Outcome, *, ticks: int, mails: Path
     )
     console.print(Padding(Columns(_sums(outcome), padding=(0, 3), column_first=True), (0, 0, 0, 2)))
     heading(console, "What went wrong, and how it ended")
+    _print(console, _chapters(outcome))
+    heading(console, "What went by the clock, and who was told")
+    _print(console, [*scheduled.chapters(outcome), *told.chapters(outcome)])
+    if outcome.mails:
+        console.print(f"  The mails lie in {short(mails)}: open one, like {outcome.mails[0].path.name}", soft_wrap=True)
+
+
+def _print(console: Console, chapters: Iterable[tuple[str, list[str]]]) -> None:
     table = rows()
-    for title, texts in _chapters(outcome):
+    for title, texts in chapters:
         for at, text in enumerate(texts):
             table.add_row("", Text("" if at else title, style="cyan"), text)
     console.print(table)
-    if outcome.mails:
-        console.print(f"  The mails lie in {short(mails)}: open one, like {outcome.mails[0].path.name}", soft_wrap=True)
 
 
 def verdict(console: Console, checks: list[Check], complaints: list[str], *, seconds: float) -> None:
@@ -64,7 +72,7 @@ def what_next(console: Console, outcome: Outcome, *, folder: Path) -> None:
     lines = [(f"{demo} jobs status", "how it stands: jobs, dead letters, ticks")]
     if outcome.revived:
         lines.append((f"{demo} jobs show {outcome.revived[0].job_id}", "the runs of the dead letter that revived"))
-    dead = [letter for letter in outcome.letters if letter.status == "error"]
+    dead = [letter for letter in outcome.letters if letter.status == "error" and letter.stage in FLOW]
     if dead:
         lines.append((f"{demo} jobs requeue {dead[0].job_id}", f"{dead[0].order_id} gets another chance …"))
         lines.append((f"{demo} jobs tick", "… and this tick takes it; its mail comes to the others"))

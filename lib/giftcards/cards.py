@@ -12,7 +12,7 @@ from lib.errors import TransientError
 from lib.settings import Settings
 
 if TYPE_CHECKING:
-    from cryptography.fernet import Fernet
+    from cryptography.fernet import Fernet, MultiFernet
 
 # ISO/IEC 7812 leaves 9… to national use: no number of ours can be mistaken for a bank's card.
 ISSUER_PREFIX = "9900"
@@ -57,13 +57,9 @@ class Vault:
 
     def __init__(self, encryption_keys: Sequence[str], *, lookup_key: str) -> None:
         """ValueError names the key that cannot be used by its place, never by its content."""
-        from cryptography.fernet import MultiFernet  # half of a cold start, and only card stages need it
-
-        if not encryption_keys:
-            raise ValueError("at least one encryption key is needed")
         if len(lookup_key) < _LOOKUP_KEY_LENGTH:
             raise ValueError(f"the lookup key is shorter than {_LOOKUP_KEY_LENGTH} characters")
-        self._fernet = MultiFernet([_fernet(key, place=place) for place, key in enumerate(encryption_keys, start=1)])
+        self._fernet = seals(encryption_keys)
         self._lookup_key = lookup_key.encode()
 
     def seal(self, number: str) -> SealedNumber:
@@ -97,11 +93,23 @@ def missing_key(settings: Settings) -> str | None:
 
 def vault_of(settings: Settings) -> Vault:
     """The vault of `GIFTCARD_ENCRYPTION_KEYS` (by comma, newest first) and `GIFTCARD_LOOKUP_KEY`."""
-    keys, lookup_key = settings.giftcard_encryption_keys, settings.giftcard_lookup_key
-    return Vault(
-        [key.strip() for key in keys.get_secret_value().split(",")] if keys else [],
-        lookup_key=lookup_key.get_secret_value() if lookup_key else "",
-    )
+    lookup_key = settings.giftcard_lookup_key
+    return Vault(encryption_keys(settings), lookup_key=lookup_key.get_secret_value() if lookup_key else "")
+
+
+def encryption_keys(settings: Settings) -> list[str]:
+    """`GIFTCARD_ENCRYPTION_KEYS`, newest first."""
+    keys = settings.giftcard_encryption_keys
+    return [key.strip() for key in keys.get_secret_value().split(",")] if keys else []
+
+
+def seals(encryption_keys: Sequence[str]) -> "MultiFernet":
+    """Encrypts under the first key, decrypts under each. ValueError as for `Vault`."""
+    from cryptography.fernet import MultiFernet  # half of a cold start, and few stages need it
+
+    if not encryption_keys:
+        raise ValueError("at least one encryption key is needed")
+    return MultiFernet([_fernet(key, place=place) for place, key in enumerate(encryption_keys, start=1)])
 
 
 def _fernet(key: str, *, place: int) -> "Fernet":

@@ -5,9 +5,9 @@ import json
 import re
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationInfo
 
 from lib.giftcards.money import is_currency
 
@@ -70,12 +70,25 @@ def _utc(value: datetime) -> datetime:
         raise ValueError("is no time of any calendar") from None
 
 
+def _told(**words: str) -> Any:
+    """What the API's description says of a type, beside what pydantic knows by itself."""
+    return Field(json_schema_extra=dict(words))
+
+
+# The same as the expressions above, as JSON Schema writes them: halves of a character are no text there.
+_NOT_IN_LINE = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_NOT_IN_TEXT = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u2028\u2029"
+
 _Line = Annotated[str, BeforeValidator(partial(_without, _UNSAFE)), StringConstraints(strip_whitespace=True)]
-_Text = Annotated[str, BeforeValidator(partial(_without, _UNSAFE_IN_TEXT))]
-Identifier = Annotated[_Line, Field(min_length=1, max_length=MAX_ID_LENGTH)]
-Name = Annotated[_Line, Field(max_length=MAX_NAME_LENGTH)]
-Email = Annotated[_Line, Field(max_length=MAX_EMAIL_LENGTH), AfterValidator(_email)]
-Currency = Annotated[_Line, Field(max_length=3), AfterValidator(_currency)]
+_Text = Annotated[str, BeforeValidator(partial(_without, _UNSAFE_IN_TEXT)), _told(pattern=f"^[^{_NOT_IN_TEXT}]*$")]
+Identifier = Annotated[
+    _Line,
+    Field(min_length=1, max_length=MAX_ID_LENGTH),
+    _told(pattern=f"^[^{_NOT_IN_LINE}]*[^{_NOT_IN_LINE}\\s][^{_NOT_IN_LINE}]*$"),
+]
+Name = Annotated[_Line, Field(max_length=MAX_NAME_LENGTH), _told(pattern=f"^[^{_NOT_IN_LINE}]*$")]
+Email = Annotated[_Line, Field(max_length=MAX_EMAIL_LENGTH), _told(format="email"), AfterValidator(_email)]
+Currency = Annotated[_Line, Field(max_length=3), _told(format="iso-4217"), AfterValidator(_currency)]
 Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_utc)]
 
 
@@ -104,6 +117,22 @@ class Order(_Part):
 
     customer: Customer
     amount: Money
+    message: Annotated[_Text, Field(max_length=MAX_MESSAGE_LENGTH)] | None = None
+    deliver_at: Moment | None = None
+
+
+def _with_its_order(value: Money | None, info: ValidationInfo) -> Money | None:
+    if (value is None) is not info.data.get("without_order", False):
+        raise ValueError("Field required" if value is None else "belongs to an order, and this customer has none")
+    return value
+
+
+class Arrival(_Part):
+    """What customer_ingest takes: an order, or a customer who has ordered nothing yet (`without_order`)."""
+
+    without_order: bool = False
+    customer: Customer
+    amount: Annotated[Money | None, AfterValidator(_with_its_order)] = Field(default=None, validate_default=True)
     message: Annotated[_Text, Field(max_length=MAX_MESSAGE_LENGTH)] | None = None
     deliver_at: Moment | None = None
 

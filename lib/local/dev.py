@@ -23,7 +23,7 @@ from lib.local.clock import run_clock
 from lib.local.keys import secrets_file
 from lib.local.migrate import migrate
 from lib.local.postgres import database
-from lib.web.app import giftcards
+from lib.web.parts import giftcards
 
 _HOST = "127.0.0.1"
 
@@ -61,14 +61,14 @@ def main() -> int:
 
 
 def _environment(url: str) -> dict[str, str]:
-    """What the application needs to know; a value that is set already wins."""
+    """What the application needs to know; a value that is set already wins, but none leads it to Supabase."""
     ours = {
         "DATABASE_URL": url,
         "GIFTCARD_ENV": "development",
         "GIFTCARD_MAIL_DIR": str(LOCAL / "mails"),
         **secrets_file(LOCAL / "secrets.json"),
     }
-    return ours | {name: os.environ[name] for name in ours if os.environ.get(name)}
+    return ours | {name: os.environ[name] for name in ours if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
 def _run() -> None:

@@ -48,7 +48,7 @@ def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list
     Several may run at once: each file is applied by one of them while the others wait. The lock lasts as long as
     the transaction, because a lock of the session would not survive a transaction pooler.
     Raises Refused if a migration fails (it then leaves nothing behind), Misconfigured if files or database are not
-    as expected, Unavailable if the database cannot be reached.
+    as expected (see `_refuse_drift`), Unavailable if the database cannot be reached.
     """
     migrations = read_migrations(directory)
     try:
@@ -75,19 +75,45 @@ def read_migrations(directory: Path) -> list[Migration]:
 
 
 def _prepare(connection: psycopg.Connection, migrations: Sequence[Migration]) -> None:
-    """Makes the ledger if it is missing, and refuses a database that is ahead of the folder."""
+    """Makes the ledger if it is missing, and refuses a database whose history is not that of the folder."""
     with connection.transaction():
         _lock(connection)
         connection.execute("set local client_min_messages = warning")  # no notice of what exists already
         connection.execute(_LEDGER)
-        known = [migration.version for migration in migrations]
-        query = "select version from supabase_migrations.schema_migrations where version <> all(%s) order by version"
-        strangers = [row[0] for row in connection.execute(query, [known])]
+        query = "select version, statements from supabase_migrations.schema_migrations order by version"
+        applied: dict[str, list[str] | None] = dict(connection.execute(query).fetchall())
+    _refuse_drift(applied, migrations)
+
+
+def _refuse_drift(applied: dict[str, list[str] | None], migrations: Sequence[Migration]) -> None:
+    """Raises Misconfigured if files and database tell of different pasts: what the database has had and the files have
+    not; a file that was changed after it was applied; a file that was passed over."""
+    files = {migration.version: migration for migration in migrations}
+    strangers = [version for version in applied if version not in files]
     if strangers:
         raise Misconfigured(
             f"the database has had migrations that this code does not have ({', '.join(strangers)}): "
             "use the code that made them, or another database"
         )
+    for version, statements in applied.items():
+        # Older releases of the Supabase CLI wrote no statements down.
+        if statements and _essence("".join(statements)) != _essence(files[version].sql):
+            raise Misconfigured(
+                f"{files[version].file} is not what was applied to this database: put the file back as it was, "
+                "and write what is new into a file of its own"
+            )
+    newest = max(applied, default="")
+    for migration in migrations:
+        if migration.version < newest and migration.version not in applied:
+            raise Misconfigured(
+                f"{migration.file} was never applied, and {files[newest].file}, which is newer, was: "
+                "give the file a newer version by its name"
+            )
+
+
+def _essence(sql: str) -> str:
+    """What two ways of writing the same down agree in: the Supabase CLI takes a file apart at its semicolons."""
+    return re.sub(r"[\s;]+", "", sql)
 
 
 def _apply_once(connection: psycopg.Connection, migration: Migration) -> bool:

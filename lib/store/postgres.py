@@ -1,17 +1,16 @@
 """The wire over psycopg: direct to Postgres, or through a pooler in transaction mode."""
 
+import functools
 import queue
-import time
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from lib.errors import Conflict, GiftcardError, LeaseLost, Misconfigured, Refused, Unavailable
-
-# A call that is harmless to repeat is tried this often, with these pauses (seconds) between.
-_PAUSES = (0.05, 0.5)
+from lib.errors import GiftcardError, Refused, Unavailable
+from lib.store.refusal import from_sqlstate
+from lib.store.wire import repeated
 
 _CONNECT: dict[str, Any] = {
     "autocommit": True,
@@ -25,6 +24,8 @@ _CONNECT: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+# What to_json makes of void.
+_VOID = ("",)
 
 
 class PostgresWire:
@@ -39,14 +40,7 @@ class PostgresWire:
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         """See `lib.store.wire.Wire`."""
-        for pause in (*_PAUSES, None) if repeat else (None,):
-            try:
-                return self._once(function, arguments)
-            except Unavailable:
-                if pause is None:
-                    raise
-                time.sleep(pause)
-        raise AssertionError("the last try returns or raises")
+        return repeated(lambda: self._once(function, arguments), repeat=repeat)
 
     def close(self) -> None:
         """Closes what is idle."""
@@ -64,7 +58,9 @@ class PostgresWire:
                     self._idle.put(connection)
         except psycopg.Error as error:
             raise _translated(error, function) from error
-        return row[0] if row else None
+        except UnicodeEncodeError:
+            raise Refused("text with half a surrogate pair in it cannot be stored", sqlstate="22P02") from None
+        return None if row in (None, _VOID) else row[0]
 
     def _take(self) -> psycopg.Connection[Any]:
         while True:
@@ -86,17 +82,21 @@ def _is_alive(connection: psycopg.Connection[Any]) -> bool:
     return not connection.closed and connection.pgconn.status == psycopg.pq.ConnStatus.OK
 
 
-def _statement(function: str, names: tuple[str, ...]) -> sql.Composed:
+@functools.cache
+def _statement(function: str, names: tuple[str, ...]) -> bytes:
+    """Put together once for each way in which a function is called."""
     arguments = sql.SQL(", ").join(
         sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in names
     )
-    return sql.SQL("select to_json(public.{}({}))").format(sql.Identifier(function), arguments)
+    return sql.SQL("select to_json(public.{}({}))").format(sql.Identifier(function), arguments).as_bytes()
 
 
 def _adapt(arguments: dict[str, Any]) -> dict[str, Any]:
     def one(value: Any) -> Any:
         if isinstance(value, dict | list):
             return Jsonb(value)
+        if isinstance(value, int | float):
+            return str(value)  # as text it takes the argument's type; else a large id looks like another function's
         return list(value) if isinstance(value, tuple) else value
 
     return {name: one(value) for name, value in arguments.items()}
@@ -104,22 +104,16 @@ def _adapt(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _translated(error: psycopg.Error, function: str) -> GiftcardError:
     """The same few exceptions as on every wire. A message never carries the connection string."""
-    state = error.sqlstate
     said = (error.diag.message_primary or str(error)).strip()
-    if state is None and isinstance(error, psycopg.DataError):
-        return Refused(said, sqlstate="22021")  # never sent: text with a NUL, which no Postgres text can hold
-    if state is None or state[:2] in ("08", "57", "53", "40") or state == "55P03":
+    if error.sqlstate is None and isinstance(error, psycopg.DataError):
+        return Refused(said, sqlstate="22P05")  # never sent: text with a NUL, which no Postgres text can hold
+    if error.sqlstate is None:
         return Unavailable(f"the database cannot be reached or gave up during {function}: {said.splitlines()[0]}")
-    if state in ("42883", "42P01", "3F000"):
-        return Misconfigured(f"{function} is missing: run the migrations (make migrate). {said}")
-    if state in ("42501", "28000", "28P01", "3D000"):
-        return Misconfigured(
-            f"the database does not let us call {function}: check the role and password in DATABASE_URL. {said}"
-        )
-    if state == "GC426":
-        return Misconfigured(said)
-    if state == "GC410":
-        return LeaseLost(said)
-    if state == "23505":
-        return Conflict(said, constraint=error.diag.constraint_name or "")
-    return Refused(said, sqlstate=state, field=error.diag.message_detail or error.diag.column_name or None)
+    return from_sqlstate(
+        error.sqlstate,
+        said,
+        detail=error.diag.message_detail,
+        function=function,
+        check="the role and password in DATABASE_URL",
+        constraint=error.diag.constraint_name,
+    )

@@ -32,6 +32,8 @@ class Step:
     tick_id: int = 0
     duplicate: bool = False
     revived: int = 0
+    chores: tuple[str, ...] = ()
+    schedules: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class Effect:
 
 
 _STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}
+# A newer schema may tell more of a job than this code knows.
+_JOB_FIELDS = frozenset(f.name for f in fields(Job))
 
 
 def _time(text: str | None) -> datetime | None:
@@ -72,7 +76,8 @@ def _job(row: dict[str, Any]) -> Job:
     times = {"scheduled_at": _time(row["scheduled_at"]), "locked_at": _time(row["locked_at"])}
     # Nulls and NaN pass the table's constraint.
     delays = tuple(delay for delay in row["retry_delays"] or () if isinstance(delay, int | float))
-    return Job(**row | times | {"retry_delays": delays or None})
+    known = row if row.keys() <= _JOB_FIELDS else {name: row[name] for name in _JOB_FIELDS}
+    return Job(**known | times | {"retry_delays": delays or None})
 
 
 def step(answer: dict[str, Any]) -> Step:
@@ -93,6 +98,8 @@ def settle(result: Result) -> dict[str, Any]:
         common["interrupted"] = True
     if result.trips is not None:
         common["trips"] = result.trips
+    if not isinstance(result.outcome, Release) and result.outcome.detail:
+        common["detail"] = result.outcome.detail
     match result.outcome:
         case Complete(context=context, next=following):
             merged = {"context": context} if context else {}
@@ -118,6 +125,11 @@ def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
                 "payload": job.payload,
                 "circuit": job.circuit,
                 "scheduled_at": job.at.isoformat() if job.at else None,
+                "ttr_seconds": job.ttr_seconds or 60,
+                "delay_seconds": job.delay_seconds,
+                "semantics": job.semantics,
+                "max_attempts": job.max_attempts,
+                "retry_delays": job.retry_delays,
             }
             for job in jobs
         ]

@@ -43,6 +43,12 @@ def _settings() -> Settings:
     return settings
 
 
+def _marked(guarded: Callable[P, T], door: str) -> Callable[P, T]:
+    """Its door is told in the API's description."""
+    vars(guarded)["door"] = door
+    return guarded
+
+
 def cron(view: Callable[P, T]) -> Callable[P, T]:
     """The clock's door: `CRON_SECRET`."""
 
@@ -51,7 +57,7 @@ def cron(view: Callable[P, T]) -> Callable[P, T]:
         check(_settings().cron_secret, names="CRON_SECRET")
         return view(*args, **kwargs)
 
-    return guarded
+    return _marked(guarded, "cron")
 
 
 def admin(view: Callable[P, T]) -> Callable[P, T]:
@@ -62,7 +68,19 @@ def admin(view: Callable[P, T]) -> Callable[P, T]:
         check(_settings().giftcard_admin_token, names="GIFTCARD_ADMIN_TOKEN")
         return view(*args, **kwargs)
 
-    return guarded
+    return _marked(guarded, "admin")
+
+
+def metrics(view: Callable[P, T]) -> Callable[P, T]:
+    """Who watches: `GIFTCARD_METRICS_TOKEN`; the admin token opens it too."""
+
+    @wraps(view)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        settings = _settings()
+        check(settings.giftcard_metrics_token, settings.giftcard_admin_token, names="GIFTCARD_METRICS_TOKEN")
+        return view(*args, **kwargs)
+
+    return _marked(guarded, "metrics")
 
 
 def api(view: Callable[P, T]) -> Callable[P, T]:
@@ -74,4 +92,4 @@ def api(view: Callable[P, T]) -> Callable[P, T]:
         check(settings.giftcard_api_token, settings.giftcard_admin_token, names="GIFTCARD_API_TOKEN")
         return view(*args, **kwargs)
 
-    return guarded
+    return _marked(guarded, "api")

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from lib.giftcards.orders import Order, body_hash
 from lib.web import doors
-from lib.web.app import giftcards
 from lib.web.bodies import read
+from lib.web.parts import giftcards
 from lib.web.problems import Problem
+from lib.web.queries import OfTenant, query
 
 blueprint = Blueprint("giftcards", __name__)
 
@@ -56,7 +57,7 @@ def submit() -> tuple[dict[str, Any], int]:
 @doors.api
 def show(correlation_id: str) -> dict[str, Any]:
     """Where the flow stands, stage by stage."""
-    tenant = request.args.get("tenant_id", "default")
-    if "\x00" in tenant + correlation_id:
+    (of,) = query(OfTenant)
+    if "\x00" in of.tenant_id + correlation_id:
         raise Problem(400, "an id cannot hold a NUL character")
-    return giftcards(current_app).store.flow(tenant, correlation_id)
+    return giftcards(current_app).store.flow(of.tenant_id, correlation_id)

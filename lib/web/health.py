@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from flask import Blueprint, current_app
+from flask import Blueprint, Response, current_app
 
 from lib.errors import StoreError
-from lib.web import doors
-from lib.web.app import giftcards, operations
+from lib.web import doors, problems
+from lib.web.parts import giftcards, operations
 
 blueprint = Blueprint("health", __name__)
 
@@ -23,6 +23,16 @@ def health() -> tuple[dict[str, str], int]:
 
 @blueprint.get("/api/status")
 @doors.admin
-def status() -> dict[str, Any]:
-    """Counts, queues, circuits, dead letters, paid without card, the last ticks."""
-    return operations(current_app).status()
+def status() -> dict[str, Any] | Response:
+    """Counts, queues, circuits, dead letters, paid without card, the last ticks, and what the doctor finds.
+
+    Without a database that is all there is: the problem carries it.
+    """
+    try:
+        return operations(current_app).status()
+    except StoreError as error:
+        from lib.doctor.examine import examine
+
+        parts = giftcards(current_app)
+        found = examine(parts.store, parts.registry(), parts.settings, failure=error)
+        return problems.of_store(error, doctor=found)

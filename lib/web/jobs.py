@@ -2,60 +2,32 @@
 
 from typing import Any
 
-from flask import Blueprint, current_app, request
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from flask import Blueprint, current_app
 
 from lib.operations import Operations
 from lib.requests import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page, PauseRequest, RequeueRequest
 from lib.web import doors
-from lib.web.app import operations
 from lib.web.bodies import checked, read, value
-from lib.web.problems import Problem, from_validation
+from lib.web.parts import operations
+from lib.web.problems import Problem
+from lib.web.queries import Latest, OfTenant, Reveal, query
 
 blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
 
 # One request's part of bulk work, in seconds; the answer says how to go on.
 _BULK_SECONDS = 40.0
-_FLAG: TypeAdapter[bool] = TypeAdapter(bool)
 
 
 def _operations() -> Operations:
     return operations(current_app)
 
 
-def _query(*models: type[BaseModel]) -> list[Any]:
-    """The query string, shared out among models; a parameter that none of them knows is refused."""
-    given = {name: values[-1] for name, values in request.args.to_dict(flat=False).items()}
-    for name, values in request.args.to_dict(flat=False).items():
-        if len(values) > 1:
-            raise Problem(422, "the query is not valid", detail=f"{name} is given twice", field=name)
-    made = []
-    for model in models:
-        own = {name: given.pop(name) for name in list(given) if name in model.model_fields}
-        try:
-            made.append(model.model_validate_strings(own, strict=False))
-        except ValidationError as error:
-            raise from_validation(error, what="query") from None
-    given.pop("reveal", None)
-    if given:
-        name = min(given)
-        raise Problem(422, "the query is not valid", detail=f"there is no parameter {name[:50]}", field=name[:50])
-    return made
-
-
-def _reveal() -> bool:
-    try:
-        return _FLAG.validate_strings(request.args.get("reveal", "false"))
-    except ValidationError:
-        raise Problem(422, "the query is not valid", detail="reveal must be true or false", field="reveal") from None
-
-
 @blueprint.get("/jobs")
 @doors.admin
 def list_jobs() -> dict[str, Any]:
     """A page of jobs, the newest first."""
-    wanted, page = _query(Filter, Page)
-    return _operations().list_jobs(wanted, page, reveal=_reveal())
+    wanted, page, shown = query(Filter, Page, Reveal)
+    return _operations().list_jobs(wanted, page, reveal=shown.reveal)
 
 
 @blueprint.post("/jobs")
@@ -74,21 +46,15 @@ def enqueue() -> tuple[dict[str, Any], int]:
 @doors.admin
 def show(job_id: int) -> dict[str, Any]:
     """One job, with why it waits."""
-    _query()
-    return _operations().job(_in_range(job_id), reveal=_reveal())
-
-
-class _Limit(BaseModel):
-    limit: int = 10
+    (shown,) = query(Reveal)
+    return _operations().job(_in_range(job_id), reveal=shown.reveal)
 
 
 @blueprint.get("/jobs/<int:job_id>/history")
 @doors.admin
 def history(job_id: int) -> dict[str, Any]:
     """Its runs, the newest first."""
-    (wanted,) = _query(_Limit)
-    if not 1 <= wanted.limit <= 1000:
-        raise Problem(422, "the query is not valid", detail="limit must lie between 1 and 1000", field="limit")
+    (wanted,) = query(Latest)
     return _operations().history(_in_range(job_id), limit=wanted.limit)
 
 
@@ -118,10 +84,10 @@ def cancel(job_id: int) -> dict[str, Any]:
 @doors.admin
 def cancel_flow(correlation_id: str) -> dict[str, Any]:
     """What is left of a flow."""
-    tenant = request.args.get("tenant_id", "default")
-    if "\x00" in tenant + correlation_id:
+    (of,) = query(OfTenant)
+    if "\x00" in of.tenant_id + correlation_id:
         raise Problem(400, "an id cannot hold a NUL character")
-    return _operations().cancel_flow(tenant, correlation_id)
+    return _operations().cancel_flow(of.tenant_id, correlation_id)
 
 
 @blueprint.get("/circuits")

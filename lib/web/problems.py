@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Flask, Response, json
+from flask import Flask, Response, current_app, json
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
@@ -45,7 +45,7 @@ def register(app: Flask) -> None:
     app.register_error_handler(Problem, _problem)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(Invalid, _invalid)
-    app.register_error_handler(StoreError, _store)
+    app.register_error_handler(StoreError, of_store)
     app.register_error_handler(Exception, _unexpected)
 
 
@@ -65,7 +65,8 @@ def _invalid(error: Invalid) -> Response:
     return answer(422, "the request is not valid", detail=str(error), field=error.field)
 
 
-def _store(error: StoreError) -> Response:
+def of_store(error: StoreError, **more: Any) -> Response:
+    """The problem that a failed call of the database is; `more` goes with it where the database is away."""
     if isinstance(error, Refused) and error.sqlstate in _STATUS:
         return answer(_STATUS[error.sqlstate], str(error), field=error.field or None)
     if isinstance(error, Refused | Conflict):
@@ -74,10 +75,13 @@ def _store(error: StoreError) -> Response:
         return answer(400, "the database refused this data", field=getattr(error, "field", None))
     events.emit("request_failed", error=str(error))
     if isinstance(error, Misconfigured):
-        return answer(503, "the database and this code do not fit", detail=str(error))
-    return answer(503, "the database is away", detail="nothing was lost: the next call goes on where this one stopped")
+        return answer(503, "the database and this code do not fit", detail=str(error), **more)
+    detail = "nothing was lost: the next call goes on where this one stopped"
+    return answer(503, "the database is away", detail=detail, **more)
 
 
 def _unexpected(error: Exception) -> Response:
+    if current_app.extensions["giftcards"].settings.giftcard_sync:
+        raise error  # a developer's: Flask writes its traceback, or opens its debugger there
     events.emit("request_failed", error=type(error).__name__)
     return answer(500, "something went wrong here", detail="it was logged")

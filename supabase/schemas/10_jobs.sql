@@ -8,7 +8,7 @@ create domain public.giftcard_job_semantics as text
   constraint giftcard_jobs_semantics_is_known check (value in ('at_least_once', 'at_most_once'));
 create domain public.giftcard_object as jsonb constraint giftcard_jobs_payload_is_an_object check (jsonb_typeof(value) = 'object');
 create domain public.giftcard_attempts as integer constraint giftcard_jobs_attempts_are_counted check (value between 0 and 1000000);
-create domain public.giftcard_runs as integer constraint giftcard_jobs_attempts_are_counted check (value between 0 and 1000000000);
+create domain public.giftcard_runs as integer constraint giftcard_jobs_runs_are_counted check (value between 0 and 1000000000);
 create domain public.giftcard_max_attempts as integer constraint giftcard_jobs_max_attempts_is_positive check (value between 1 and 1000);
 create domain public.giftcard_ttr as integer constraint giftcard_jobs_ttr_is_positive check (value between 1 and 86400);
 create domain public.giftcard_delays as double precision[] constraint giftcard_jobs_retry_delays_are_positive check (
@@ -88,10 +88,12 @@ create table public.giftcard_job_history (
   lease_id uuid,
   error text,
   next_run_at timestamptz,
+  detail jsonb,
   constraint giftcard_job_history_pkey primary key (job_id, run_no)
 ) with (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 50000);
 
 comment on table public.giftcard_job_history is 'One row is one run of a job; written when it is settled. No foreign key: it outlives the job.';
+comment on column public.giftcard_job_history.detail is 'What the handler kept of this run: the status and the beginning of a vendor''s answer.';
 comment on column public.giftcard_job_history.lease_id is 'The lease that settled it: a settle that is repeated is known by it.';
 
 -- A plain INSERT names no circuit.

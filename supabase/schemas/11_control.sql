@@ -79,6 +79,8 @@ create table public.giftcard_ticks (
   interrupted integer not null default 0,
   lease_lost integer not null default 0,
   revived integer not null default 0,
+  limits jsonb not null default '{}',
+  code_version integer not null default 1,
   constraint giftcard_ticks_pkey primary key (id),
   constraint giftcard_ticks_key_key unique (key)
 ) with (fillfactor = 50);
@@ -87,4 +89,5 @@ create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id)
 comment on table public.giftcard_ticks is 'One bounded pass over due work. ended_at null past live_until: the function was killed.';
 comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
 comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
+comment on column public.giftcard_ticks.limits is 'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
 comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit: the circuit with the fewest is served first.';

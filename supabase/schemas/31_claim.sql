@@ -89,6 +89,8 @@ declare
   v_left integer := p_limit;
   v_next timestamptz;
   v_circuit text;
+  v_room jsonb := '{}';          -- what limited stages may still begin
+  v_full boolean := false;       -- and whether one could have begun more
 begin
   jobs := '[]';
   claimed := 0;
@@ -123,11 +125,19 @@ begin
              and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
            order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
 
+  if t.limits <> '{}' and v_left > 0 then
+    v_room := public.giftcard_room(t.limits, v_open || v_half_open, v_now);
+  end if;
   foreach v_circuit in array v_half_open loop
     exit when v_left <= 0;
+    if (v_room ->> split_part(v_circuit, ':', 1))::integer = 0 then
+      v_full := true;
+      continue;
+    end if;
     v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, v_now)], null);
     v_ids := v_ids || v_got;
     v_left := v_left - cardinality(v_got);
+    v_room := public.giftcard_less_room(v_room, v_circuit, cardinality(v_got));
   end loop;
   while v_left > 0 and cardinality(v_open) > 0 loop
     v_more := '{}';
@@ -135,6 +145,11 @@ begin
       exit when v_left <= 0;
       -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
       v_share := ceil(v_left::numeric / (cardinality(v_open) - i + 1));
+      if v_room ? split_part(v_open[i], ':', 1) then
+        v_share := least(v_share, (v_room ->> split_part(v_open[i], ':', 1))::integer);
+        v_full := v_full or v_share = 0;
+        continue when v_share = 0;
+      end if;
       if t.only_job_id is null then
         v_got := array(
           select id from public.giftcard_jobs
@@ -148,6 +163,7 @@ begin
       v_left := v_left - cardinality(v_got);
       t.turns := t.turns || jsonb_build_object(v_open[i], coalesce((t.turns ->> v_open[i])::integer, 0) + cardinality(v_got));
       v_from := v_from || v_open[i];
+      v_room := public.giftcard_less_room(v_room, v_open[i], cardinality(v_got));
       if cardinality(v_got) = v_share then
         v_more := v_more || v_open[i];
       end if;
@@ -182,6 +198,12 @@ begin
     claimed := cardinality(v_ended || v_ids);
   end if;
   if v_left > 0 or p_limit <= 0 then
+    if v_full then
+      v_next := least(v_next, v_now + interval '1 second');  -- nobody tells when a place in a full stage is free again
+    end if;
+    if t.only_stage is null and t.only_job_id is null and t.code_version >= 2 then
+      v_next := least(v_next, public.giftcard_next_schedule_at(v_now));
+    end if;
     next_due_at := public.giftcard_next_due(v_next, v_from, v_now);
   end if;
 end $$;

@@ -2,8 +2,8 @@
 
 -- Writes the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and, as the
 -- outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs to enqueue in
--- this transaction: same tenant and flow, context passed on), interrupted (true for a run taken over), trips (the threshold of
--- its circuit, when this failure counts towards it). Complete counts as a success by itself.
+-- this transaction: same tenant and flow, context passed on), interrupted (true for a run taken over), detail (kept with the run),
+-- trips (the threshold of its circuit, when this failure counts towards it). Complete counts as a success by itself.
 -- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by outcome.
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
@@ -18,6 +18,7 @@ declare
   v_contexts boolean;
   v_next boolean;
   v_trips boolean;
+  v_details boolean;
   v_ids bigint[];
   v_complete bigint[];
   v_unfinished bigint[];
@@ -29,17 +30,18 @@ begin
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
   end if;
   select array_agg(id), count(distinct id) < count(id), bool_or(context is not null), bool_or(next is not null), bool_or(trips is not null),
+         bool_or(detail is not null),
          case when min(lease_id) = max(lease_id) and count(lease_id) = count(*) then min(lease_id) end::uuid,
          array_agg(id) filter (where outcome = 'complete'),
          array_agg(id) filter (where outcome in ('retry', 'snooze', 'release', 'error'))
-    into v_ids, v_twice, v_contexts, v_next, v_trips, v_lease_id, v_complete, v_unfinished
-    from jsonb_to_recordset(p_results) as r(id bigint, lease_id text, outcome text, context jsonb, next jsonb, trips integer);
+    into v_ids, v_twice, v_contexts, v_next, v_trips, v_details, v_lease_id, v_complete, v_unfinished
+    from jsonb_to_recordset(p_results) as r(id bigint, lease_id text, outcome text, context jsonb, next jsonb, trips integer, detail jsonb);
   if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
   elsif v_twice then
     perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
   end if;
-  if v_contexts or v_next or v_lease_id is null or v_unfinished is not null then
+  if v_contexts or v_next or v_details or v_lease_id is null or v_unfinished is not null then
     v_by_id := public.giftcard_by_id(p_results);
   end if;
 
@@ -52,11 +54,13 @@ begin
              lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
        where id = any (v_complete) and status = v_running and lease_id = coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid)
       returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
-      insert into public.giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id)
+      insert into public.giftcard_job_history
+        (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
       select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner,
-             coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid)
+             coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid), case when v_details then v_by_id -> id::text -> 'detail' end
         from done
-      on conflict (job_id, run_no) do update set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id
+      on conflict (job_id, run_no) do update
+        set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id, detail = excluded.detail
       returning job_id)
     select array_agg(job_id) into v_done from kept;
   end if;
@@ -92,6 +96,9 @@ begin
              case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
         from public.giftcard_jobs j where j.id = any (v_ids)) s;
   end if;
+  if exists (select from public.giftcard_webhook_endpoints where enabled) then
+    perform public.giftcard_tell_of(v_done, v_now);
+  end if;
   if v_trips or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
     select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
   else
@@ -104,6 +111,12 @@ end $$;
 create function public.giftcard_by_id(p_results jsonb) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
+$$;
+
+-- After how long a job that ends in error revives; null: never. The next occurrence of a recurring schedule comes anyway.
+create function public.giftcard_revives_in(p_trigger_type text, p_result jsonb) returns interval
+language sql immutable security invoker set search_path = '' as $$
+  select case when p_trigger_type <> 'schedule' then make_interval(secs => (p_result ->> 'revive')::double precision) end
 $$;
 
 -- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
@@ -120,26 +133,29 @@ begin
            attempts = j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end,
            last_error = coalesce(r ->> 'error', j.last_error),
            scheduled_at = case when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
-                               when r ->> 'outcome' = 'error' then coalesce(p_now + make_interval(secs => (r ->> 'revive')::double precision), j.scheduled_at)
+                               when r ->> 'outcome' = 'error' then coalesce(p_now + public.giftcard_revives_in(j.trigger_type, r), j.scheduled_at)
+                               -- Woken while it ran (giftcard_wake): what it waits for has come.
+                               when r ->> 'outcome' = 'snooze' and j.scheduled_at > j.locked_at
+                               then least(j.scheduled_at, p_now + make_interval(secs => (r ->> 'delay')::double precision))
                                else p_now + make_interval(secs => coalesce((r ->> 'delay')::double precision, 0)) end,
            revive_at = case when r ->> 'outcome' = 'error' and j.cancel_requested_at is null
-                            then p_now + make_interval(secs => (r ->> 'revive')::double precision) end,
+                            then p_now + public.giftcard_revives_in(j.trigger_type, r) end,
            finished_at = case when r ->> 'outcome' = 'error' or j.cancel_requested_at is not null then p_now end,
            lease_id = null, lease_expires_at = null, updated_at = p_now
       from (select (e.key)::bigint as id, e.value as r from jsonb_each(p_by_id) e) x
      where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = (r ->> 'lease_id')::uuid
     returning j.*, x.r, (select o.scheduled_at from public.giftcard_jobs o where o.id = j.id) as was_scheduled_at), kept as (
     insert into public.giftcard_job_history
-      (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error, next_run_at)
+      (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error, next_run_at, detail)
     select id, run_no, attempts + case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end, stage,
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
            was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
-           case when status = 'queued' then scheduled_at when status = 'error' then revive_at end
+           case when status = 'queued' then scheduled_at when status = 'error' then revive_at end, r -> 'detail'
       from done
     on conflict (job_id, run_no) do update
       set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id, error = excluded.error,
-          next_run_at = excluded.next_run_at
+          next_run_at = excluded.next_run_at, detail = excluded.detail
     returning job_id)
   select coalesce(array_agg(job_id), '{}') into v_done from kept;
   return v_done;

@@ -1,9 +1,10 @@
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is two.
 
--- The schema's version, and the oldest version of the code that it still serves.
+-- The schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an immutable one is folded into
+-- prepared plans, which then answer without asking who may call it.
 create function public.giftcard_schema_version() returns jsonb
-language sql immutable security invoker set search_path = '' as $$
-  select '{"version": 1, "oldest_code": 1}'::jsonb
+language sql stable security invoker set search_path = '' as $$
+  select '{"version": 2, "oldest_code": 1}'::jsonb
 $$;
 
 -- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most p_limit.
@@ -41,6 +42,18 @@ begin
   return v_stopped_because;
 end $$;
 
+-- Schedules that a tick shall plan now; null: none. A tick that was told to stop plans nothing, nor does one for a single stage or job,
+-- nor one of code that knows no schedules.
+create function public.giftcard_schedules_for(p_tick_id bigint, p_stop text, p_now timestamptz) returns json
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  if p_stop is not null or not exists (select from public.giftcard_schedules where look_at is not null and look_at <= p_now) then
+    return null;
+  end if;
+  return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
+           where id = p_tick_id and only_stage is null and only_job_id is null and code_version >= 2);
+end $$;
+
 -- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
 create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
 language sql immutable security invoker set search_path = '' as $$
@@ -50,12 +63,15 @@ $$;
 
 -- Writes a tick down, revives, claims. p_key: made by the caller, so that a begin that is repeated finds its tick and the same
 -- leases. A second delivery of an execution id does no work while the first is live or ended well.
--- p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_linger_seconds: how long it may wait for work.
--- Answers {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes on)}.
+-- p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_limits: {"payment": 2}: runs at once in the whole fleet.
+-- p_linger_seconds: how long it may wait for work. schedules: those that are due, for the caller to plan (and then to advance).
+-- chores: what it shall see to when its jobs are done.
+-- Answers {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes on), schedules,
+-- chores}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision, p_code_version integer,
   p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
-  p_only_job_id bigint default null, p_now timestamptz default null) returns json
+  p_only_job_id bigint default null, p_limits jsonb default '{}', p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -65,6 +81,7 @@ declare
   v_revived integer := 0;
   v_stopped_because text;
   v_next_due_in double precision;
+  v_schedules json;
   c record;
 begin
   if p_code_version < (v_schema ->> 'oldest_code')::integer then
@@ -84,9 +101,9 @@ begin
          where execution_id = p_execution_id and stopped_because is distinct from 'duplicate' and (ended_at is not null or live_until > v_now));
     end if;
     insert into public.giftcard_ticks
-      (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, only_stage, only_job_id)
+      (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits, only_stage, only_job_id, code_version)
     values (p_key, p_owner, p_source, p_execution_id, v_now, v_now + make_interval(secs => p_live_seconds),
-            case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_only_stage, p_only_job_id)
+            case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_limits, p_only_stage, p_only_job_id, p_code_version)
     returning id into v_id;
     if v_duplicate then
       return public.giftcard_ended_tick(v_id, 'duplicate');
@@ -99,16 +116,18 @@ begin
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
-  if c.claimed = 0 then
+  v_schedules := public.giftcard_schedules_for(v_id, null, v_now);
+  if c.claimed = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
   end if;
   return json_build_object('tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
-                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because);
+                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
+                           'schedules', coalesce(v_schedules, '[]'), 'chores', public.giftcard_due_chores(v_now));
 end $$;
 
 -- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still running here)
 -- and there is nothing to wait for, or when the caller says why to stop (p_stop: limit, budget, shutdown). Repeating it is harmless.
--- Answers {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in, stopped_because}.
+-- Answers {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in, stopped_because, schedules}.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
   p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
@@ -118,6 +137,7 @@ declare
   v_revived integer := 0;
   v_stopped_because text;
   v_next_due_in double precision;
+  v_schedules json := public.giftcard_schedules_for(p_tick_id, p_stop, v_now);
   s record;
   c record;
 begin
@@ -144,9 +164,10 @@ begin
   end if;
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
-  if c.claimed = 0 and p_busy = 0 then
+  if c.claimed = 0 and p_busy = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;
   return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs, 'paused', c.paused,
-                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because);
+                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
+                           'schedules', coalesce(v_schedules, '[]'));
 end $$;

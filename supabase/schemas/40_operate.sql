@@ -11,13 +11,15 @@ declare
 begin
   select * into j from public.giftcard_jobs where id = p_job_id for update;
   if not found then
-    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+    perform public.giftcard_refuse_absent(p_job_id);
   elsif j.status in ('queued', 'running') then
     perform public.giftcard_refuse('GC409', format('job %s is %s already', p_job_id, j.status), 'status');
   elsif j.status = 'completed' and not coalesce(p_force, false) then
     perform public.giftcard_refuse('GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
   elsif j.status = 'completed' and j.stage = 'webhook' then
     perform public.giftcard_refuse('GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
+  elsif p_payload is distinct from j.payload and p_payload is not null and j.stage = 'webhook' then
+    perform public.giftcard_refuse('GC409', format('job %s is a webhook: it is sent as it was written', p_job_id), 'payload');
   elsif p_payload is distinct from j.payload and p_payload is not null and exists (
       select from public.giftcard_effects e
        where e.tenant_id = j.tenant_id and e.correlation_id = j.correlation_id and e.stage = j.stage and e.dedup_key = j.dedup_key
@@ -67,7 +69,7 @@ declare
 begin
   select status into v_status from public.giftcard_jobs where id = p_job_id for update;
   if not found then
-    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+    perform public.giftcard_refuse_absent(p_job_id);
   elsif v_status = 'completed' then
     perform public.giftcard_refuse('GC409', format('job %s is completed: there is nothing to cancel', p_job_id), 'status');
   elsif v_status = 'running' then

@@ -27,7 +27,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 $$;
 
 -- Flows whose money was taken and that have no card: the job that should issue it is dead, cancelled or missing, and nothing else of
--- the flow is on its way. A dead letter counts although it may revive tomorrow: today somebody has paid for nothing.
+-- the flow is on its way but webhooks that tell of it. A dead letter counts although it may revive tomorrow: today somebody has paid for nothing.
 create function public.giftcard_paid_without_card(p_limit integer default 100)
 returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text, status text, last_error text)
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
@@ -35,10 +35,11 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     from public.giftcard_payments p
     left join lateral (
       select j.stage, j.status, j.last_error from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') order by j.id desc limit 1) d on true
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') and j.stage <> 'webhook'
+       order by j.id desc limit 1) d on true
    where p.card_id is null and not exists (
       select from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running'))
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running') and j.stage <> 'webhook')
    order by p.created_at, p.id limit least(p_limit, 1000)
 $$;
 
@@ -103,11 +104,13 @@ begin
           'id', d.id, 'stage', d.stage, 'attempts', d.attempts, 'revive_at', d.revive_at, 'finished_at', d.finished_at, 'last_error', d.last_error)), '[]')
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc limit 20) d),
     'paid_without_card', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from public.giftcard_paid_without_card(20) p),
+    'precision', public.giftcard_precision(3600, v_now),
     'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,turns}'::text[]), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 
--- Where a flow stands: its jobs in order, the payment and the card (last four digits). GC404 for a flow nobody has begun.
+-- Where a flow stands: its jobs in order, also those that have left for the archive, the payment and the card (last four digits). An order
+-- outlives its jobs. GC404 for a flow nobody has begun.
 create function public.giftcard_flow(p_tenant_id text, p_correlation_id text) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -115,13 +118,20 @@ declare
 begin
   select jsonb_agg(jsonb_build_object(
       'id', j.id, 'stage', j.stage, 'dedup_key', j.dedup_key, 'status', j.status, 'attempts', j.attempts, 'last_error', j.last_error,
-      'scheduled_at', j.scheduled_at, 'revive_at', j.revive_at, 'finished_at', j.finished_at) order by j.id)
-    into v_jobs
-    from (select * from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id limit 100) j;
-  if v_jobs is null then
+      'scheduled_at', j.scheduled_at, 'revive_at', j.revive_at, 'finished_at', j.finished_at, 'archived_at', j.archived_at) order by j.id)
+    into v_jobs from (
+    (select id, stage, dedup_key, status, attempts::integer, last_error, scheduled_at, revive_at, finished_at, null::timestamptz as archived_at
+       from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id limit 100)
+    union all
+    (select r.id, r.stage, r.dedup_key, r.status, r.attempts, r.last_error, r.scheduled_at, r.revive_at, r.finished_at, a.archived_at
+       from (select * from public.giftcard_jobs_archive
+              where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id limit 100) a
+      cross join jsonb_populate_record(null::public.giftcard_jobs, a.job) r)
+     order by id limit 100) j;
+  if v_jobs is null and not exists (select from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id) then
     perform public.giftcard_refuse('GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
   end if;
-  return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'jobs', v_jobs,
+  return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'jobs', coalesce(v_jobs, '[]'),
     'payment', (select jsonb_build_object('amount', amount, 'currency', currency, 'provider', provider, 'paid_at', created_at)
                   from public.giftcard_payments where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
     'card', (select jsonb_build_object('last4', last4, 'amount', amount, 'balance', balance, 'currency', currency, 'state', state, 'issued_at', created_at)

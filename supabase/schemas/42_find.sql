@@ -73,6 +73,7 @@ declare
   s public.giftcard_stages;
   v_ahead integer;
   v_tick timestamptz;
+  v_limits jsonb;
 begin
   if j.status = 'error' then
     if j.revive_at is not null then
@@ -102,10 +103,14 @@ begin
   elsif found then
     return jsonb_build_object('reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
   end if;
-  select started_at into v_tick from public.giftcard_ticks order by id desc limit 1;
+  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
   if v_tick is null or v_tick < p_now - interval '3 minutes' then
     return jsonb_build_object('reason', 'no_tick', 'until', null, 'since', v_tick,
       'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  -- What a stage is limited to is told by each tick.
+  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
+    return jsonb_build_object('reason', 'stage_full', 'text', 'stage ' || j.stage || ' has ' || (v_limits ->> j.stage) || ' running, which is its limit');
   end if;
   select count(*) into v_ahead from (
     select from public.giftcard_jobs q
@@ -142,27 +147,35 @@ begin
     'newer', case when cardinality(v_ids) = 0 then null when v_more and v_up or not v_up and p_before is not null then (select max(i) from unnest(v_ids) i) end);
 end $$;
 
--- One job as it stands, with next_run_at and waiting_for. GC404 for none.
+-- One job as it stands, with next_run_at, waiting_for and archived_at (null: it is not in the archive). GC404 for none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   j public.giftcard_jobs;
+  a record;
 begin
   select * into j from public.giftcard_jobs where id = p_job_id;
   if not found then
-    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+    select * into a from public.giftcard_jobs_archive where id = p_job_id;
+    if not found then
+      perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+    end if;
+    return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, a.job)) || jsonb_build_object('next_run_at', null, 'archived_at', a.archived_at, 'waiting_for', jsonb_build_object(
+      'reason', 'archived', 'text', 'it left for the archive at ' || a.archived_at::text || ': restore it before anything is done with it'));
   end if;
   return to_jsonb(j) || jsonb_build_object(
-    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end, 'archived_at', null,
     'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
 end $$;
 
--- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at}.
+-- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at,
+-- detail}.
 create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id) then
+  if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id)
+     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
   end if;
   return (
@@ -170,6 +183,7 @@ begin
         'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
         'start_delay_ms', case when isfinite(h.scheduled_at) then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
         'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
-        'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner) order by h.run_no desc), '[]')
+        'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner,
+        'detail', h.detail) order by h.run_no desc), '[]')
       from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_limit, 1000)) h);
 end $$;

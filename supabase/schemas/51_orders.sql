@@ -4,7 +4,7 @@
 -- answers the same; with another body it is refused: GC422 for the key, GC409 for the correlation id.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
-  p_trigger_type text default 'api', p_now timestamptz default null) returns jsonb
+  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -19,7 +19,7 @@ begin
   if found then
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
-      'trigger_type', p_trigger_type)), false, p_now) -> 0;
+      'trigger_type', p_trigger_type) || p_job), false, p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
@@ -31,9 +31,13 @@ begin
       perform public.giftcard_refuse('GC409', format('correlation id %s belongs to another order', p_correlation_id), 'correlation_id');
     end if;
   end if;
-  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', (
-    select id from public.giftcard_jobs
-     where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest' and dedup_key = ''));
+  -- An order outlives its jobs: sent again, it makes no new ones, wherever they are by now.
+  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
+    (select id from public.giftcard_jobs
+      where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest' and dedup_key = ''),
+    (select id from public.giftcard_jobs_archive
+      where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest' and dedup_key = ''
+      order by id limit 1)));
 end $$;
 
 -- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail). p_correlation_id: the order

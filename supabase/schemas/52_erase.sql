@@ -7,26 +7,38 @@ begin
   return jsonb_build_object('noted', true);
 end $$;
 
--- Who a person is here: by external id, else by the address of a customer without one. Answers {id}; GC404 for nobody.
-create function public.giftcard_find_customer(p_tenant_id text, p_external_id text default null, p_email text default null) returns jsonb
+-- Who a person is here: by external id, by an order of theirs, or by the address of a customer without an external id. Answers {id}; GC404
+-- for nobody.
+create function public.giftcard_find_customer(
+  p_tenant_id text, p_external_id text default null, p_email text default null, p_correlation_id text default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_id bigint;
 begin
   if p_external_id is not null then
     select id into v_id from public.giftcard_customers where tenant_id = p_tenant_id and external_id = p_external_id;
+  elsif p_correlation_id is not null then
+    -- A flow that began with a plain INSERT has no order: its jobs know, here or in the archive.
+    select coalesce(
+      (select customer_id from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
+      (select (context ->> 'customer_id')::bigint from public.giftcard_jobs
+        where tenant_id = p_tenant_id and correlation_id = p_correlation_id and jsonb_typeof(context -> 'customer_id') = 'number' order by id limit 1),
+      (select (job #>> '{context,customer_id}')::bigint from public.giftcard_jobs_archive
+        where tenant_id = p_tenant_id and correlation_id = p_correlation_id and jsonb_typeof(job #> '{context,customer_id}') = 'number' order by id limit 1))
+      into v_id;
   else
     select id into v_id from public.giftcard_customers
      where tenant_id = p_tenant_id and lower(email) = lower(p_email) and external_id is null;
   end if;
   if v_id is null then
-    perform public.giftcard_refuse('GC404', 'there is no such customer', case when p_external_id is null then 'email' else 'external_id' end);
+    perform public.giftcard_refuse('GC404', 'there is no such customer', case
+      when p_external_id is not null then 'external_id' when p_correlation_id is not null then 'correlation_id' else 'email' end);
   end if;
   return jsonb_build_object('id', v_id);
 end $$;
 
 -- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and histories of their
--- flows. Jobs that wait are cancelled. Payments, cards and amounts stay, so that sums do. Answers what was done, with the vendor
+-- flows, also of those in the archive. Jobs that wait are cancelled. Payments, cards and amounts stay, so that sums do. Answers what was done, with the vendor
 -- keys of their mails (an outbox of files is named by them).
 create function public.giftcard_erase_customer(p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -51,7 +63,12 @@ begin
      where j.tenant_id = v_tenant
        and (j.payload #>> '{customer,external_id}' = v_external_id
             or v_external_id is null and j.payload #>> '{customer,external_id}' is null
-               and lower(j.payload #>> '{customer,email}') = lower(v_email)));
+               and lower(j.payload #>> '{customer,email}') = lower(v_email))
+    union select a.correlation_id from public.giftcard_jobs_archive a
+     where a.tenant_id = v_tenant
+       and (a.job #>> '{payload,customer,external_id}' = v_external_id
+            or v_external_id is null and a.job #>> '{payload,customer,external_id}' is null
+               and lower(a.job #>> '{payload,customer,email}') = lower(v_email)));
   v_ids := array(
     select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
   if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then
@@ -65,7 +82,17 @@ begin
          status = case when status in ('queued', 'error') then 'cancelled' else status end,
          revive_at = null, finished_at = coalesce(finished_at, v_now), updated_at = v_now
    where id = any (v_ids);
-  update public.giftcard_job_history set error = 'erased' where job_id = any (v_ids) and error is not null;
+  with gone as (
+    update public.giftcard_jobs_archive
+       set job = job || jsonb_build_object(
+             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')), 'context', '{}'::jsonb,
+             'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
+             'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
+     where tenant_id = v_tenant and correlation_id = any (v_flows)
+    returning id)
+  select v_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
+  update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
+   where job_id = any (v_ids) and (error is not null or detail is not null);
   update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
    where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email';
   update public.giftcard_customers

@@ -33,3 +33,6 @@ begin
     end if;
   end loop;
 end $$;
+
+-- What is new is known to PostgREST at once, also where no event trigger of Supabase tells it.
+notify pgrst, 'reload schema';

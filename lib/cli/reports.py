@@ -1,0 +1,142 @@
+"""Reports of days: made, listed, shown."""
+
+import shlex
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+from urllib.parse import quote
+
+import click
+from flask.cli import with_appcontext
+
+from lib.cli.group import BadInput, answer, as_json, jobs, parts, url
+from lib.cli.inputs import TEXT, given, made, options_of
+from lib.giftcards.money import format_money
+from lib.remote import RemoteOperations
+from lib.reports.requests import ReportPage, ReportRequest
+from lib.store.store import Store
+from lib.tables import Part, Table, moment
+
+Json = dict[str, Any]
+
+_TOTALS = ("orders", "payments", "cards", "failures", "retries", "dead_letters", "paid_without_card")
+
+
+class _RemoteReports(RemoteOperations):
+    """The calls of `ReportCalls`, through a deployment's API."""
+
+    def make_report(self, tenant_id: str, *, day: date | None) -> Json:
+        return self._post("/api/v1/reports", {"tenant_id": tenant_id, "day": day and day.isoformat()})
+
+    def report(self, tenant_id: str, *, day: date) -> Json:
+        # A dot alone would be taken for a step up.
+        return self._get(f"/api/v1/reports/{quote(tenant_id, safe='').replace('.', '%2E')}/{day}")
+
+    def list_reports(self, *, tenant_id: str | None, older: str | None, limit: int) -> Json:
+        wanted = {"tenant_id": tenant_id, "older": older, "limit": limit}
+        return self._get("/api/v1/reports", **{name: value for name, value in wanted.items() if value is not None})
+
+
+def _do() -> Store | _RemoteReports:
+    where = url()
+    if where is None:
+        return parts().store
+    remote = _RemoteReports(where, token=parts().settings.giftcard_admin_token)
+    click.get_current_context().call_on_close(remote.close)
+    return remote
+
+
+_which = options_of(ReportRequest)
+
+
+@jobs.group()
+@with_appcontext
+def report() -> None:
+    """What became of a tenant's orders on a day, from midnight to midnight in UTC."""
+
+
+@report.command("make")
+@_which
+@as_json
+def make(*, as_json: bool, **typed: Any) -> None:
+    """Make the report of a day (yesterday) now, and keep it. Nothing is mailed."""
+    wanted = made(ReportRequest, given(ReportRequest, typed))
+    found = _do().make_report(wanted.tenant_id, day=wanted.day)
+    answer(found, as_json=as_json, view=_view)
+
+
+@report.command("show")
+@_which
+@click.option("--csv", "as_sheet", is_flag=True, help="For spreadsheets.")
+@as_json
+def show(*, as_sheet: bool, as_json: bool, **typed: Any) -> None:
+    """A report as it was last made: of a day, or the newest."""
+    if as_sheet and as_json:
+        raise BadInput("--csv and --json exclude each other")
+    wanted = made(ReportRequest, given(ReportRequest, typed))
+    found = _found(_do(), wanted)
+    if as_sheet:
+        from lib.reports.sheet import as_csv
+
+        click.echo(as_csv(found), nl=False)
+        return
+    answer(found, as_json=as_json, view=_view)
+
+
+def _found(with_: Store | _RemoteReports, wanted: ReportRequest) -> Json:
+    if wanted.day is not None:
+        return with_.report(wanted.tenant_id, day=wanted.day)
+    newest = with_.list_reports(tenant_id=wanted.tenant_id, older=None, limit=1)["reports"]
+    if not newest:
+        raise BadInput(f"tenant {wanted.tenant_id} has no report yet: flask jobs report make makes one")
+    return with_.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
+
+
+@report.command("list")
+@options_of(ReportPage, skip=("older",))
+@click.option("--older", type=TEXT, help="The page behind this cursor, which the page before it gave.")
+@as_json
+def list_reports(*, as_json: bool, **typed: Any) -> None:
+    """Reports that were made, the newest day first. A page at a time."""
+    page = made(ReportPage, given(ReportPage, typed))
+    answer(_do().list_reports(**page.model_dump()), as_json=as_json, view=lambda found: _list(found, page))
+
+
+def _list(found: Json, page: ReportPage) -> Iterator[Part]:
+    if not found["reports"]:
+        yield "No report yet: flask jobs report make makes one."
+        return
+    rows = [
+        (row["day"], row["tenant_id"], *(row["totals"][name] for name in _TOTALS), moment(row["made_at"]))
+        for row in found["reports"]
+    ]
+    yield Table("Reports, the newest day first", ("day", "tenant", *map(_words, _TOTALS), "made at"), rows)
+    if found["older"]:
+        where = url()
+        words = ["flask", "jobs", *(["--url", where] if where else []), "report", "list"]
+        words += ["--limit", str(page.limit), "--older", found["older"]]
+        yield "older: " + shlex.join(words + (["--tenant", page.tenant_id] if page.tenant_id else []))
+
+
+def _view(report: Json) -> Iterator[Part]:
+    so_far = "" if report["complete"] else ": so far, the day is not over"
+    title = f"Tenant {report['tenant_id']} on {report['day']} (UTC), made at {moment(report['made_at'])}{so_far}"
+    yield Table(title, ("", ""), [(_words(name), report["totals"][name]) for name in _TOTALS])
+    if report["currencies"]:
+        rows = [
+            (money["currency"], *(format_money(money[f"{name}_amount"], money["currency"]) for name in _TOTALS[:3]))
+            for money in report["currencies"]
+        ]
+        yield Table("Amounts", ("currency", *_TOTALS[:3]), rows)
+    if report["paid_without_card"]:
+        rows = [(m["payments"], format_money(m["amount"], m["currency"])) for m in report["paid_without_card"]]
+        yield Table("Paid, no card", ("payments", "amount"), rows)
+        yield "to see which: flask jobs status"
+    if report["failures"]:
+        columns = ("stage", "reason", "failures", "retries", "dead_letters")
+        rows = [tuple(failure[name] for name in columns) for failure in report["failures"]]
+        yield Table("Failures", tuple(map(_words, columns)), rows)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,164 @@
+"""What Square tells of, at `POST /api/webhooks/square`: events about customers, payments and gift cards."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lib.context import Context
+from lib.errors import PermanentError
+from lib.giftcards.orders import Arrival, Identifier, Moment, Order
+
+Json = dict[str, Any]
+
+_MOST = 2**63 - 1
+
+
+class _Sent(BaseModel):
+    """Square adds fields as it likes."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class Data(_Sent):
+    """`object` holds what the event is about, under a name of its own."""
+
+    object: Json = Field(default_factory=dict)
+
+
+class Event(_Sent):
+    """An event. `created_at` is by Square's clock."""
+
+    event_id: Annotated[Identifier, Field(max_length=200)]
+    type: Annotated[Identifier, Field(max_length=100)]
+    created_at: Moment
+    data: Data = Data()
+
+
+class _Customer(_Sent):
+    id: Identifier
+    given_name: str | None = None
+    family_name: str | None = None
+    email_address: str | None = None
+
+
+class _Money(_Sent):
+    amount: int = Field(ge=0, le=_MOST)
+    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
+
+
+class _Payment(_Sent):
+    id: Identifier
+    status: str
+    reference_id: Identifier | None = None
+    amount_money: _Money
+
+
+class _Card(_Sent):
+    id: Identifier
+    state: str
+    balance_money: _Money
+
+
+class _Activity(_Sent):
+    gift_card_id: Identifier
+    gift_card_balance_money: _Money
+
+
+def fits(signature: str, *, key: str, url: str, body: bytes) -> bool:
+    """Whether Square has signed this body for this address: HMAC-SHA256 over both, in base64.
+
+    https://developer.squareup.com/docs/webhooks/step3validate
+    """
+    expected = base64.b64encode(hmac.new(key.encode(), url.encode() + body, hashlib.sha256).digest())
+    # WSGI hands a header's bytes over as Latin-1.
+    return hmac.compare_digest(signature.encode("latin-1", "backslashreplace"), expected)
+
+
+def meaning(event: Event) -> Json:
+    """What an event does here, as `giftcard_take_event` takes it: a job, a payment, a card, or why it is ignored."""
+    reader = _READERS.get(event.type) or (_card if event.type.startswith("gift_card.") else None)
+    if reader is None:
+        return {}
+    try:
+        return reader(event)
+    except ValidationError as error:
+        # The place alone: what stands there may be personal.
+        place = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
+        return {"ignored": f"not as expected: {place or 'object'}"[:200]}
+
+
+def arrived(order: Order, context: Context) -> str | None:
+    """Square's id of the payment that has come in for this order. None: none so far.
+
+    Raises:
+        PermanentError: it is not what the order costs: a person decides.
+    """
+    amount, currency = order.amount.amount, order.amount.currency
+    paid = context.store.incoming_payment(context.job, amount=amount, currency=currency)
+    if paid is None:
+        return None
+    if (paid["amount"], paid["currency"]) != (amount, currency):
+        raise PermanentError(
+            f"{paid['amount']} {paid['currency']} were paid, the order is over {amount} {currency} (minor units)"
+        )
+    reference: str = paid["reference"]
+    return reference
+
+
+def _customer(event: Event) -> Json:
+    sent = _Customer.model_validate(event.data.object.get("customer"))
+    if not sent.email_address:
+        return {"ignored": "no e-mail address"}
+    payload = {
+        "without_order": True,
+        "customer": {
+            "external_id": sent.id,
+            "given_name": sent.given_name or "",
+            "family_name": sent.family_name,
+            "email": sent.email_address,
+        },
+    }
+    arrival = Arrival.model_validate(payload)
+    job = {"stage": "customer_ingest", "correlation_id": f"square:{event.event_id}", "trigger_type": "square"}
+    return {"job": job | {"payload": arrival.model_dump(mode="json", exclude_none=True)}}
+
+
+def _payment(event: Event) -> Json:
+    sent = _Payment.model_validate(event.data.object.get("payment"))
+    if sent.status != "COMPLETED":
+        return {"ignored": "not completed"}
+    if sent.reference_id is None:
+        return {"ignored": "it names no order"}
+    return {"payment": {"correlation_id": sent.reference_id, "reference": sent.id} | sent.amount_money.model_dump()}
+
+
+def _card(event: Event) -> Json:
+    if "gift_card_activity" in event.data.object:
+        activity = _Activity.model_validate(event.data.object["gift_card_activity"])
+        return _worth(event, activity.gift_card_id, activity.gift_card_balance_money, blocked=None)
+    sent = _Card.model_validate(event.data.object.get("gift_card"))
+    return _worth(event, sent.id, sent.balance_money, blocked=sent.state != "ACTIVE")
+
+
+def _worth(event: Event, reference: str, balance: _Money, *, blocked: bool | None) -> Json:
+    at = event.created_at.isoformat()
+    return {
+        "card": {
+            "reference": reference,
+            "balance": balance.amount,
+            "currency": balance.currency,
+            "blocked": blocked,
+            "at": at,
+        }
+    }
+
+
+_READERS: Mapping[str, Callable[[Event], Json]] = {
+    "customer.created": _customer,
+    "payment.created": _payment,
+    "payment.updated": _payment,
+}

@@ -1,0 +1,62 @@
+"""Chores: what a tick sees to after its jobs, each at its interval (`supabase/schemas/14_chores.sql`)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from lib import events
+from lib.settings import Settings
+from lib.stages import Registry
+from lib.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a chore works with."""
+
+    store: Store
+    registry: Registry
+    settings: Settings
+
+
+# What a chore answers is told in the tick's report.
+Chore = Callable[[Desk], Mapping[str, object]]
+
+
+def _is_wanted(name: str, settings: Settings) -> bool:
+    """Not worth a call of the database: alerts that nobody would hear."""
+    return name != "alerts" or bool(
+        settings.giftcard_alert_recipients or settings.giftcard_alert_url or settings.sentry_dsn
+    )
+
+
+def _prune(desk: Desk) -> Mapping[str, object]:
+    from lib.pruning import prune
+
+    return prune(desk.store, desk.settings)
+
+
+def _alerts(desk: Desk) -> Mapping[str, object]:
+    from lib.alerts import tell
+
+    return tell(desk.store, desk.registry, desk.settings)
+
+
+# Each imports what it needs when its turn comes: most ticks have no chore.
+CHORES: Mapping[str, Chore] = {"alerts": _alerts, "prune": _prune}
+
+
+def see_to(due: Iterable[str], store: Store, registry: Registry, settings: Settings) -> dict[str, Mapping[str, object]]:
+    """Does the chores that are due, if no other tick has just taken them. One that fails never stops the rest."""
+    desk = Desk(store, registry, settings)
+    done: dict[str, Mapping[str, object]] = {}
+    for name in due:
+        chore = CHORES.get(name)  # a newer schema may know chores that this code does not
+        if chore is None or not _is_wanted(name, settings):
+            continue
+        try:
+            if store.begin_chore(name):
+                done[name] = chore(desk)
+        except Exception as error:  # noqa: BLE001
+            events.emit("chore_failed", chore=name, error=f"{type(error).__name__}: {error}")
+            done[name] = {"failed": type(error).__name__}
+    return done

@@ -1,0 +1,70 @@
+"""What callers may ask of reports."""
+
+import re
+from datetime import date
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from lib.giftcards.orders import Identifier
+
+# In the payload of a job: every tenant in which something happened on the day.
+ALL_TENANTS = "*"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+def _day(value: object) -> object:
+    """Text → date, in one spelling only: Python reads more of them than Postgres and people do."""
+    if not isinstance(value, str):
+        return value
+    try:
+        if _DAY.fullmatch(value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise ValueError("is not a day like 2026-01-31")
+
+
+def _one_tenant(value: str) -> str:
+    if value == ALL_TENANTS:
+        raise ValueError("names one tenant here: a job of stage report makes the reports of all")
+    return value
+
+
+def _cursor(value: str) -> str:
+    day, slash, tenant = value.partition("/")
+    try:
+        if slash and tenant and isinstance(_day(day), date):
+            return value
+    except ValueError:
+        pass
+    raise ValueError("is not a cursor that an earlier page gave")
+
+
+Day = Annotated[date, BeforeValidator(_day)]
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class ReportJob(_Asked):
+    """The payload of stage report. `tenant_id` None: the job's tenant; `*`: all. `day` None: yesterday in UTC."""
+
+    tenant_id: Identifier | None = None
+    day: Day | None = None
+
+
+class ReportRequest(_Asked):
+    """Which report to make. `day` None: yesterday in UTC."""
+
+    tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] = "default"
+    day: Day | None = None
+
+
+class ReportPage(_Asked):
+    """Which part of the list; `older`: a cursor that an earlier page gave."""
+
+    tenant_id: Identifier | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: Annotated[str, Field(max_length=300, json_schema_extra={"format": "cursor"}), AfterValidator(_cursor)] | None = None

@@ -1,0 +1,110 @@
+"""What callers may ask of schedules. In JSON each field is spelled `maxRetryCount`, or `max_retry_count`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from lib.giftcards.orders import Identifier
+from lib.requests import Line, StageName
+
+# Longer than any sensible one; what it says is checked with its times.
+Expression = Annotated[str, Field(max_length=200, json_schema_extra={"format": "cron"})]
+Zone = Annotated[str, Field(min_length=1, max_length=100, json_schema_extra={"format": "iana-time-zone"})]
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
+ScheduleId = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        hide_input_in_errors=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+
+class SchedulePatch(_Request):
+    """What is given changes, the rest stays. `api` is a payload of the stage http_call. Times in seconds.
+
+    `max_retry_count`: attempts beyond the first; None: as the stage says. `missed_policy`: of occurrences that no tick
+    looked at in time runs the latest if it is younger than `catch_up_seconds` (skip), the latest in any case (one), or
+    the latest `missed_cap` (all). `overlap_policy`: an occurrence whose predecessor has not ended is dropped (skip),
+    waits (queue), or runs beside it (allow).
+    """
+
+    name: Identifier | None = None
+    schedule: Expression = ""
+    timezone: Zone = "UTC"
+    stage: StageName | None = None
+    payload: dict[str, Any] | None = None
+    api: dict[str, Any] | None = None
+    type: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] = "AT_LEAST_ONCE"
+    is_recurring: bool = True
+    max_retry_count: Annotated[int, Field(ge=0, le=24)] | None = None
+    retry_delays: Annotated[list[Seconds], Field(min_length=1, max_length=25)] | None = None
+    ttr_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    missed_policy: Literal["skip", "one", "all"] = "skip"
+    catch_up_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
+    missed_cap: Annotated[int, Field(ge=1, le=100)] = 100
+    overlap_policy: Literal["skip", "queue", "allow"] = "skip"
+    pause_after_failures: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class ScheduleRequest(SchedulePatch):
+    """A schedule: its expression, and `stage` with `payload`, or `api`."""
+
+    schedule: Expression
+    tenant_id: Identifier = "default"
+
+    def columns(self) -> dict[str, Any]:
+        """The row of it, as `giftcard_save_schedule` takes it."""
+        row = self.model_dump(exclude={"api", "stage", "payload", "type", "max_retry_count"})
+        return row | {
+            "stage": self.stage or "http_call",
+            "payload": self.payload or self.api or {},
+            "semantics": self.type.lower(),
+            "max_attempts": None if self.max_retry_count is None else self.max_retry_count + 1,
+        }
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ScheduleFilter(_Query):
+    """Which schedules; what is not given fits all. `older`: the page behind this id."""
+
+    tenant_id: Identifier | None = None
+    name: Identifier | None = None
+    status: Literal["active", "paused"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: ScheduleId | None = None
+
+
+class PauseSchedule(_Request):
+    """Who pauses it, and why."""
+
+    by: Line
+    reason: Line | None = None
+
+
+class Reveal(_Query):
+    """Whether personal data is shown in clear."""
+
+    reveal: bool = False
+
+
+class Most(_Query):
+    """How many."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
+class Window(_Query):
+    """How far to look back, in seconds."""
+
+    window_seconds: Annotated[float, Field(gt=0, le=31 * 86_400)] = 3600

@@ -1,0 +1,147 @@
+"""Calls an address that the job names."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationInfo
+
+from lib import secrets
+from lib.context import Context
+from lib.errors import Failure, TransientError
+from lib.job import Complete, Job
+from lib.outside import headers as outside_headers
+from lib.outside import url as outside_url
+from lib.outside.answers import kept, unwanted
+from lib.outside.caller import Request, call
+from lib.policy import RetryPolicy
+from lib.stages import stage
+
+# What a redirect takes along to another host, if it names no secret; any other header may be meant for the first only.
+_COMMON = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+
+
+def _url(value: str, info: ValidationInfo) -> str:
+    if "{{" in value:
+        raise ValueError("must not name a secret: addresses are shown and logged, give it in a header")
+    url = outside_url.parse(value)
+    # Where a job is saved the settings are known; where it runs the address is checked once more, by the call.
+    if info.context:
+        outside_url.check(url, allowed=info.context["settings"].giftcard_allowed_networks)
+    return value
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    outside_headers.check(value)
+    for text in value.values():
+        secrets.check(text)
+    return value
+
+
+def _body(value: Any, info: ValidationInfo) -> Any:
+    if value is not None and info.data.get("method") in ("GET", "HEAD"):
+        raise ValueError(f"must be left out: {info.data['method']} sends none")
+    secrets.check(json.dumps(value))
+    return value
+
+
+class HttpCall(BaseModel):
+    """What to call. `body`: text, or anything else as JSON; `expected_statuses`: those that mean done, else any 2xx."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    url: Annotated[str, AfterValidator(_url)]
+    headers: Annotated[dict[str, str], Field(max_length=50), AfterValidator(_headers)] = Field(default_factory=dict)
+    body: Annotated[JsonValue, AfterValidator(_body)] = None
+    timeout_seconds: Annotated[float, Field(gt=0, le=3_600)] = 30
+    expected_statuses: (
+        Annotated[list[Annotated[int, Field(ge=200, le=599)]], Field(min_length=1, max_length=50)] | None
+    ) = None
+
+    def expects(self, status: int) -> bool:
+        """Whether this status means that the call is done."""
+        return 200 <= status <= 299 if self.expected_statuses is None else status in self.expected_statuses
+
+
+def circuit_of(call: HttpCall) -> str:
+    """One breaker for each host: one that is down holds up nobody else's calls."""
+    return f"http_call:{outside_url.parse(call.url).host}"
+
+
+@stage(
+    "http_call",
+    payload=HttpCall,
+    policy=RetryPolicy(max_attempts=4, base=1, cap=300),
+    threshold=10,
+    circuit_of=circuit_of,
+)
+def http_call(wanted: HttpCall, context: Context) -> Complete:
+    """At least once, without `once()`: a job that is queued again calls again, under the same key."""
+    began = time.monotonic()
+    try:
+        answer = call(
+            _request(wanted, context),
+            allowed=context.settings.giftcard_allowed_networks,
+            until=min(began + wanted.timeout_seconds, context.until),
+            follow=not any(wanted.expects(status) for status in range(300, 400)),
+        )
+    except Failure as failure:
+        failure.detail = {"duration_ms": _since(began)}
+        raise
+    detail = {
+        "status": answer.status,
+        "duration_ms": _since(began),
+        "answer": kept(answer, secrets=context.settings.secrets()),
+    }
+    if not wanted.expects(answer.status):
+        raise unwanted(answer, said=f"{outside_url.parse(wanted.url).host} answered {answer.status}", detail=detail)
+    return Complete(detail=detail)
+
+
+def _request(wanted: HttpCall, context: Context) -> Request:
+    known = context.settings.job_secrets
+    text = wanted.body if isinstance(wanted.body, str) else json.dumps(wanted.body)
+    written = str if isinstance(wanted.body, str) else secrets.in_json
+    given = {name: _value(name, text, known) for name, text in wanted.headers.items()}
+    return Request(
+        method=wanted.method,
+        url=outside_url.parse(wanted.url),
+        headers={name: value for name, value in given.items() if not _is_common(name, wanted)},
+        common=_usual(wanted)
+        | {name: value for name, value in given.items() if _is_common(name, wanted)}
+        | {"Idempotency-Key": _key(context.job), "X-Attempt": str(context.job.attempts)},
+        body=None if wanted.body is None else secrets.filled(text, known, written=written).encode(),
+        sealed=secrets.named_in(text),
+    )
+
+
+def _value(name: str, text: str, known: Mapping[str, SecretStr]) -> str:
+    value = secrets.filled(text, known)
+    if not outside_headers.is_value(value):
+        raise TransientError(f"the secret in the header {name} holds what no header can", counts=False)
+    return value
+
+
+def _is_common(name: str, wanted: HttpCall) -> bool:
+    return name.lower() in _COMMON and not secrets.named_in(wanted.headers[name])
+
+
+def _usual(wanted: HttpCall) -> dict[str, str]:
+    """What the job does not set itself."""
+    usual = {"User-Agent": "giftcard-jobs"}
+    if wanted.body is not None:
+        usual["Content-Type"] = "text/plain; charset=utf-8" if isinstance(wanted.body, str) else "application/json"
+    set_by_job = {name.lower() for name in wanted.headers}
+    return {name: value for name, value in usual.items() if name.lower() not in set_by_job}
+
+
+def _key(job: Job) -> str:
+    """The same at every attempt, revival and requeue, and another for every other job."""
+    parts = json.dumps([job.tenant_id, job.correlation_id, job.stage, job.dedup_key])
+    return f"gc_{hashlib.sha256(parts.encode()).hexdigest()[:48]}"
+
+
+def _since(began: float) -> int:
+    return int((time.monotonic() - began) * 1_000)

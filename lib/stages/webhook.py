@@ -1,0 +1,95 @@
+"""Tells an endpoint of an event."""
+
+import time
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lib.context import Context
+from lib.errors import Failure, TransientError
+from lib.giftcards.cards import encryption_keys, seals
+from lib.job import Complete, Snooze
+from lib.outside import url as outside_url
+from lib.outside.answers import Answer, kept, unwanted
+from lib.outside.caller import Request, call
+from lib.settings import Settings
+from lib.stages import stage
+from lib.webhooks import signing
+
+# A receiver that takes longer (seconds) shall answer first and work afterwards.
+_PATIENCE = 15.0
+_GONE = 410
+
+
+class Message(BaseModel):
+    """An event for an endpoint. `body` is sent as it is, byte for byte, at every attempt."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    endpoint_id: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    event_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
+    body: Annotated[str, Field(min_length=2, max_length=100_000)]
+
+
+def _needs(settings: Settings) -> str | None:
+    return None if settings.giftcard_encryption_keys else "GIFTCARD_ENCRYPTION_KEYS"
+
+
+@stage(
+    "webhook",
+    payload=Message,
+    delays_setting="giftcard_webhook_retry_seconds",
+    ttr=30,
+    threshold=10,
+    needs=_needs,
+    circuit_of=lambda message: f"webhook:{message.endpoint_id}",
+)
+def webhook(message: Message, context: Context) -> Complete | Snooze:
+    """At least once, without `once()`: who gets a message twice knows it by its id.
+
+    An endpoint that is off or gone wants the job cancelled, which happens when this run is settled.
+    """
+    target = context.store.webhook_target(context.job, endpoint_id=message.endpoint_id)
+    if target is None:
+        return Snooze(delay=0, waiting_for=f"webhook endpoint {message.endpoint_id}, which is off or gone")
+    secrets = [_opened(secret, context.settings) for secret in target["secrets"]]
+    url = outside_url.parse(target["url"])
+    signed = signing.headers(message.event_id, message.body, secrets=secrets, at=target["at"])
+    began = time.monotonic()
+    try:
+        answer = _post(url, message.body, signed, context)
+    except Failure as failure:
+        failure.detail = {"duration_ms": _since(began)}
+        raise
+    detail = {
+        "status": answer.status,
+        "duration_ms": _since(began),
+        "answer": kept(answer, secrets=[*context.settings.secrets(), *secrets]),
+    }
+    if answer.status == _GONE:
+        context.store.turn_off_webhook_endpoint(message.endpoint_id, url=target["url"], because="it answered 410 Gone")
+    if not 200 <= answer.status <= 299:
+        raise unwanted(answer, said=f"{url.host} answered {answer.status}", detail=detail)
+    return Complete(detail=detail)
+
+
+def _post(url: outside_url.Url, body: str, signed: dict[str, str], context: Context) -> Answer:
+    usual = {"Content-Type": "application/json", "User-Agent": "giftcard-jobs"}
+    return call(
+        Request(method="POST", url=url, headers=usual | signed, common={}, body=body.encode()),
+        allowed=context.settings.giftcard_allowed_networks,
+        until=time.monotonic() + min(_PATIENCE, context.remaining() - 1),
+        follow=False,
+    )
+
+
+def _opened(sealed: str, settings: Settings) -> str:
+    from cryptography.fernet import InvalidToken
+
+    try:
+        return seals(encryption_keys(settings)).decrypt(sealed.encode()).decode()
+    except InvalidToken:
+        raise TransientError("no encryption key opens the endpoint's secret: is an older key missing?") from None
+
+
+def _since(began: float) -> int:
+    return int((time.monotonic() - began) * 1_000)

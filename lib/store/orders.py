@@ -1,0 +1,64 @@
+"""The calls of the domain: orders and what they become."""
+
+from typing import Any
+
+from lib import hooks, sentry
+from lib.store.calls import Calls
+
+
+class OrderCalls(Calls):
+    """What each does is told where it is made: `supabase/schemas/51_orders.sql`."""
+
+    def submit_order(
+        self,
+        *,
+        tenant_id: str,
+        correlation_id: str,
+        payload: dict[str, Any],
+        trigger_type: str = "api",
+        **arguments: Any,
+    ) -> dict[str, Any]:
+        """An order and its first job, as the hooks leave it, in one transaction."""
+        row = {
+            "tenant_id": tenant_id,
+            "correlation_id": correlation_id,
+            "trigger_type": trigger_type,
+            "payload": payload,
+        }
+        with sentry.published(hooks.drafted([row | {"stage": "customer_ingest"}])) as (job,):
+            bent = {name: value for name, value in job.items() if row.get(name) != value and name != "stage"}
+            # Told only where there is something to tell: an older schema does not know it.
+            told = {"job": bent} if bent else {}
+            return self._dict("giftcard_submit_order", repeat=True, **row, **told, **arguments)
+
+    def save_customer(self, **arguments: Any) -> dict[str, Any]:
+        """One per (tenant, external id), or per (tenant, e-mail)."""
+        return self._dict("giftcard_save_customer", repeat=True, **arguments)
+
+    def assign_code(self, customer_id: int, *, candidates: tuple[str, ...]) -> str | None:
+        """The customer's code; None: every candidate is taken."""
+        answer = self._dict("giftcard_assign_code", repeat=True, customer_id=customer_id, candidates=candidates)
+        code: str | None = answer["code"]
+        return code
+
+    def record_payment(self, **arguments: Any) -> dict[str, Any]:
+        """The order's one payment."""
+        return self._dict("giftcard_record_payment", repeat=True, **arguments)
+
+    def find_payment(self, idempotency_key: str) -> dict[str, Any] | None:
+        """The payment made under a key."""
+        answer: dict[str, Any] | None = self._wire.call(
+            "giftcard_find_payment", repeat=True, idempotency_key=idempotency_key
+        )
+        return answer
+
+    def record_card(self, **arguments: Any) -> dict[str, Any]:
+        """The order's one card. Conflict(giftcard_cards_number_key): another card has this number."""
+        return self._dict("giftcard_record_card", repeat=True, **arguments)
+
+    def card(self, tenant_id: str, correlation_id: str) -> dict[str, Any] | None:
+        """The order's card, its number encrypted."""
+        answer: dict[str, Any] | None = self._wire.call(
+            "giftcard_card", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id
+        )
+        return answer

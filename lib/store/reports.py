@@ -1,0 +1,31 @@
+"""The calls about days and about other queues: reports of what was, messages that become jobs."""
+
+from datetime import date
+from typing import Any
+
+from lib.store.calls import Calls
+
+
+class ReportCalls(Calls):
+    """What each does is told where it is made: `supabase/schemas/61_reports.sql`, `62_inlets.sql`."""
+
+    def make_report(self, tenant_id: str, *, day: date | None) -> dict[str, Any]:
+        """The report of a tenant's day, made now and kept. `day` None: yesterday, by the database's clock."""
+        return self._dict("giftcard_make_report", repeat=True, tenant_id=tenant_id, day=day and day.isoformat())
+
+    def report(self, tenant_id: str, *, day: date) -> dict[str, Any]:
+        """As it was last made. Refused(GC404): never."""
+        return self._dict("giftcard_report", repeat=True, tenant_id=tenant_id, day=day.isoformat())
+
+    def list_reports(self, *, tenant_id: str | None, older: str | None, limit: int) -> dict[str, Any]:
+        """A page of them, the newest day first."""
+        return self._dict("giftcard_list_reports", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
+
+    def tenants_of(self, day: date) -> list[str]:
+        """Tenants in which something happened on that day, the first thousand."""
+        tenants: list[str] = self._wire.call("giftcard_tenants_of", repeat=True, day=day.isoformat())
+        return tenants
+
+    def take_in(self, inlets: dict[str, dict[str, Any]], *, limit: int) -> dict[str, dict[str, Any]]:
+        """Moves up to `limit` messages of each queue into jobs. By queue: moved, repeated, refused, perhaps problem."""
+        return self._dict("giftcard_take_in", repeat=True, inlets=inlets, limit=limit)

@@ -1,0 +1,28 @@
+"""The API tells of itself, to machines and to people. Neither holds a secret: anybody may read them."""
+
+from typing import Any
+
+from flask import Blueprint, Response, current_app
+
+blueprint = Blueprint("documentation", __name__)
+
+# The page brings its own style, and nothing else.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+@blueprint.get("/api/openapi.json")
+def document() -> dict[str, Any]:
+    """This description: OpenAPI 3.1."""
+    from lib.web.openapi.document import described
+
+    return described(current_app._get_current_object())  # type: ignore[attr-defined, no-any-return]
+
+
+@blueprint.get("/api/docs")
+def page() -> Response:
+    """The same as a page."""
+    from lib.web.openapi.document import described
+    from lib.web.openapi.page import as_html
+
+    html = as_html(described(current_app._get_current_object()))  # type: ignore[attr-defined]
+    return Response(html, content_type="text/html; charset=utf-8", headers={"Content-Security-Policy": _POLICY})

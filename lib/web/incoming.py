@@ -1,0 +1,53 @@
+"""Events that vendors send: signed by them, counted once. What reads them is imported when one comes."""
+
+from typing import Any
+
+from flask import Blueprint, current_app, request
+
+from lib import events
+from lib.validation import harmless
+from lib.web.bodies import checked, value
+from lib.web.parts import Giftcards, giftcards
+from lib.web.problems import Problem
+
+blueprint = Blueprint("incoming", __name__, url_prefix="/api/webhooks")
+
+
+@blueprint.post("/square")
+def from_square() -> tuple[dict[str, Any], int]:
+    """One event of Square's. What it causes is done by ticks."""
+    from lib.giftcards import square
+
+    parts = giftcards(current_app)
+    _check_signature(parts)
+    event = checked(square.Event, value())
+    tenant = parts.settings.square_tenant_id
+    does = square.meaning(event)
+    if "job" in does:
+        does["job"] = parts.registry().shaped(does["job"] | {"tenant_id": tenant}, parts.settings)
+    taken = parts.store.take_event(
+        source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, does=does
+    )
+    events.emit("event_came_in", source="square", type=harmless(event.type), **taken)
+    return {"event_id": event.event_id} | taken, 202
+
+
+def _check_signature(parts: Giftcards) -> None:
+    """Lets the request pass if Square has signed it.
+
+    Raises:
+        Problem: 503 when it is not set up, 403 when the signature does not fit.
+    """
+    from lib.giftcards.square import fits
+
+    key, url = parts.settings.square_webhook_signature_key, parts.settings.square_webhook_url
+    if key is None or url is None:
+        name = "SQUARE_WEBHOOK_SIGNATURE_KEY" if key is None else "SQUARE_WEBHOOK_URL"
+        raise Problem(503, "this door is shut", detail=f"{name} is not set: set it to open this door")
+    signature = request.headers.get("X-Square-Hmacsha256-Signature", "")
+    if not fits(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
+        raise Problem(
+            403,
+            "the signature does not fit",
+            detail="is SQUARE_WEBHOOK_URL the very address that the subscription has, and the key its own?",
+        )

@@ -1,0 +1,20 @@
+"""What has left for the archive comes back."""
+
+from typing import Any
+
+from flask import Blueprint, current_app
+
+from lib.web import doors
+from lib.web.parts import operations
+from lib.web.problems import Problem
+
+blueprint = Blueprint("pruning", __name__, url_prefix="/api/v1")
+
+
+@blueprint.post("/jobs/<int:job_id>/restore")
+@doors.admin
+def restore(job_id: int) -> dict[str, Any]:
+    """As it was, under its id."""
+    if not 1 <= job_id < 2**63:
+        raise Problem(404, f"job {str(job_id)[:30]} is not in the archive", field="job_id")
+    return operations(current_app).restore(job_id)

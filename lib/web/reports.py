@@ -1,0 +1,71 @@
+"""The reports of days: JSON, or CSV for spreadsheets."""
+
+import re
+from datetime import date
+from typing import Any, Literal
+
+from flask import Blueprint, Response, current_app, make_response, request
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from lib.reports.requests import Day, ReportPage, ReportRequest
+from lib.web import doors
+from lib.web.bodies import read
+from lib.web.parts import giftcards
+from lib.web.problems import Problem
+from lib.web.queries import query
+
+blueprint = Blueprint("reports", __name__, url_prefix="/api/v1/reports")
+
+
+class Form(BaseModel):
+    """What it is read as. None: as `Accept` prefers."""
+
+    format: Literal["json", "csv"] | None = None
+
+
+@blueprint.get("")
+@doors.admin
+def list_reports() -> dict[str, Any]:
+    """A page of them, the newest day first."""
+    (page,) = query(ReportPage)
+    return giftcards(current_app).store.list_reports(**page.model_dump())
+
+
+@blueprint.post("")
+@doors.admin
+def make() -> dict[str, Any]:
+    """Makes one now, and keeps it."""
+    wish = read(ReportRequest, optional=True)
+    return giftcards(current_app).store.make_report(wish.tenant_id, day=wish.day)
+
+
+@blueprint.get("/<path:tenant_id>/<day>")
+@doors.admin
+def show(tenant_id: str, day: str) -> Response:
+    """One as it was last made."""
+    (form,) = query(Form)
+    if "\x00" in tenant_id:
+        raise Problem(400, "an id cannot hold a NUL character")
+    found = giftcards(current_app).store.report(tenant_id, day=_checked(day))
+    wanted = form.format or (
+        "csv" if request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv" else "json"
+    )
+    response = _sheet(found) if wanted == "csv" else make_response(found)
+    response.vary.add("Accept")
+    return response
+
+
+def _sheet(report: dict[str, Any]) -> Response:
+    from lib.reports.sheet import as_csv
+
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"giftcards-{report['tenant_id']}-{report['day']}.csv")
+    response = Response(as_csv(report), content_type="text/csv; charset=utf-8; header=present")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _checked(day: str) -> date:
+    try:
+        return TypeAdapter(Day).validate_python(day)
+    except ValidationError:
+        raise Problem(404, "there is no such day", detail="a day is written like 2026-01-31", field="day") from None

@@ -1,0 +1,126 @@
+"""The schedules' API. What it works with is imported when it is asked: the clock's calls never need it."""
+
+from typing import TYPE_CHECKING, Any
+
+from flask import Blueprint, Response, current_app
+
+from lib.errors import Invalid
+from lib.web import doors, problems
+from lib.web.bodies import read
+from lib.web.parts import giftcards
+from lib.web.problems import Problem
+from lib.web.queries import query
+
+if TYPE_CHECKING:
+    from lib.scheduling.operations import Scheduling
+
+blueprint = Blueprint("schedules", __name__, url_prefix="/api/v1")
+
+
+def _scheduling() -> "Scheduling":
+    from lib.scheduling.operations import Scheduling
+
+    parts = giftcards(current_app)
+    return Scheduling(parts.store, parts.registry, parts.settings, by="admin token")
+
+
+@blueprint.errorhandler(Invalid)
+def _invalid(error: Invalid) -> Response:
+    """An expression that is none is no field of a wrong type, but text that cannot be read."""
+    status = 400 if error.field in ("schedule", "timezone") else 422
+    return problems.answer(status, "the schedule is not valid", detail=str(error), field=error.field)
+
+
+@blueprint.get("/schedules")
+@doors.admin
+def list_schedules() -> dict[str, Any]:
+    """A page of them, the newest first."""
+    from lib.scheduling.requests import ScheduleFilter
+
+    (wanted,) = query(ScheduleFilter)
+    return _scheduling().find(wanted)
+
+
+@blueprint.post("/schedules")
+@doors.admin
+def create() -> tuple[dict[str, Any], int]:
+    """A new one, with its next times."""
+    from lib.scheduling.requests import ScheduleRequest
+
+    return _scheduling().create(read(ScheduleRequest)), 201
+
+
+@blueprint.get("/schedules/<int:schedule_id>")
+@doors.admin
+def show(schedule_id: int) -> dict[str, Any]:
+    """One, with its next times."""
+    from lib.scheduling.requests import Reveal
+
+    (wanted,) = query(Reveal)
+    return _scheduling().show(_in_range(schedule_id), reveal=wanted.reveal)
+
+
+@blueprint.patch("/schedules/<int:schedule_id>")
+@doors.admin
+def change(schedule_id: int) -> dict[str, Any]:
+    """What is given changes."""
+    from lib.scheduling.requests import SchedulePatch
+
+    return _scheduling().change(_in_range(schedule_id), read(SchedulePatch))
+
+
+@blueprint.delete("/schedules/<int:schedule_id>")
+@doors.admin
+def delete(schedule_id: int) -> dict[str, Any]:
+    """For good; jobs that are there already go on."""
+    return _scheduling().delete(_in_range(schedule_id))
+
+
+@blueprint.post("/schedules/<int:schedule_id>/pause")
+@doors.admin
+def pause(schedule_id: int) -> dict[str, Any]:
+    """No occurrences until it is resumed."""
+    from lib.scheduling.requests import PauseSchedule
+
+    wish = read(PauseSchedule)
+    return _scheduling().pause_schedule(_in_range(schedule_id), by=wish.by, reason=wish.reason)
+
+
+@blueprint.post("/schedules/<int:schedule_id>/resume")
+@doors.admin
+def resume(schedule_id: int) -> dict[str, Any]:
+    """On again, from its next time on."""
+    return _scheduling().resume_schedule(_in_range(schedule_id))
+
+
+@blueprint.post("/schedules/<int:schedule_id>/run")
+@doors.admin
+def run(schedule_id: int) -> tuple[dict[str, Any], int]:
+    """One occurrence now."""
+    return _scheduling().run(_in_range(schedule_id)), 202
+
+
+@blueprint.get("/schedules/<int:schedule_id>/occurrences")
+@doors.admin
+def occurrences(schedule_id: int) -> dict[str, Any]:
+    """Its jobs, the newest first."""
+    from lib.scheduling.requests import Most
+
+    (wanted,) = query(Most)
+    return _scheduling().occurrences(_in_range(schedule_id), limit=wanted.limit)
+
+
+@blueprint.get("/precision")
+@doors.admin
+def precision() -> dict[str, Any]:
+    """How long after its time each run began, by stage."""
+    from lib.scheduling.requests import Window
+
+    (window,) = query(Window)
+    return _scheduling().precision(window_seconds=window.window_seconds)
+
+
+def _in_range(schedule_id: int) -> int:
+    if not 1 <= schedule_id < 2**63:
+        raise Problem(404, f"schedule {str(schedule_id)[:30]} does not exist", field="schedule_id")
+    return schedule_id

@@ -1,0 +1,32 @@
+"""For machines that watch: numbers for Prometheus, and whether somebody should be woken."""
+
+from typing import Any
+
+from flask import Blueprint, Response, current_app
+
+from lib.web import doors
+from lib.web.parts import giftcards
+
+blueprint = Blueprint("watch", __name__)
+
+
+@blueprint.get("/api/metrics")
+@doors.metrics
+def metrics() -> Response:
+    """The text that Prometheus reads, from one call of the database."""
+    from lib.metrics import CONTENT_TYPE, exposition
+
+    parts = giftcards(current_app)
+    return Response(exposition(parts.store, parts.registry(), parts.settings), content_type=CONTENT_TYPE)
+
+
+@blueprint.get("/api/health/deep")
+@doors.metrics
+def deep() -> tuple[dict[str, Any], int]:
+    """503 while anything is wrong that an alert tells of. It sends what is due: without ticks nobody else would."""
+    from lib.alerts import tell
+
+    parts = giftcards(current_app)
+    told = tell(parts.store, parts.registry(), parts.settings)
+    alerts = parts.store.open_alerts()
+    return {"status": "troubled" if alerts else "well", "alerts": alerts, "told": told}, 503 if alerts else 200

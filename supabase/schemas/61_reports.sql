@@ -1,0 +1,205 @@
+-- The report of a day: what became of one tenant's orders from one midnight to the next, in UTC. It holds no personal data.
+
+create table public.giftcard_reports (
+  tenant_id text collate "C" not null,
+  day date not null,
+  made_at timestamptz not null,
+  report jsonb not null,
+  constraint giftcard_reports_pkey primary key (tenant_id, day)
+);
+create index giftcard_reports_by_day on public.giftcard_reports (day, tenant_id);
+
+comment on table public.giftcard_reports is 'One row is the report of one tenant''s day, as it was when it was last made.';
+
+create index giftcard_orders_by_day on public.giftcard_orders (tenant_id, created_at);
+create index giftcard_payments_by_day on public.giftcard_payments (tenant_id, created_at);
+create index giftcard_cards_by_day on public.giftcard_cards (tenant_id, created_at);
+-- Only what has failed is in it: a run that goes well does not pay for it.
+create index giftcard_job_history_failures on public.giftcard_job_history (finished_at) where result in ('FAILED', 'INTERRUPTED');
+
+-- Orders, payments and cards that came to be between two times, by currency: counts, and sums in minor units. The sums are those of the
+-- tables themselves, which keep their rows also when a customer is erased or jobs are pruned.
+create function public.giftcard_report_money(p_tenant_id text, p_from timestamptz, p_to timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+  select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
+    select m.currency,
+           count(*) filter (where m.what = 'order') as orders, coalesce(sum(m.amount) filter (where m.what = 'order'), 0) as orders_amount,
+           count(*) filter (where m.what = 'payment') as payments, coalesce(sum(m.amount) filter (where m.what = 'payment'), 0) as payments_amount,
+           count(*) filter (where m.what = 'card') as cards, coalesce(sum(m.amount) filter (where m.what = 'card'), 0) as cards_amount
+      from (
+        select 'order' as what, currency, amount from public.giftcard_orders
+         where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
+        union all
+        select 'payment', currency, amount from public.giftcard_payments
+         where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
+        union all
+        select 'card', currency, amount from public.giftcard_cards
+         where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to) m
+     group by m.currency) c
+$$;
+
+-- What an error is grouped by: its type, and its message as far as that is plain words. What names a person, a host or an order ends it.
+create function public.giftcard_error_reason(p_error text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select coalesce(left(substring(p_error from '^[A-Za-z_][A-Za-z0-9_]*(?::(?: (?:[a-z]+|[45][0-9]{2})(?![^ :,;]))+)?'), 120), 'unknown')
+$$;
+
+-- What failed between two times, by stage and reason, the most frequent 200, and what all of it sums up to. A run that failed was tried
+-- again if the job's next attempt belongs to the same round, and made a dead letter if a new round began after it, or would. A dead
+-- letter that never ran (a message that no job could be made of) is a failure too.
+create function public.giftcard_report_failures(p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  with failed as (
+    select h.stage, public.giftcard_error_reason(h.error) as reason,
+           coalesce(n.attempt, case when j.run_no > h.run_no then j.attempts when j.status = 'queued' then j.attempts + 1
+                                    when coalesce(j.status, a.job ->> 'status') = 'error' then 1 end) as next_attempt
+      from public.giftcard_job_history h
+      left join public.giftcard_jobs j on j.id = h.job_id
+      left join public.giftcard_jobs_archive a on a.id = h.job_id and j.id is null
+      left join public.giftcard_job_history n on n.job_id = h.job_id and n.run_no = h.run_no + 1
+     where h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= p_from and h.finished_at < p_to
+       and coalesce(j.tenant_id, a.tenant_id) = p_tenant_id
+       -- A run that a hand-run UPDATE took away has not failed: nobody settled it.
+       and h.lease_id is not null
+    union all
+    select j.stage, public.giftcard_error_reason(j.last_error), 1
+      from public.giftcard_jobs j
+     where j.status = 'error' and j.run_no = 0 and j.finished_at >= p_from and j.finished_at < p_to and j.tenant_id = p_tenant_id), counted as (
+    select f.stage, f.reason, count(*) as failures, count(*) filter (where f.next_attempt > 1) as retries,
+           count(*) filter (where f.next_attempt = 1) as dead_letters
+      from failed f group by f.stage, f.reason)
+  select (select coalesce(jsonb_agg(to_jsonb(t) order by t.failures desc, t.stage, t.reason), '[]')
+            from (select * from counted c order by c.failures desc, c.stage, c.reason limit 200) t),
+         jsonb_build_object('failures', coalesce(sum(failures), 0), 'retries', coalesce(sum(retries), 0),
+                            'dead_letters', coalesce(sum(dead_letters), 0))
+    into rows, totals
+    from counted;
+end $$;
+
+-- Payments of up to some time that have no card, with nothing of their flow on its way now but webhooks, by currency.
+create function public.giftcard_report_paid_without_card(p_tenant_id text, p_to timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+  select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
+    select p.currency, count(*) as payments, sum(p.amount) as amount
+      from public.giftcard_payments p
+     where p.card_id is null and p.tenant_id = p_tenant_id and p.created_at < p_to
+       and not exists (
+         select from public.giftcard_jobs j
+          where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running') and j.stage <> 'webhook')
+     group by p.currency) c
+$$;
+
+-- Makes the report of a tenant's day and keeps it; made again it replaces the former one. p_day null: yesterday, by the database's clock.
+-- A day that is not over yet gives what there is so far, and says so (complete: false).
+create function public.giftcard_make_report(p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_today date := (v_now at time zone 'UTC')::date;
+  v_day date := coalesce(p_day, v_today - 1);
+  v_from timestamptz;
+  v_to timestamptz;
+  v_money jsonb;
+  v_unserved jsonb;
+  v_days jsonb;
+  v_report jsonb;
+  f record;
+begin
+  if coalesce(p_tenant_id, '') = '' then
+    perform public.giftcard_refuse('GC400', 'say whose report: a tenant', 'tenant_id');
+  elsif v_day not between date '2000-01-01' and v_today then
+    perform public.giftcard_refuse('GC400', format('day must lie between 2000-01-01 and today, %s in UTC', v_today), 'day');
+  end if;
+  v_from := v_day::timestamp at time zone 'UTC';
+  v_to := (v_day + 1)::timestamp at time zone 'UTC';
+  v_money := public.giftcard_report_money(p_tenant_id, v_from, v_to);
+  f := public.giftcard_report_failures(p_tenant_id, v_from, v_to);
+  v_unserved := public.giftcard_report_paid_without_card(p_tenant_id, v_to);
+  select jsonb_agg(jsonb_build_object('day', d.day, 'cards', n.cards) order by d.day) into v_days
+    from (select v_day - i as day from generate_series(0, 13) i) d
+    cross join lateral (
+      select count(*) as cards from public.giftcard_cards c
+       where c.tenant_id = p_tenant_id and c.created_at >= d.day::timestamp at time zone 'UTC'
+         and c.created_at < (d.day + 1)::timestamp at time zone 'UTC') n;
+  v_report := jsonb_build_object(
+    'tenant_id', p_tenant_id, 'day', v_day, 'made_at', v_now, 'complete', v_now >= v_to,
+    'totals', f.totals || (
+        select jsonb_build_object('orders', coalesce(sum((c ->> 'orders')::bigint), 0), 'payments', coalesce(sum((c ->> 'payments')::bigint), 0),
+                                  'cards', coalesce(sum((c ->> 'cards')::bigint), 0)) from jsonb_array_elements(v_money) c) || (
+        select jsonb_build_object('paid_without_card', coalesce(sum((c ->> 'payments')::bigint), 0)) from jsonb_array_elements(v_unserved) c),
+    'currencies', v_money, 'failures', f.rows, 'paid_without_card', v_unserved, 'last_days', v_days);
+  insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
+  on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
+  return v_report;
+end $$;
+
+-- The report of a tenant's day, as it was last made. GC404 if it was not.
+create function public.giftcard_report(p_tenant_id text, p_day date) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_report jsonb := (select report from public.giftcard_reports where tenant_id = p_tenant_id and day = p_day);
+begin
+  if v_report is null then
+    perform public.giftcard_refuse('GC404', format('tenant %s has no report of %s: make it first', p_tenant_id, p_day), 'day');
+  end if;
+  return v_report;
+end $$;
+
+-- A page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the cursor to ask on with, null
+-- at the end.
+create function public.giftcard_list_reports(p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
+language plpgsql stable security invoker
+-- A plan for what is asked, not for what might be: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_page jsonb;
+  v_last jsonb;
+begin
+  if p_older is not null and p_older !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}/.' then
+    perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
+  end if;
+  -- One more than is shown tells whether there are more.
+  select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at, 'complete', r.report -> 'complete',
+                                               'totals', r.report -> 'totals') order by r.day desc, r.tenant_id desc), '[]')
+    into v_page from (
+    select * from public.giftcard_reports
+     where (p_tenant_id is null or tenant_id = p_tenant_id)
+       and (p_older is null or (day, tenant_id) < (left(p_older, 10)::date, substr(p_older, 12)))
+     order by day desc, tenant_id desc limit v_limit + 1) r;
+  if jsonb_array_length(v_page) <= v_limit then
+    return jsonb_build_object('reports', v_page, 'older', null);
+  end if;
+  v_page := v_page - v_limit;
+  v_last := v_page -> -1;
+  return jsonb_build_object('reports', v_page, 'older', (v_last ->> 'day') || '/' || (v_last ->> 'tenant_id'));
+end $$;
+
+-- Tenants in which something happened on a day: an order, a payment, a card or a failure. As an array, by name.
+create function public.giftcard_tenants_of(p_day date, p_limit integer default 1000) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+  with recursive span as (
+    select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
+    -- From one name to the next, whatever the number of orders.
+    select least((select min(tenant_id) from public.giftcard_orders), (select min(tenant_id) from public.giftcard_payments),
+                 (select min(tenant_id) from public.giftcard_cards)) as tenant_id
+    union all
+    select least((select min(tenant_id) from public.giftcard_orders where tenant_id > k.tenant_id),
+                 (select min(tenant_id) from public.giftcard_payments where tenant_id > k.tenant_id),
+                 (select min(tenant_id) from public.giftcard_cards where tenant_id > k.tenant_id))
+      from known k where k.tenant_id is not null)
+  select coalesce(jsonb_agg(t.tenant_id order by t.tenant_id), '[]') from (
+    select k.tenant_id from known k cross join span s
+     where exists (select from public.giftcard_orders o where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
+        or exists (select from public.giftcard_payments p where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
+        or exists (select from public.giftcard_cards c where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until)
+    union
+    select j.tenant_id from span s
+      join public.giftcard_job_history h on h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= s.since and h.finished_at < s.until
+      join public.giftcard_jobs j on j.id = h.job_id
+    union
+    select j.tenant_id from span s
+      join public.giftcard_jobs j on j.status = 'error' and j.run_no = 0 and j.finished_at >= s.since and j.finished_at < s.until
+     order by 1 limit least(p_limit, 1000)) t
+$$;

@@ -1,0 +1,140 @@
+-- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
+
+-- Sums that only grow, although history and ticks are pruned. What is counted is told where it is added up.
+create table public.giftcard_sums (
+  name text collate "C" not null,
+  stage text collate "C" not null default '',
+  label text collate "C" not null default '',
+  value double precision not null default 0,
+  constraint giftcard_sums_pkey primary key (name, stage, label)
+);
+
+comment on table public.giftcard_sums is 'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
+
+-- How far they have been added up.
+create table public.giftcard_sums_until (
+  source text collate "C" not null,
+  until timestamptz not null default '-infinity',
+  constraint giftcard_sums_until_pkey primary key (source)
+);
+
+comment on table public.giftcard_sums_until is 'Up to where history and ticks are in giftcard_sums.';
+
+insert into public.giftcard_sums_until (source) values ('history'), ('ticks');
+
+create index giftcard_ticks_ended on public.giftcard_ticks (ended_at) where ended_at is not null;
+
+-- Adds to sums: [{name, stage, label, value}].
+create function public.giftcard_add(p_sums jsonb) returns void
+language sql volatile security invoker set search_path = '' as $$
+  insert into public.giftcard_sums (name, stage, label, value)
+  select s.name, coalesce(s.stage, ''), coalesce(s.label, ''), s.value
+    from jsonb_to_recordset(p_sums) as s(name text, stage text, label text, value double precision)
+   order by s.name, s.stage, s.label
+  on conflict (name, stage, label) do update set value = giftcard_sums.value + excluded.value
+$$;
+
+-- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall not be passed by.
+-- At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds up.
+create function public.giftcard_add_up(p_limit integer default 20000, p_now timestamptz default null) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
+  v_from timestamptz;
+  v_to timestamptz;
+begin
+  select until into v_from from public.giftcard_sums_until where source = 'history' for update skip locked;
+  if not found then
+    return;
+  end if;
+  -- All rows of the last instant are taken: the next call begins after it.
+  select max(finished_at) into v_to from (
+    select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled order by finished_at limit p_limit) h;
+  if v_to is not null then
+    perform public.giftcard_add(jsonb_agg(to_jsonb(s))) from (
+      with h as (
+        select stage, result, extract(epoch from finished_at - started_at) as seconds,
+               case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
+                    then extract(epoch from started_at - scheduled_at) end as delay
+          from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
+      select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
+      union all
+      select 'run_seconds', stage, result, sum(seconds) from h group by stage, result
+      union all
+      select 'start_delays', stage, b.le, count(*) from h
+       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300), ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
+       where delay <= b.most::double precision group by stage, b.le
+      union all
+      select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+    update public.giftcard_sums_until set until = v_to where source = 'history';
+  end if;
+  select until into v_from from public.giftcard_sums_until where source = 'ticks' for update;
+  select max(ended_at) into v_to from (
+    select ended_at from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
+  if v_to is not null then
+    perform public.giftcard_add(jsonb_agg(to_jsonb(s))) from (
+      with t as (select * from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_to)
+      select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
+      union all
+      select 'tick_seconds', '', '', sum(extract(epoch from ended_at - started_at)) from t having count(*) > 0
+      union all
+      select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
+      union all
+      select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+    update public.giftcard_sums_until set until = v_to where source = 'ticks';
+  end if;
+end $$;
+
+-- Everything a scrape shows: {sums: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that have not ended well (each
+-- counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage: seconds since its oldest died},
+-- circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest clock's ticks}.
+create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  perform public.giftcard_add_up(20000, p_now);
+  return jsonb_build_object(
+    'sums', (select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.stage, s.label), '[]')
+               from (select * from public.giftcard_sums order by name, stage, label limit 10000) s),
+    'jobs', (select coalesce(jsonb_agg(to_jsonb(c)), '[]') from public.giftcard_open_counts(100000) c),
+    'due', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
+              select h.stage, extract(epoch from v_now - min(h.head_at)) as seconds
+                from public.giftcard_queue_heads(p_stages, v_now) h
+               where h.head_at <= v_now and isfinite(h.head_at) group by h.stage order by h.stage limit 1000) d),
+    'dead', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
+              select c.stage, (
+                select extract(epoch from v_now - j.finished_at) from public.giftcard_jobs j
+                 where j.status = 'error' and j.stage = c.stage and j.finished_at is not null order by j.finished_at, j.id limit 1) as seconds
+                from public.giftcard_open_counts(1) c where c.status = 'error') d where d.seconds is not null),
+    'circuits', (select coalesce(jsonb_agg(to_jsonb(k)), '[]') from (
+              select split_part(circuit, ':', 1) as stage, state, count(*) as circuits
+                from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed' order by circuit limit 10000) t
+               where state <> 'closed' group by 1, 2 order by 1, 2) k),
+    'tick', (select jsonb_build_object(
+                 'age', extract(epoch from v_now - max(n.started_at)), 'gap', extract(epoch from max(n.gap)),
+                 'seconds', (select extract(epoch from e.ended_at - e.started_at) from public.giftcard_ticks e
+                              where e.ended_at is not null order by e.ended_at desc limit 1))
+               from (select started_at, started_at - lag(started_at) over (order by id) as gap
+                       from (select id, started_at from public.giftcard_ticks order by id desc limit 20) l) n));
+end $$;
+
+-- Jobs that wait, run or have died, by stage and status, each counted up to p_cap.
+create function public.giftcard_open_counts(p_cap integer) returns table (stage text, status text, jobs bigint)
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+  with recursive dead as (
+    (select j.stage from public.giftcard_jobs j where j.status = 'error' order by j.status, j.stage limit 1)
+    union all
+    select n.stage from dead d cross join lateral (
+      select j.stage from public.giftcard_jobs j where j.status = 'error' and j.stage > d.stage order by j.status, j.stage limit 1) n), counts as (
+    select d.stage, 'error' as status, n.jobs from dead d cross join lateral (
+      select count(*) as jobs from (
+        select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit p_cap) c) n
+    union all
+    select h.stage, 'queued', n.jobs from public.giftcard_queue_heads('{}', clock_timestamp()) h cross join lateral (
+      select count(*) as jobs from (select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit p_cap) c) n
+    union all
+    select r.stage, 'running', count(*) from (select j.stage from public.giftcard_jobs j where j.status = 'running' limit p_cap) r group by r.stage)
+  select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status order by c.stage, c.status limit 1000
+$$;
