@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
-from lib.clients import _tls
 from lib.giftcards.cards import has_valid_check_digit
+from lib.outside.tls import tls
 
 _SILENCE = 30  # seconds: longer than any client of a test waits
 
@@ -153,7 +153,7 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def a_vendor(*, makes_cards: bool = False) -> Iterator[Vendor]:
     """A vendor on a free port of this machine."""
-    _tls()  # costs the first request of a process more than a test lets it wait
+    tls()  # costs the first request of a process more than a test lets it wait
     server = _Server(("127.0.0.1", 0), _Handler)
     server.vendor = Vendor(url=f"http://127.0.0.1:{server.server_port}/v1/things", makes_cards=makes_cards)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def test_it_shows_the_shortened_times_beside_the_real_ones(runs: list[subprocess
         "GIFTCARD_STAGE_PAYMENT_TTR_SECONDS": ("2", "60"),
         "GIFTCARD_CIRCUIT_COOLDOWN_SECONDS": ("3", "60"),
         "GIFTCARD_FAILED_JOB_RETRY_HOURS": ("0.002", "24"),
+        "GIFTCARD_WEBHOOK_RETRY_SECONDS": ("0.5,1,2", "30,60,120"),
         "GIFTCARD_TICK_LINGER": ("0", "1"),
     }
 
@@ -129,7 +131,32 @@ def test_the_database_tells_the_same_story(runs: list[subprocess.CompletedProces
         taken_over = re.search(r"(\d+) runs? taken over", runs[1].stdout)
         assert taken_over
         assert _one(url, interrupted) == int(taken_over[1])
-    assert len(list((folder / "demo/mails").glob("*.eml"))) == 112
+    assert len(list((folder / "demo/mails").glob("*.eml"))) == 113  # the report too
+
+
+def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
+    runs: list[subprocess.CompletedProcess[str]], folder: Path
+) -> None:
+    ended = runs[1].stdout.split("What went by the clock, and who was told")[1]
+    answers = r"the first: 503 after 0\.0 s, 503 after (\S+) s, 200 after (\S+) s, under one key"
+    first, second = map(float, re.search(answers, ended).groups())  # type: ignore[union-attr]
+    assert first >= 1
+    assert second - first > 1.9  # 2, as far as one decimal tells
+    assert re.search(r"at most once +schedule:\S+: failed at attempt 1, not tried again", ended)
+    assert re.search(r"report +of 20\S+, 1 by mail: ", ended)
+    assert re.search(r"dead webhook +schedule:\S+: PermanentError: 127\.0\.0\.1 answered 410", ended)
+    assert re.search(r"alerts +(.*\n +)*circuit email is open.*(\n.*)*Over: circuit email is closed", ended)
+    with embedded(folder / "postgres") as server:
+        url = server.url_of("giftcards_demo")
+        webhooks = "select status, count(*) from giftcard_jobs where stage = 'webhook' group by 1 order by 1"
+        with psycopg.connect(url) as connection:
+            assert connection.execute(webhooks).fetchall() == [("completed", 112 + 3 + 1), ("error", 1)]
+        calls = "select array_agg(status || ' ' || attempts) from giftcard_jobs where stage = 'http_call'"
+        outcomes = Counter(_one(url, calls))  # type: ignore[arg-type]
+        assert (outcomes["completed 3"], outcomes["error 1"], outcomes["completed 1"] > 0) == (1, 1, True)
+        assert len(outcomes) == 3
+        assert _one(url, "select count(*) from giftcard_schedules") == 0
+        assert _one(url, "select (report -> 'totals' ->> 'cards')::int from giftcard_reports") == 112
 
 
 def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[str]], folder: Path) -> None:
@@ -148,7 +175,7 @@ def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[
         assert done.returncode == 0, done.stderr
     assert "3 completed" in done.stdout
     # the declined order has its card and its mail after all
-    assert len(list((folder / "demo/mails").glob("*.eml"))) == 113
+    assert len(list((folder / "demo/mails").glob("*.eml"))) == 114
 
 
 def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(empty_database_url: str, tmp_path: Path) -> None:
@@ -175,6 +202,7 @@ def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(empty_data
     left = "select count(*) from giftcard_jobs where status in ('queued', 'running')"
     assert _one(url, left) == 0
     assert _one(url, "select count(distinct tenant_id) from giftcard_orders") == 2
+    assert _one(url, "select count(*) from giftcard_schedules") == 0
 
 
 def test_a_database_with_jobs_of_its_own_is_left_alone(database_url: str, tmp_path: Path) -> None:

@@ -16,10 +16,13 @@ from lib.giftcards.orders import Customer, Money
 from lib.job import Outcome, Status
 from lib.local import ROOT
 from lib.report import TickReport
+from lib.reports import requests as report_requests
+from lib.scheduling import requests as schedule_requests
 from lib.store.connect import connect
-from lib.web.app import Giftcards, create_app
+from lib.web.app import create_app
 from lib.web.cron import Trigger
 from lib.web.giftcards import OrderRequest
+from lib.web.parts import Giftcards
 from tests.pages import PAGES, TEXTS, named, rows, to_type
 from tests.world import settings_of
 
@@ -38,7 +41,7 @@ def urls() -> Any:
 
 def _shown(value: Any) -> str:
     """A default as the pages put it."""
-    if value is None:
+    if value is None or value == ():
         return "unset"
     if isinstance(value, bool):
         return str(int(value))
@@ -57,7 +60,7 @@ def _allowed(field: FieldInfo) -> str | None:
 
 
 def _fields() -> dict[str, FieldInfo]:
-    own = {name.upper(): field for name, field in settings.Settings.model_fields.items() if name != "stage_rules"}
+    own = {name.upper(): field for name, field in settings.Settings.model_fields.items()}
     of_stage = {f"GIFTCARD_STAGE_<NAME>_{n.upper()}": f for n, f in settings.StageRules.model_fields.items()}
     return own | of_stage
 
@@ -79,7 +82,12 @@ def test_every_setting_is_told_with_its_default_and_range() -> None:
 def test_what_a_setting_can_be_chosen_from_is_told() -> None:
     told = _settings_told()
     chosen = {name: field for name, field in _fields().items() if "Literal" in str(field.annotation)}
-    assert set(chosen) == {"GIFTCARD_ENV", "GIFTCARD_PAYMENT_PROVIDER", "GIFTCARD_CARD_PROVIDER"}
+    assert set(chosen) == {
+        "GIFTCARD_ENV",
+        "GIFTCARD_PAYMENT_PROVIDER",
+        "GIFTCARD_CARD_PROVIDER",
+        "GIFTCARD_STAGE_<NAME>_SEMANTICS",
+    }
     for name, field in chosen.items():
         values = re.findall(r"'(\w+)'", str(field.annotation))
         assert told[name][2] == ", ".join(values), name
@@ -119,8 +127,10 @@ def test_every_call_that_the_pages_show_finds_its_route(urls: Any) -> None:
 
 def test_every_field_that_a_caller_may_send_is_told() -> None:
     told = {name.rpartition(".")[2] for name in named(TEXTS["api"])}
-    for model in (*_models(requests), Trigger, OrderRequest, Customer, Money):
+    for model in (*_models(requests), *_models(report_requests), Trigger, OrderRequest, Customer, Money):
         assert set(model.model_fields) - told <= {"customer", "amount"}, model.__name__
+    for model in _models(schedule_requests):
+        assert {field.alias or name for name, field in model.model_fields.items()} - told == set(), model.__name__
 
 
 def _models(module: Any) -> list[type[BaseModel]]:
@@ -193,14 +203,14 @@ def _emitted() -> set[str]:
                 found.add(node.args[0].value)
             elif isinstance(node, ast.Constant) and re.fullmatch(r"run_(?!no\b)\w+", str(node.value)):
                 found.add(node.value)
-    return found - {"run_tick"}
+    return found - {"run_tick", "run_seconds"}
 
 
 def test_every_event_is_told_with_its_level_and_no_other() -> None:
     told = {named(cells[0])[0]: cells[1] for cells in rows("events", columns=4) if named(cells[0])}
     assert set(told) == _emitted()
-    assert told == {event: LEVELS[events._LEVELS.get(event, 20)] for event in told}
-    assert [event for event in events._LEVELS if f"`{event}`" not in TEXTS["events"]] == []
+    assert told == {event: LEVELS[events.LEVELS[event]] for event in told}
+    assert [event for event in events.LEVELS if f"`{event}`" not in TEXTS["events"]] == []
 
 
 # The pages themselves

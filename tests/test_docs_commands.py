@@ -1,14 +1,10 @@
 """What the pages give to type can be typed: make targets, `flask jobs …`, scripts, SQL, and a stage of one's own."""
 
 import importlib
-import json
 import re
 import shlex
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ import pytest
 from lib import stages
 from lib.cli import jobs
 from lib.local import ROOT
+from lib.testing.vendors import Vendor
 from tests.pages import ALL_TEXT, fenced, named, rows, to_type
 from tests.world import World, a_world
 
@@ -75,55 +72,26 @@ def test_a_statement_of_the_runbook_runs(statement: str, connection: psycopg.Con
 # The stage of docs/stages.md
 
 
-class _Programme(BaseHTTPRequestHandler):
-    """The loyalty programme: answers what `server.answers` says, 200 when that is empty."""
-
-    server: Any
-
-    def do_POST(self) -> None:
-        self.server.asked.append((self.headers["Idempotency-Key"], json.loads(self.rfile.read1())))
-        status = self.server.answers.pop(0) if self.server.answers else 200
-        content = b'{"balance": 125}' if status == 200 else b"{}"
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-
-@contextmanager
-def _programme() -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Programme)
-    server.asked, server.answers = [], []
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def _stage() -> str:
+    """The page's file."""
+    return fenced("stages", language="python")[0]
 
 
 @pytest.fixture
-def programme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The page's file lies in lib/stages, as the page says; its URL leads to a server of ours."""
-    (text,) = fenced("stages", language="python")
-    name = text.splitlines()[0].removeprefix("# lib/stages/").removesuffix(".py")
-    with _programme() as server:
-        url = f"http://127.0.0.1:{server.server_port}/points"
-        (tmp_path / f"{name}.py").write_text(text.replace("https://loyalty.example.com/points", url))
-        monkeypatch.setattr(stages, "__path__", [*stages.__path__, str(tmp_path)])
-        importlib.invalidate_caches()
-        yield server
+def programme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: Vendor) -> Iterator[Vendor]:
+    """The loyalty programme. The page's file lies in lib/stages, as it says; its URL leads to a server of ours."""
+    name = _stage().splitlines()[0].removeprefix("# lib/stages/").removesuffix(".py")
+    vendor.usually = (200, {"balance": 125})
+    (tmp_path / f"{name}.py").write_text(_stage().replace("https://loyalty.example.com", vendor.url))
+    monkeypatch.setattr(stages, "__path__", [*stages.__path__, str(tmp_path)])
+    importlib.invalidate_caches()
+    yield vendor
     sys.modules.pop(f"lib.stages.{name}", None)
     monkeypatch.delattr(stages, name, raising=False)
 
 
 @pytest.fixture
-def world(programme: Any, database_url: str) -> Iterator[World]:
+def world(programme: Vendor, database_url: str) -> Iterator[World]:
     with a_world(database_url, registry=stages.load()) as made:
         yield made
 
@@ -137,41 +105,40 @@ def _enqueue(world: World) -> int:
 
 
 def test_the_pages_stage_is_a_file_of_thirty_lines() -> None:
-    (text,) = fenced("stages", language="python")
-    assert 20 <= len([line for line in text.splitlines() if line]) <= 35
+    assert 20 <= len([line for line in _stage().splitlines() if line]) <= 35
 
 
-def test_the_pages_stage_runs(world: World, programme: Any) -> None:
+def test_the_pages_stage_runs(world: World, programme: Vendor) -> None:
     job_id = _enqueue(world)
     assert world.tick()["completed"] == 1
     assert world.job(job_id)["context"] == {"loyalty_balance": 125}
-    ((key, body),) = programme.asked
-    assert key.startswith("gc_")
-    assert body == {"member": "M-1520", "points": 25}
+    (asked,) = programme.asked
+    assert asked.headers["Idempotency-Key"].startswith("gc_")
+    assert (asked.path, asked.body) == ("/points", {"member": "M-1520", "points": 25})
 
 
-def test_the_pages_stage_asks_again_under_the_same_key(world: World, programme: Any) -> None:
-    programme.answers = [503]
+def test_the_pages_stage_asks_again_under_the_same_key(world: World, programme: Vendor) -> None:
+    programme.answers(503)
     job_id = _enqueue(world)
     assert world.tick()["retried"] == 1
     assert world.job(job_id)["last_error"] == "TransientError: the loyalty programme answered 503"
     world.move(10)
     assert world.tick()["completed"] == 1
-    assert len({key for key, _ in programme.asked}) == 1
+    assert len({asked.headers["Idempotency-Key"] for asked in programme.asked}) == 1
     world.sql("select giftcard_requeue(%s, p_force => true)", job_id)
     assert world.tick()["completed"] == 1
     assert len(programme.asked) == 2, "the result was there"
 
 
-def test_the_pages_stage_gives_up_what_is_refused(world: World, programme: Any) -> None:
-    programme.answers = [422]
+def test_the_pages_stage_gives_up_what_is_refused(world: World, programme: Vendor) -> None:
+    programme.answers(422)
     job_id = _enqueue(world)
     assert world.tick()["errored"] == 1
     assert world.job(job_id)["revive_at"] is None
 
 
 def test_a_payload_that_does_not_fit_the_pages_stage_is_an_error_of_that_job_alone(
-    world: World, programme: Any
+    world: World, programme: Vendor
 ) -> None:
     job_id = _enqueue(world)
     (wrong,) = world.enqueue("loyalty_points", {"member": "", "points": 0})

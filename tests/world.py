@@ -3,31 +3,24 @@
 import io
 import json
 import logging
-import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import psycopg
 import pytest
 from flask.testing import FlaskClient
-from psycopg import sql
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict
 from werkzeug.test import TestResponse
 
 from lib import events, settings, stages
-from lib.report import TickReport
 from lib.stages import Handler, Registry, Stage
-from lib.store.connect import connect
 from lib.store.store import Store
 from lib.store.wire import Wire
-from lib.tick import run_tick
-from lib.web.app import Giftcards, create_app
+from lib.testing import labs
+from lib.web.app import create_app
+from lib.web.parts import Giftcards
 
 # The tables of the contract, as data.
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
@@ -47,21 +40,10 @@ ENVIRON: dict[str, Any] = {
     "GIFTCARD_TICK_LINGER": "0",
 }
 
-# Customers, orders, payments and cards are left alone: nothing depends on their age, and there can be many.
-TIMES = """
-    select table_name, array_agg(column_name::text) as columns from information_schema.columns
-     where table_schema = 'public' and data_type = 'timestamp with time zone' and table_name = any (array[
-           'giftcard_jobs', 'giftcard_job_history', 'giftcard_circuits', 'giftcard_circuit_changes', 'giftcard_stages',
-           'giftcard_ticks', 'giftcard_effects'])
-     group by table_name
-"""
-
 
 def settings_of(**environ: Any) -> settings.Settings:
     """Settings as `load` makes them of these variables and no others. None: not set."""
-    given = {name: str(value) for name, value in (ENVIRON | environ).items() if value is not None}
-    with mock.patch.dict(os.environ, given, clear=True):
-        return settings.load()
+    return labs.settings_of(**(ENVIRON | environ))
 
 
 class Anything(BaseModel):
@@ -79,8 +61,8 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-class World:
-    """The application over one database. Settings are given as environment variables: `World(url, GIFTCARD_PAUSED=1)`.
+class World(labs.Lab):
+    """A lab with its doors. Settings are given as environment variables: `World(url, GIFTCARD_PAUSED=1)`.
 
     `handlers` or `registry` replace the stages of the house.
     """
@@ -96,21 +78,11 @@ class World:
     ) -> None:
         if handlers is not None:
             registry = Registry({name: a_stage(name, handler) for name, handler in handlers.items()})
-        self.url = url
-        self.settings = settings_of(**({"DATABASE_URL": url} | environ))
-        self.registry = registry or stages.load()
-        self.store = Store(wire) if wire else connect(self.settings)
+        super().__init__(url, registry=registry, store=Store(wire) if wire else None, **(ENVIRON | environ))
         self.parts = Giftcards(self.settings, self.store, lambda: self.registry)
         self.app = create_app(self.parts)
         self.client: FlaskClient = self.app.test_client()
-        self.stop = threading.Event()
         self._counts: str | None = None
-        self._connection: psycopg.Connection[dict[str, Any]] | None = None
-
-    def close(self) -> None:
-        self.store.close()
-        if self._connection is not None:
-            self._connection.close()
 
     # Through the doors
 
@@ -135,49 +107,9 @@ class World:
 
     # Past the doors
 
-    def run(self, **wanted: Any) -> TickReport:
-        """A tick with arguments that no door lets through."""
-        wanted = {"source": "test", "stop": self.stop} | wanted
-        return run_tick(self.store, self.registry, self.settings, **wanted)
-
     def enqueue(self, stage: str, payload: Any = None, *, count: int = 1, **columns: Any) -> list[int]:
         """Jobs, each of a flow of its own; their ids."""
-        return [self._insert(stage, payload or {}, columns) for _ in range(count)]
-
-    def _insert(self, stage: str, payload: Any, columns: dict[str, Any]) -> int:
-        number = self.value("select count(*) from public.giftcard_jobs")
-        row = {"correlation_id": f"flow-{number + 1}", "stage": stage, "payload": payload} | columns
-        row = {name: Jsonb(value) if isinstance(value, dict) else value for name, value in row.items()}
-        statement = sql.SQL("insert into public.giftcard_jobs ({}) values ({}) returning id").format(
-            sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join([sql.Placeholder()] * len(row))
-        )
-        made: int = self._execute(statement, tuple(row.values()))[0]["id"]
-        return made
-
-    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Rows as dicts; every statement commits by itself."""
-        return self._execute(query, values)
-
-    def value(self, query: str, *values: Any) -> Any:
-        """The first column of the first row."""
-        return next(iter(self.sql(query, *values)[0].values()))
-
-    def _execute(self, query: Any, values: tuple[Any, ...]) -> list[dict[str, Any]]:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self.url, autocommit=True, row_factory=dict_row)
-        cursor = self._connection.execute(query, values)
-        return cursor.fetchall() if cursor.description else []
-
-    def job(self, job_id: int | None = None, *, stage: str | None = None) -> dict[str, Any]:
-        """A job's row: the one with this id, else the only one (of this stage)."""
-        query = "select * from public.giftcard_jobs where id = coalesce(%s, id) and stage = coalesce(%s, stage)"
-        rows = self.sql(query, job_id, stage)
-        assert len(rows) == 1, rows
-        return rows[0]
-
-    def history(self, job_id: int) -> list[dict[str, Any]]:
-        """A job's runs, the first one first."""
-        return self.sql("select * from public.giftcard_job_history where job_id = %s order by run_no", job_id)
+        return [self.add(stage, payload, **columns) for _ in range(count)]
 
     def statuses(self) -> dict[str, int]:
         rows = self.sql("select status, count(*) as jobs from public.giftcard_jobs group by status")
@@ -190,23 +122,6 @@ class World:
             counts = ", ".join(f"(select count(*) from public.{t['name']}) as {t['name']}" for t in tables)
             self._counts = f"select {counts}"
         return self.sql(self._counts)[0]
-
-    def move(self, seconds: float) -> None:
-        """Lets this much time pass: everything that is written down happened that much earlier."""
-        for row in self.sql(TIMES):
-            changes = [
-                sql.SQL("{0} = {0} - make_interval(secs => {1})").format(sql.Identifier(column), sql.Literal(seconds))
-                for column in row["columns"]
-            ]
-            table = sql.Identifier("public", row["table_name"])
-            self._execute(sql.SQL("update {} set {}").format(table, sql.SQL(", ").join(changes)), ())
-
-    def move_to(self, when: Any) -> float:
-        """Lets time pass until a moment has come; answers the seconds."""
-        query = "select greatest(0, extract(epoch from %s::timestamptz - clock_timestamp()))::float8"
-        seconds: float = self.value(query, when)
-        self.move(seconds)
-        return seconds
 
 
 def an_order(**changes: Any) -> dict[str, Any]:

@@ -144,7 +144,11 @@ def test_revival_comes_after_the_hours_that_are_set(make_world: Callable[..., Wo
 
 
 def test_revival_hours_of_zero_revive_nothing(make_world: Callable[..., World]) -> None:
-    world = make_world(GIFTCARD_FAILED_JOB_RETRY_HOURS=CASES["revival_hours"]["off"], GIFTCARD_MAX_ATTEMPTS=1)
+    world = make_world(
+        GIFTCARD_FAILED_JOB_RETRY_HOURS=CASES["revival_hours"]["off"],
+        GIFTCARD_MAX_ATTEMPTS=1,
+        GIFTCARD_DEAD_LETTER_DAYS=0,
+    )
     take_all_codes(world, "KATE")
     world.submit()
     world.tick()

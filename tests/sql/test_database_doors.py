@@ -10,34 +10,19 @@ from lib.job import Complete, Error
 from lib.local.migrate import migrate
 from lib.local.postgres import Embedded
 from tests.factory import World, done
-
-# As Supabase makes them, with what it grants to each new table, sequence and function.
-SUPABASE = """
-do $$
-begin
-  if not exists (select from pg_roles where rolname = 'anon') then
-    create role anon nologin noinherit;
-    create role authenticated nologin noinherit;
-    create role service_role nologin noinherit bypassrls;
-  end if;
-end $$;
-grant usage on schema public to anon, authenticated, service_role;
-alter default privileges in schema public grant all on tables to anon, authenticated, service_role;
-alter default privileges in schema public grant all on sequences to anon, authenticated, service_role;
-alter default privileges in schema public grant all on functions to anon, authenticated, service_role;
-"""
+from tests.wires.stand_in.roles import make_like_supabase
 
 FUNCTIONS = """
     select p.proname as name, p.oid::regprocedure::text as signature, p.prosecdef, p.provolatile::text as volatility,
            p.proconfig, p.prosrc, p.proretset as many, p.prorettype::regtype::text as returns
-      from pg_proc p where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard%'
+      from pg_proc p where p.pronamespace = 'public'::regnamespace
      order by 2
 """
 
-TABLES = """
+TABLES_THAT = """
     select c.relname as name, c.relrowsecurity as rls,
            (select count(*) from pg_policy where polrelid = c.oid) as policies
-      from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'v', 'm', 'p') order by 1
+      from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'v', 'm', 'p', 'f') and
 """
 
 WRITES = re.compile(r"\b(insert\s+into|update\s+public|delete\s+from|for\s+update|pg_advisory)", re.IGNORECASE)
@@ -47,8 +32,7 @@ WRITES = re.compile(r"\b(insert\s+into|update\s+public|delete\s+from|for\s+updat
 def supabase(postgres: Embedded) -> Iterator[str]:
     """A database migrated where Supabase's roles and default grants were there first."""
     url = postgres.create_database("doors")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(SUPABASE.encode())
+    make_like_supabase(url)
     migrate(url)
     yield url
     postgres.drop_database("doors")
@@ -70,22 +54,29 @@ def service(owner: World) -> World:
 
 def test_there_is_something_to_guard(owner: World) -> None:
     assert len(owner.rows(FUNCTIONS)) > 30
-    assert len(owner.rows(TABLES)) > 10
+    assert len(owner.rows(f"{TABLES_THAT} true")) > 10
 
 
 @pytest.mark.parametrize("role", ["anon", "authenticated", "public"])
 def test_a_web_role_may_touch_no_table(owner: World, role: str) -> None:
-    may = "select, insert, update, delete, truncate, references, trigger"
-    tables = "select relname from pg_class where relname like 'giftcard%%' and relkind in ('r', 'v', 'm', 'p')"
-    assert owner.rows(f"{tables} and has_table_privilege(%s, oid, %s)", role, may) == []
+    assert open_tables(owner, role) == []
     may = "has_sequence_privilege(%s, format('public.%%I', sequencename), 'usage, select, update')"
     assert owner.rows(f"select sequencename from pg_sequences where {may}", role) == []
 
 
+def open_tables(owner: World, role: str) -> list[str]:
+    may = "select, insert, update, delete, truncate, references, trigger"
+    return [table["name"] for table in owner.rows(f"{TABLES_THAT} has_table_privilege(%s, c.oid, %s)", role, may)]
+
+
 @pytest.mark.parametrize("role", ["anon", "authenticated", "public"])
 def test_a_web_role_may_call_no_function(owner: World, role: str) -> None:
-    functions = "select proname from pg_proc where proname like 'giftcard%%'"
-    assert owner.rows(f"{functions} and has_function_privilege(%s, oid, 'execute')", role) == []
+    assert open_functions(owner, role) == []
+
+
+def open_functions(owner: World, role: str) -> list[str]:
+    functions = "select p.proname as name from pg_proc p where p.pronamespace = 'public'::regnamespace"
+    return [f["name"] for f in owner.rows(f"{functions} and has_function_privilege(%s, p.oid, 'execute')", role)]
 
 
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
@@ -107,7 +98,11 @@ def test_a_web_role_is_refused(owner: World, role: str, statement: str) -> None:
 
 
 def test_every_table_has_row_security_and_no_policy(owner: World) -> None:
-    assert [t for t in owner.rows(TABLES) if not t["rls"] or t["policies"]] == []
+    assert unguarded_tables(owner) == []
+
+
+def unguarded_tables(owner: World) -> list[str]:
+    return [table["name"] for table in owner.rows(f"{TABLES_THAT} true") if not table["rls"] or table["policies"]]
 
 
 def test_row_security_hides_every_row_from_a_role_that_was_granted_a_table_by_mistake(owner: World) -> None:
@@ -118,9 +113,31 @@ def test_row_security_hides_every_row_from_a_role_that_was_granted_a_table_by_mi
 
 
 def test_every_function_runs_as_its_caller_with_an_empty_search_path(owner: World) -> None:
+    assert unsafe_functions(owner) == []
+
+
+def unsafe_functions(owner: World) -> list[str]:
     functions = owner.rows(FUNCTIONS)
-    assert [f["signature"] for f in functions if f["prosecdef"]] == []
-    assert [f["signature"] for f in functions if 'search_path=""' not in (f["proconfig"] or [])] == []
+    return [f["name"] for f in functions if f["prosecdef"] or 'search_path=""' not in (f["proconfig"] or [])]
+
+
+def test_whoever_adds_something_open_is_found_out(owner: World) -> None:
+    """Each of the checks above sees what it is for. Supabase's default grants open what is new to its web roles."""
+    owner.run("create table public.new_table (id integer)")
+    assert (open_tables(owner, "anon"), unguarded_tables(owner)) == (["new_table"], ["new_table"])
+    owner.run("alter table public.new_table enable row level security")
+    owner.run("create policy all_of_it on public.new_table using (true)")
+    assert unguarded_tables(owner) == ["new_table"]
+    body = "returns integer language sql as 'select 1'"
+    owner.run(f"create function public.new_function() {body}")
+    assert [open_functions(owner, role) for role in ("anon", "authenticated", "public")] == [["new_function"]] * 3
+    assert unsafe_functions(owner) == ["new_function"]
+    owner.run("alter function public.new_function() set search_path = pg_catalog")
+    assert unsafe_functions(owner) == ["new_function"]
+    owner.run("alter function public.new_function() set search_path = ''")
+    assert unsafe_functions(owner) == []
+    owner.run("alter function public.new_function() security definer")
+    assert unsafe_functions(owner) == ["new_function"]
 
 
 def test_every_function_that_writes_says_so(owner: World) -> None:

@@ -44,7 +44,7 @@ NAMED = [
     ("payload", "'null'", "giftcard_jobs_payload_is_an_object"),
     ("context", "'1'", "giftcard_jobs_payload_is_an_object"),
     ("attempts", "-1", "giftcard_jobs_attempts_are_counted"),
-    ("run_no", "-1", "giftcard_jobs_attempts_are_counted"),
+    ("run_no", "-1", "giftcard_jobs_runs_are_counted"),
     ("revivals", "-1", "giftcard_jobs_attempts_are_counted"),
     ("max_attempts", "0", "giftcard_jobs_max_attempts_is_positive"),
     ("max_attempts", "-3", "giftcard_jobs_max_attempts_is_positive"),

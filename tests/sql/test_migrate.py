@@ -108,6 +108,51 @@ def test_a_database_that_is_ahead_is_refused(empty_database_url: str, directory:
         migrate(empty_database_url, directory=directory)
 
 
+def test_a_file_that_was_changed_after_it_was_applied_is_refused(empty_database_url: str, directory: Path) -> None:
+    migrate(empty_database_url, directory=directory)
+    write(directory, SECOND, "insert into fruit values ('pineapple');")
+    write(directory, "20260103000000_third.sql", "insert into fruit values ('plum');")
+    with pytest.raises(Misconfigured, match=f"^{SECOND} is not what was applied to this database: put the file back"):
+        migrate(empty_database_url, directory=directory)
+    assert rows(empty_database_url, "select name from fruit") == [("apple",), ("pear",)]
+
+
+def test_another_layout_of_the_same_statements_is_no_change(empty_database_url: str, directory: Path) -> None:
+    migrate(empty_database_url, directory=directory)
+    write(directory, SECOND, "\r\ninsert into fruit\r\n  values ('pear')\r\n;\r\n")
+    assert migrate(empty_database_url, directory=directory) == []
+
+
+def test_what_the_supabase_cli_took_apart_is_known_again(empty_database_url: str, directory: Path) -> None:
+    """It writes each statement down by itself, without its semicolon."""
+    migrate(empty_database_url, directory=directory)
+    apart = "array['create table fruit (name text primary key)', 'insert into fruit values (''apple'')']"
+    with psycopg.connect(empty_database_url) as connection:
+        update = f"update supabase_migrations.schema_migrations set statements = {apart} where version = %s"
+        connection.execute(update.encode(), [FIRST[:14]])
+    assert migrate(empty_database_url, directory=directory) == []
+
+
+@pytest.mark.parametrize("version", ["20251231000000", "20260101120000"])
+def test_a_file_older_than_the_newest_applied_is_refused(
+    empty_database_url: str, directory: Path, version: str
+) -> None:
+    migrate(empty_database_url, directory=directory)
+    late = f"{version}_late.sql"
+    write(directory, late, "insert into fruit values ('plum');")
+    with pytest.raises(Misconfigured, match=f"^{late} was never applied, and {SECOND}, which is newer, was"):
+        migrate(empty_database_url, directory=directory)
+    assert rows(empty_database_url, "select count(*) from fruit") == [(2,)]
+
+
+def test_the_last_migration_tells_postgrest_to_read_the_schema_anew(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as listener:
+        listener.execute("listen pgrst")
+        migrate(empty_database_url)
+        (told,) = listener.notifies(timeout=5, stop_after=1)
+        assert told.payload == "reload schema"
+
+
 @pytest.mark.parametrize("name", ["first.sql", "2026_first.sql", "20260101000000_twice.sql"])
 def test_a_file_that_would_be_passed_over_is_refused(empty_database_url: str, directory: Path, name: str) -> None:
     write(directory, name, "select 1")

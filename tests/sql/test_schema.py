@@ -13,6 +13,7 @@ from lib.local import ROOT
 from lib.local.migrate import migrate, read_migrations
 from lib.local.postgres import Embedded
 from tests.factory import World
+from tests.wires.stand_in.roles import make_like_supabase
 
 CATALOG = {
     "relations": """
@@ -22,7 +23,8 @@ CATALOG = {
     "columns": """
         select c.relname, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) as type, a.attnotnull,
                a.attidentity::text, a.attgenerated::text, a.attcollation::regcollation::text as collation,
-               pg_get_expr(d.adbin, d.adrelid) as "default", col_description(c.oid, a.attnum) as comment
+               pg_get_expr(d.adbin, d.adrelid) as "default", a.attacl::text, a.attoptions, a.attstorage::text,
+               col_description(c.oid, a.attnum) as comment
           from pg_attribute a
           join pg_class c on c.oid = a.attrelid
           left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
@@ -30,18 +32,31 @@ CATALOG = {
            and not a.attisdropped
          order by 1, 3""",
     "constraints": """
-        select conrelid::regclass::text as relation, conname, pg_get_constraintdef(oid) as definition, convalidated
-          from pg_constraint where connamespace = 'public'::regnamespace order by 1, 2""",
-    "indexes": "select indexname, indexdef from pg_indexes where schemaname = 'public' order by 1",
+        select conrelid::regclass::text as relation, contypid::regtype::text as type, conname,
+               pg_get_constraintdef(oid) as definition, convalidated, obj_description(oid, 'pg_constraint') as comment
+          from pg_constraint where connamespace = 'public'::regnamespace order by 1, 2, 3""",
+    "indexes": """
+        select i.indexrelid::regclass::text as name, pg_get_indexdef(i.indexrelid) as definition, i.indisvalid
+          from pg_index i join pg_class c on c.oid = i.indexrelid
+         where c.relnamespace = 'public'::regnamespace order by 1""",
+    "sequences": """
+        select s.seqrelid::regclass::text as name, s.seqtypid::regtype::text as type, s.seqstart, s.seqincrement,
+               s.seqmax, s.seqmin, s.seqcache, s.seqcycle, d.refobjid::regclass::text as owner, d.refobjsubid
+          from pg_sequence s left join pg_depend d on d.objid = s.seqrelid and d.refobjsubid > 0 order by 1""",
     "functions": """
         select p.oid::regprocedure::text as signature, pg_get_functiondef(p.oid) as definition, p.proacl::text,
                obj_description(p.oid, 'pg_proc') as comment
           from pg_proc p where p.pronamespace = 'public'::regnamespace order by 1""",
     "triggers": """
-        select tgrelid::regclass::text as relation, tgname, pg_get_triggerdef(oid) as definition, tgenabled::text
+        select tgrelid::regclass::text as relation, tgname, pg_get_triggerdef(oid) as definition, tgenabled::text,
+               obj_description(oid, 'pg_trigger') as comment
           from pg_trigger where not tgisinternal order by 1, 2""",
     "policies": "select * from pg_policies where schemaname = 'public'",
-    "types": "select typname from pg_type where typnamespace = 'public'::regnamespace and typtype in ('e', 'd')",
+    "types": """
+        select typname, typtype::text, format_type(typbasetype, typtypmod) as base, typnotnull, typdefault,
+               typcollation::regcollation::text as collation, typacl::text, obj_description(oid, 'pg_type') as comment
+          from pg_type where typnamespace = 'public'::regnamespace and typtype in ('e', 'd', 'r', 'm') order by 1""",
+    "default grants": "select defaclobjtype::text, defaclacl::text from pg_default_acl order by 1",
 }
 
 
@@ -51,21 +66,67 @@ def catalog(url: str) -> dict[str, list[dict[str, Any]]]:
         return {name: world.rows(query) for name, query in CATALOG.items()}
 
 
-@pytest.fixture
-def another_url(postgres: Embedded) -> Iterator[str]:
-    yield postgres.create_database("present")
-    postgres.drop_database("present")
+Catalogs = tuple[dict[str, Any], dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=["plain", "like Supabase"])
+def catalogs(request: pytest.FixtureRequest, postgres: Embedded) -> Iterator[Catalogs]:
+    """What history builds, and what the present builds: in a plain database, and where Supabase's roles and default
+    grants are there first."""
+    urls = [postgres.create_database(name) for name in ("history", "present")]
+    if request.param == "like Supabase":
+        for url in urls:
+            make_like_supabase(url)
+    migrate(urls[0])
+    present = sorted((ROOT / "supabase/schemas").glob("*.sql"))
+    with psycopg.connect(urls[1], autocommit=True) as connection:
+        connection.execute("".join(path.read_text(encoding="utf-8") for path in present).encode())
+    yield catalog(urls[0]), catalog(urls[1])
+    for name in ("history", "present"):
+        postgres.drop_database(name)
 
 
 @pytest.mark.parametrize("what", CATALOG)
-def test_the_present_is_what_history_builds(empty_database_url: str, another_url: str, what: str) -> None:
+def test_the_present_is_what_history_builds(catalogs: Catalogs, what: str) -> None:
+    history, present = catalogs
+    assert present[what] == history[what]
+    assert history[what] or what in ("policies", "default grants")
+
+
+def test_every_kind_of_difference_would_be_seen(empty_database_url: str) -> None:
+    """Each of these statements shows in its part of the catalog (and perhaps in another)."""
+    make_like_supabase(empty_database_url)
     migrate(empty_database_url)
-    present = sorted((ROOT / "supabase/schemas").glob("*.sql"))
-    with psycopg.connect(another_url, autocommit=True) as connection:
-        connection.execute("".join(path.read_text(encoding="utf-8") for path in present).encode())
-    history, now = catalog(empty_database_url)[what], catalog(another_url)[what]
-    assert now == history
-    assert history or what in ("policies", "types")
+    before = catalog(empty_database_url)
+    for what, statement in DIFFERENCES:
+        with psycopg.connect(empty_database_url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+        after = catalog(empty_database_url)
+        assert what in [name for name in CATALOG if before[name] != after[name]], statement
+        before = after
+
+
+DIFFERENCES = [
+    ("columns", "alter table giftcard_audit alter column subject drop not null"),
+    ("columns", "alter table giftcard_audit alter column details set default '[]'"),
+    ("columns", "comment on column giftcard_audit.subject is 'another'"),
+    ("columns", "grant select (subject) on giftcard_audit to anon"),
+    ("relations", "grant select on giftcard_audit to anon"),
+    ("relations", "comment on table giftcard_audit is 'another'"),
+    ("relations", "alter table giftcard_audit disable row level security"),
+    ("relations", "grant usage on sequence giftcard_ticks_id_seq to anon"),
+    ("constraints", "alter table giftcard_audit drop constraint giftcard_audit_action_is_known"),
+    ("constraints", "comment on constraint giftcard_orders_amount_is_positive on giftcard_orders is 'another'"),
+    ("constraints", "alter domain giftcard_ttr drop constraint giftcard_jobs_ttr_is_positive"),
+    ("functions", "grant execute on function giftcard_status to anon"),
+    ("functions", "comment on function giftcard_status is 'another'"),
+    ("functions", "alter function giftcard_status stable security definer"),
+    ("triggers", "alter table giftcard_jobs disable trigger giftcard_jobs_fill_circuit"),
+    ("policies", "create policy another on giftcard_audit for select using (true)"),
+    ("sequences", "alter sequence giftcard_ticks_id_seq cache 7"),
+    ("types", "comment on domain giftcard_ttr is 'another'"),
+    ("default grants", "alter default privileges in schema public revoke all on tables from anon"),
+]
 
 
 def known(world: World, constraint: str) -> set[str]:

@@ -3,107 +3,22 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from lib.demo.checks import all_checks
-from lib.demo.facts import Change, Letter, OrderFacts, Run
-from lib.demo.mailbox import Mail
 from lib.demo.outcome import Killed, Outcome, wanted_code
-from lib.demo.payments import Charge, PaymentService
+from lib.demo.payments import PaymentService
 from lib.giftcards.importing import Imported
-
-_NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
-
-
-def _order(number: int, **other: Any) -> OrderFacts:
-    values: dict[str, Any] = {
-        "id": f"o{number}",
-        "amount": 2500,
-        "currency": "USD",
-        "given_name": "Kate",
-        "family_name": None,
-        "email": f"k{number}@example.com",
-        "customer_id": number,
-        "external_id": "1520",
-        "personal_code": f"KATE152{number}",
-        "mail_key": f"key{number}",
-        "cards": 1,
-        "payments": [f"ch{number}"],
-        "dead": None,
-    }
-    return OrderFacts(**values | other)
-
-
-def _charge(number: int) -> Charge:
-    return Charge(id=f"ch{number}", key=f"k{number}", reference=f"o{number}", amount=2500, currency="USD")
-
-
-def _mail(number: int, **other: Any) -> Mail:
-    path = Path(f"{number}.eml")
-    values = {
-        "path": path,
-        "key": f"key{number}",
-        "to": f"k{number}@example.com",
-        "subject": "",
-        "text": f"KATE152{number}",
-    }
-    return Mail(**values | other)
-
-
-def _change(number: int, before: str, after: str) -> Change:
-    return Change(id=number, circuit="email", from_state=before, to_state=after, changed_at=_NOW, cause="")
-
-
-_INTERRUPTED = Run(
-    order_id="o1",
-    job_id=1,
-    run_no=1,
-    stage="payment",
-    attempt=1,
-    result="INTERRUPTED",
-    error=None,
-    started_at=_NOW,
-    finished_at=_NOW,
-    pause=1.0,
-)
-_REVIVED = Letter(
-    job_id=2,
-    order_id="o2",
-    stage="payment",
-    status="completed",
-    attempts=1,
-    run_no=6,
-    revivals=1,
-    last_error=None,
-    revives_in=None,
-)
+from tests.evening import REVIVED, charge, good_outcome, mail, order
 
 
 @pytest.fixture
 def good() -> Outcome:
     """Two orders that came to their cards, and one that was declined."""
-    declined = _order(3, cards=0, payments=None, mail_key=None, dead="Declined")
-    return Outcome(
-        imported=Imported(created=3),
-        orders=[_order(1), _order(2), declined],
-        runs=[_INTERRUPTED],
-        letters=[_REVIVED],
-        changes=[_change(1, "closed", "open"), _change(2, "open", "half_open"), _change(3, "half_open", "closed")],
-        circuits={},
-        charges=[_charge(1), _charge(2)],
-        asked=Counter({"o1": 2, "o2": 2, "o3": 1}),
-        silences=["o1", "o2"],
-        declined={"o3"},
-        mails=[_mail(1), _mail(2)],
-        killed=Killed(pid=1, exit_code=-9, runs=[("o1", "payment")]),
-        open_jobs=0,
-        waited={},
-    )
+    return good_outcome()
 
 
 def test_a_good_outcome_passes_each_check(good: Outcome) -> None:
@@ -115,20 +30,20 @@ def test_a_good_outcome_passes_each_check(good: Outcome) -> None:
     [
         (lambda o: replace(o, imported=Imported(created=4)), "every good row"),
         (
-            lambda o: replace(o, orders=[_order(1), _order(2, cards=0), o.orders[2]]),
+            lambda o: replace(o, orders=[order(1), order(2, cards=0), o.orders[2]]),
             "one card, one payment and one mail",
         ),
-        (lambda o: replace(o, mails=[_mail(1), _mail(2), _mail(2)]), "one card, one payment and one mail"),
+        (lambda o: replace(o, mails=[mail(1), mail(2), mail(2)]), "one card, one payment and one mail"),
         (lambda o: replace(o, declined=set()), "what was declined"),
-        (lambda o: replace(o, orders=[*o.orders[:2], _order(3)]), "what was declined"),
+        (lambda o: replace(o, orders=[*o.orders[:2], order(3)]), "what was declined"),
         (
-            lambda o: replace(o, orders=[_order(1), _order(2, personal_code="KATE1521"), o.orders[2]]),
+            lambda o: replace(o, orders=[order(1), order(2, personal_code="KATE1521"), o.orders[2]]),
             "no two customers",
         ),
-        (lambda o: replace(o, charges=[_charge(1), _charge(2), _charge(2)]), "books and ours agree"),
-        (lambda o: replace(o, charges=[_charge(1), replace(_charge(2), amount=1)]), "books and ours agree"),
-        (lambda o: replace(o, mails=[_mail(1), _mail(2, to="k1@example.com")]), "each mail"),
-        (lambda o: replace(o, mails=[_mail(1), _mail(2, text="KATE1521")]), "each mail"),
+        (lambda o: replace(o, charges=[charge(1), charge(2), charge(2)]), "books and ours agree"),
+        (lambda o: replace(o, charges=[charge(1), replace(charge(2), amount=1)]), "books and ours agree"),
+        (lambda o: replace(o, mails=[mail(1), mail(2, to="k1@example.com")]), "each mail"),
+        (lambda o: replace(o, mails=[mail(1), mail(2, text="KATE1521")]), "each mail"),
         (lambda o: replace(o, open_jobs=1), "nothing is left"),
         (lambda o: replace(o, circuits={"email": "open"}), "nothing is left"),
         (lambda o: replace(o, changes=o.changes[:2]), "circuit of email"),
@@ -139,7 +54,7 @@ def test_a_good_outcome_passes_each_check(good: Outcome) -> None:
         (lambda o: replace(o, asked=Counter({"o1": 1, "o2": 2})), "killed process"),
         (lambda o: replace(o, asked=Counter({"o1": 2, "o2": 1})), "who got no answer"),
         (lambda o: replace(o, silences=["o1"]), "who got no answer"),
-        (lambda o: replace(o, letters=[replace(_REVIVED, status="error")]), "a dead letter revived"),
+        (lambda o: replace(o, letters=[replace(REVIVED, status="error")]), "a dead letter revived"),
         (lambda o: replace(o, letters=[]), "a dead letter revived"),
         (lambda o: replace(o, orders=[replace(order, external_id=None) for order in o.orders]), "wanted the same code"),
     ],
@@ -149,8 +64,8 @@ def test_each_spoiled_outcome_is_noticed(good: Outcome, spoil: Callable[[Outcome
 
 
 def test_who_has_digits_wants_them_in_the_code() -> None:
-    assert wanted_code(_order(1, external_id="C-42")) == "KATE0042"
-    assert wanted_code(_order(1, external_id="none")) is None
+    assert wanted_code(order(1, external_id="C-42")) == "KATE0042"
+    assert wanted_code(order(1, external_id="none")) is None
 
 
 @pytest.fixture

@@ -64,7 +64,11 @@ WRONG = [
     ("GIFTCARD_CIRCUIT_THRESHOLD", "-1", "greater than or equal to 0"),
     ("GIFTCARD_CIRCUIT_COOLDOWN_SECONDS", "0", "greater than 0"),
     ("GIFTCARD_VENDOR_KEY_HOURS", "0", "greater than 0"),
-    ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "'ledger' or 'http'"),
+    ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "'ledger', 'http' or 'square'"),
+    ("GIFTCARD_QUEUE_INLETS", "email_queue", "like email_queue:email,payments_queue:payment"),
+    ("GIFTCARD_QUEUE_INLETS", "email queue:email", "like email_queue:email,payments_queue:payment"),
+    ("GIFTCARD_QUEUE_INLETS", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
+    ("GIFTCARD_QUEUE_INLETS", "a:email,b:email,a:payment", "names the queue a twice"),
 ]
 
 
@@ -90,10 +94,37 @@ def test_variables_that_are_not_ours_are_left_alone(monkeypatch: pytest.MonkeyPa
     assert load().stage_rules == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "unknown"),
+    [
+        ("GIFTCARD_ENCRYPTION_KEY", True),
+        ("GIFTCARD_STAGE_EMAIL_COLOUR", True),
+        ("MAX_EMIAL_RETRY_ATTEMPTS", True),
+        ("GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS", False),
+        ("GIFTCARD_PAUSED", False),
+        ("GIFTCARD_URL", False),
+        ("GIFTCARDS_THEME", False),
+        ("MAX_MEMORY", False),
+    ],
+)
+def test_a_name_that_looks_like_ours_and_is_not_is_kept_for_the_doctor(
+    monkeypatch: pytest.MonkeyPatch, name: str, unknown: bool
+) -> None:
+    monkeypatch.setenv(name, "1")
+    assert load().unknown == ((name,) if unknown else ())
+
+
+def test_the_rules_of_stages_are_no_variable_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAGE_RULES", '{"email": {"max_attempts": 1}}')
+    monkeypatch.setenv("UNKNOWN", '["x"]')
+    assert (load().stage_rules, load().unknown) == ({}, ())
+
+
 # Secrets
 
 SECRETS = (
-    "CRON_SECRET", "GIFTCARD_ADMIN_TOKEN", "GIFTCARD_API_TOKEN", "DATABASE_URL", "SMTP_URL", "GIFTCARD_PAYMENT_TOKEN",
+    "CRON_SECRET", "GIFTCARD_ADMIN_TOKEN", "GIFTCARD_API_TOKEN", "DATABASE_URL", "SUPABASE_SECRET_KEY",
+    "SUPABASE_SERVICE_ROLE_KEY", "SMTP_URL", "GIFTCARD_PAYMENT_TOKEN",
     "GIFTCARD_CARD_TOKEN", "GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY",
 )  # fmt: skip
 

@@ -1,0 +1,196 @@
+"""How the build serves under Vercel's own runtime, over a real Postgres."""
+
+import json
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.crash.processes import wait_for
+from tests.servers import a_mail_server, a_vendor
+from tests.vercel.conftest import Serve
+from tests.vercel.serving import DidNotStart, Function
+from tests.world import ADMIN, API, CRON, an_order, bearer
+
+pytestmark = pytest.mark.slow
+
+DOOR = "/api/cron/giftcard-jobs"
+OF_THE_CLOCK = {"user-agent": "vercel-cron/1.0", "x-vercel-cron-schedule": "* * * * *"}
+
+
+def _tick(function: Function, **headers: str) -> dict[str, Any]:
+    answer = function.request("GET", DOOR, headers=bearer(CRON) | OF_THE_CLOCK | headers)
+    assert answer.status_code == 200, answer.text
+    report: dict[str, Any] = answer.json()
+    return report
+
+
+def _order(function: Function, correlation_id: str, **order: Any) -> None:
+    body = {"correlation_id": correlation_id} | an_order(**order)
+    answer = function.request("POST", "/api/v1/giftcards", json=body, headers=bearer(API))
+    assert answer.status_code == 202, answer.text
+
+
+def _all(connection: psycopg.Connection[Any], query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query.encode()).fetchall()
+
+
+# Doors
+
+
+def test_it_is_up_as_soon_as_it_has_started(serve: Serve) -> None:
+    answer = serve().request("GET", "/api/health")
+    assert (answer.status_code, answer.json()) == (200, {"status": "up"})
+
+
+def test_without_a_database_it_starts_and_says_so(serve: Serve) -> None:
+    answer = serve(DATABASE_URL="").request("GET", "/api/health")
+    assert (answer.status_code, answer.json()) == (503, {"status": "down"})
+
+
+def test_a_wrong_setting_is_named_where_a_deployment_that_does_not_start_is_looked_for(serve: Serve) -> None:
+    with pytest.raises(DidNotStart, match=r"The settings are wrong\. GIFTCARD_CONCURRENCY='0'"):
+        serve(GIFTCARD_CONCURRENCY="0")
+
+
+@pytest.mark.parametrize("headers", [{}, OF_THE_CLOCK, bearer("another"), {"x-vercel-cron": "1"}])
+def test_a_cron_call_without_the_secret_is_refused_and_leaves_no_trace(
+    serve: Serve, connection: psycopg.Connection[Any], headers: dict[str, str]
+) -> None:
+    answer = serve().request("GET", DOOR, headers=headers)
+    assert (answer.status_code, answer.json()["title"]) == (401, "not allowed")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert _all(connection, "select * from giftcard_ticks") == []
+
+
+def test_a_path_is_handed_on_as_it_was_asked_for(serve: Serve) -> None:
+    function = serve()
+    answer = function.request("GET", "/api/v1/giftcards/a%20b%2Fc?reveal=false", headers=bearer(API))
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert function.request("GET", "/no/such/page").json()["status"] == 404
+    assert function.request("HEAD", "/api/health").status_code == 200
+
+
+# Work
+
+
+def test_a_cron_call_runs_jobs_and_its_log_lines_belong_to_it(
+    serve: Serve, connection: psycopg.Connection[Any]
+) -> None:
+    function = serve()
+    _order(function, "first")
+    report = _tick(function)
+    # Mails are not set up here: the last job waits.
+    assert (report["completed"], report["parked"]) == (4, {"email": "SMTP_URL"})
+    assert _all(connection, "select source, completed from giftcard_ticks") == [("cron", 4)]
+    lines = [json.loads(line) for line in function.logged() if line.startswith("{")]
+    assert [line["event"] for line in lines].count("run_completed") == 4
+    assert lines[-1]["event"] == "tick_ended"
+
+
+def test_a_person_can_trigger_a_tick(serve: Serve, connection: psycopg.Connection[Any]) -> None:
+    function = serve()
+    _order(function, "first")
+    answer = function.request("POST", "/api/jobs/run", json={"limit": 1}, headers=bearer(ADMIN))
+    assert (answer.status_code, answer.json()["completed"]) == (200, 1)
+    assert _all(connection, "select source from giftcard_ticks") == [("manual",)]
+    assert function.request("POST", "/api/jobs/run", headers=bearer(CRON)).status_code == 401
+
+
+def test_an_order_becomes_a_card_and_a_mail(serve: Serve) -> None:
+    with a_vendor() as bank, a_mail_server() as mail:
+        function = serve(GIFTCARD_PAYMENT_PROVIDER="http", GIFTCARD_PAYMENT_URL=bank.url, SMTP_URL=mail.url)
+        _order(function, "first")
+        assert _tick(function)["completed"] == 5
+        flow = function.request("GET", "/api/v1/giftcards/first", headers=bearer(API)).json()
+    assert [job["status"] for job in flow["jobs"]] == ["completed"] * 5
+    assert [(taken.amount, taken.currency) for taken in bank.taken] == [(2500, "USD")]
+    (message,) = mail.mails
+    assert "kate@example.com" in message["To"]
+    assert flow["card"]["last4"].isdigit()
+
+
+def test_one_instance_serves_others_while_it_ticks(serve: Serve) -> None:
+    with a_vendor() as bank, ThreadPoolExecutor(1) as clock:
+        function = serve(GIFTCARD_PAYMENT_PROVIDER="http", GIFTCARD_PAYMENT_URL=bank.url)
+        bank.then("silent")
+        _order(function, "first")
+        tick = clock.submit(_tick, function)
+        wait_for(lambda: bool(bank.taken), seconds=20, what="the payment")
+        assert function.request("GET", "/api/health").status_code == 200
+        assert not tick.done()
+        bank.closing.set()
+        assert tick.result(timeout=20)["retried"] == 1
+
+
+# Its end
+
+
+def test_a_tick_goes_on_when_its_caller_hangs_up(serve: Serve, connection: psycopg.Connection[Any]) -> None:
+    with a_vendor() as bank:
+        function = serve(GIFTCARD_PAYMENT_PROVIDER="http", GIFTCARD_PAYMENT_URL=bank.url)
+        bank.then("silent")
+        _order(function, "first")
+        with pytest.raises(httpx.ReadTimeout):
+            function.request("GET", DOOR, headers=bearer(CRON), timeout=1)
+        wait_for(lambda: bool(bank.taken), seconds=20, what="the payment")
+        bank.closing.set()
+        ended = "select stopped_because, completed, retried from giftcard_ticks where ended_at is not null"
+        wait_for(lambda: bool(_all(connection, ended)), seconds=20, what="the end of the tick")
+        assert _all(connection, ended) == [("drained", 2, 1)]
+        assert function.request("GET", "/api/health").status_code == 200
+
+
+def test_what_a_killed_instance_had_begun_the_next_tick_takes_over(
+    serve: Serve, connection: psycopg.Connection[Any]
+) -> None:
+    with a_vendor() as bank, ThreadPoolExecutor(1) as clock:
+        settings = {"GIFTCARD_PAYMENT_PROVIDER": "http", "GIFTCARD_PAYMENT_URL": bank.url}
+        killed = serve(**settings)
+        bank.then("silent")
+        _order(killed, "first")
+        tick = clock.submit(_tick, killed)
+        wait_for(lambda: bool(bank.taken), seconds=20, what="the payment")
+        killed.signal(signal.SIGKILL)
+        assert isinstance(tick.exception(timeout=20), httpx.HTTPError)
+        next_one = serve(**settings)
+        assert _tick(next_one)["interrupted"] == 0, "its lease had not ended yet"
+        connection.execute("update giftcard_jobs set lease_expires_at = clock_timestamp() where status = 'running'")
+        assert _tick(next_one)["interrupted"] == 1
+        connection.execute("update giftcard_jobs set scheduled_at = clock_timestamp() where status = 'queued'")
+        assert _tick(next_one)["completed"] == 2
+    assert len(bank.taken) == 1, "the customer has paid twice"
+    assert len(set(bank.keys)) == 1
+    runs = "select result from giftcard_job_history where stage = 'payment' order by run_no"
+    assert _all(connection, runs) == [("INTERRUPTED",), ("SUCCESS",)]
+
+
+def test_told_to_leave_an_idle_instance_leaves_within_the_platforms_patience(serve: Serve) -> None:
+    function = serve()
+    assert _tick(function)["stopped_because"] == "drained"
+    began = time.monotonic()
+    function.signal(signal.SIGTERM)
+    assert function.process.wait(10) == -signal.SIGTERM
+    assert time.monotonic() - began < 0.5
+
+
+def test_told_to_leave_in_a_tick_it_begins_nothing_more(serve: Serve, connection: psycopg.Connection[Any]) -> None:
+    with a_vendor() as bank, ThreadPoolExecutor(1) as clock:
+        function = serve(GIFTCARD_PAYMENT_PROVIDER="http", GIFTCARD_PAYMENT_URL=bank.url, GIFTCARD_CONCURRENCY="1")
+        bank.then("silent")
+        _order(function, "first")
+        tick = clock.submit(_tick, function)
+        wait_for(lambda: bool(bank.taken), seconds=20, what="the payment")
+        _order(function, "second")
+        function.signal(signal.SIGTERM)
+        bank.closing.set()
+        function.process.wait(20)
+        tick.exception(timeout=20)  # the answer may be lost with the process
+    assert _all(connection, "select stopped_because from giftcard_ticks") == [("shutdown",)]
+    begun = "select run_no from giftcard_jobs where correlation_id = 'second'"
+    assert _all(connection, begun) == [(0,)]

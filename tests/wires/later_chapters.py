@@ -1,0 +1,101 @@
+"""The story's later chapters: schedules, reports, inlets, webhooks, what vendors send, alerts, what is pruned."""
+
+from typing import Any
+
+from tests.wires.teller import LEASES, NOBODY, STAGES, Teller
+
+SCHEDULE: dict[str, Any] = {
+    "tenant_id": "shop", "name": "täglich", "schedule": "0 9 * * *", "timezone": "Europe/Berlin", "stage": "email",
+    "payload": {"n": 2**60, "é": None}, "semantics": "at_least_once", "is_recurring": True, "max_attempts": None,
+    "ttr_seconds": 60, "retry_delays": [1.5], "missed_policy": "skip", "catch_up_seconds": 300, "missed_cap": 100,
+    "overlap_policy": "skip", "pause_after_failures": None,
+}  # fmt: skip
+SOON = "2035-01-01T12:30:00+00:00"
+
+
+def schedules(t: Teller) -> None:
+    t.do("clock")
+    made = t.do("save_schedule", schedule=SCHEDULE, next_at=t.now, id=None, version=None)
+    t.do("save_schedule", schedule=SCHEDULE, next_at=None, id=None, version=None)
+    t.do("save_schedule", schedule=SCHEDULE | {"missed_policy": "never"}, next_at=SOON, id=made["id"], version=1)
+    t.do("save_schedule", schedule=SCHEDULE, next_at=SOON, id=made["id"], version=9)
+    t.do("due_schedules", limit=10)
+    t.do("list_schedules", tenant_id="shop", name=None, paused=None, before=None, limit=1)
+    job = {
+        "stage": "email",
+        "tenant_id": "shop",
+        "correlation_id": f"schedule:{made['id']}:1",
+        "trigger_type": "schedule",
+    }
+    plan = {"id": made["id"], "version": made["version"], "jobs": [job], "next_at": SOON, "last_at": SOON, "missed": 1}
+    t.do("enqueue_occurrences", planned=[plan])
+    t.do("enqueue_occurrences", planned=[plan])
+    t.ask("occurrences", id=made["id"], limit=10)
+    t.do("pause_schedule", id=made["id"], by="kate", reason="ß")
+    shown = t.do("show_schedule", id=made["id"])
+    t.do("resume_schedule", id=made["id"], version=shown["version"], next_at=SOON)
+    t.do("resume_schedule", id=made["id"], version=shown["version"], next_at=SOON)
+    t.do("precision", window_seconds=3600.5)
+    t.ask("delete_schedule", id=made["id"])
+    t.ask("delete_schedule", id=made["id"])
+    t.do("show_schedule", id=NOBODY)
+
+
+def reports(t: Teller) -> None:
+    t.ask("report", tenant_id="shop", day="2035-01-01")
+    t.do("make_report", tenant_id="shop", day="2035-01-01")
+    t.do("make_report", tenant_id="shop", day="2035-02-30")
+    t.ask("report", tenant_id="shop", day="2035-01-01")
+    t.ask("list_reports", tenant_id=None, older=None, limit=10)
+    t.ask("tenants_of", day="2035-01-01")
+    t.do("take_in", inlets={"queue": {"stage": "email"}}, limit=10)
+
+
+def webhooks(t: Teller) -> None:
+    made = {"tenant_id": "shop", "url": "https://shop.example/hook", "events": ("job.completed",), "enabled": True}
+    one = t.do("create_webhook_endpoint", **made, secret_encrypted="é")["id"]
+    t.do("create_webhook_endpoint", **made, secret_encrypted="é")
+    t.do("create_webhook_endpoint", **(made | {"events": (), "url": "https://shop.example/2"}), secret_encrypted="é")
+    t.do("change_webhook_endpoint", endpoint_id=one, url=None, events=("job.completed", "report.ready"))
+    t.do("webhook_endpoint", endpoint_id=one)
+    t.do("webhook_endpoint", endpoint_id=NOBODY)
+    t.do("list_webhook_endpoints", tenant_id="shop", older=None, limit=1)
+    t.do("rotate_webhook_secret", endpoint_id=one, secret_encrypted="ß", former_seconds=60)
+    job_id = t.do("test_webhook_endpoint", endpoint_id=one)["job_id"]
+    usual = {"owner": "host:4", "source": "test", "live_seconds": 130, "code_version": 2}
+    key = "00000000-0000-4000-8000-000000000099"
+    t.do("begin_tick", key=key, limit=1, stages=STAGES | {"webhook": 60}, only_job_id=job_id, **usual)
+    t.do("webhook_target", job_id=job_id, lease_id=key, endpoint_id=one)
+    t.do("webhook_target", job_id=job_id, lease_id=LEASES[6], endpoint_id=one)
+    t.do("turn_off_webhook_endpoint", endpoint_id=one, url=made["url"], because="410")
+    t.do("test_webhook_endpoint", endpoint_id=one)
+    t.ask("delete_webhook_endpoint", endpoint_id=one)
+    event = {"source": "psp", "type": "paid", "tenant_id": "shop"}
+    paid = {"correlation_id": "order-1", "reference": "ch_1", "amount": 2**40, "currency": "EUR"}
+    t.do("take_event", event_id="e1", **event, does={"payment": paid})
+    t.do("take_event", event_id="e1", **event, does={"ignored": "twice"})
+    t.do("take_event", event_id="e2", **event, does={"job": {"stage": "email"}})
+    t.ask("incoming_payment", tenant_id="shop", correlation_id="order-1", amount=2**40, currency="EUR")
+    t.ask("incoming_payment", tenant_id="shop", correlation_id="none", amount=1, currency="EUR")
+
+
+def watching(t: Teller) -> None:
+    t.later(1_200)
+    t.do("metrics", stages=STAGES)
+    told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24)
+    t.ask("open_alerts")
+    t.do("alert_told", told=told)
+    t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24)
+
+
+def pruning(t: Teller) -> None:
+    days = {"jobs": "30 days", "archive": "1 year"}
+    t.do("prune", limit=10, dry_run=True, **days)
+    t.do("prune", limit=10, dry_run=False, **days)
+    t.do("prune", limit=10, dry_run=False, jobs="thirty days")
+    old = t.do("list_jobs", filter={"status": "cancelled"}, limit=1)["jobs"][0]["id"]
+    t.later(40 * 86_400)
+    t.do("prune", limit=1000, dry_run=False, **days, dead_letters=None, history="1 day", ticks="1 day")
+    t.do("restore_job", job_id=NOBODY)
+    t.do("restore_job", job_id=old)
+    t.do("show_job", job_id=old, stages={}, missing={})
