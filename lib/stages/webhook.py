@@ -18,6 +18,8 @@ from lib.webhooks import signing
 
 # A receiver that takes longer (seconds) shall answer first and work afterwards.
 _PATIENCE = 15.0
+# The call is over this long (seconds) before the ttr, so that its failure can still be settled.
+_MARGIN_SECONDS = 1.0
 _GONE = 410
 
 
@@ -77,7 +79,7 @@ def _post(url: outside_url.Url, body: str, signed: dict[str, str], context: Cont
     return call(
         Request(method="POST", url=url, headers=usual | signed, common={}, body=body.encode()),
         allowed=context.settings.giftcard_allowed_networks,
-        until=time.monotonic() + min(_PATIENCE, context.remaining() - 1),
+        until=time.monotonic() + min(_PATIENCE, context.remaining() - min(_MARGIN_SECONDS, context.job.ttr / 10)),
         follow=False,
     )
 

@@ -437,6 +437,7 @@ end $$;
 
 -- Writes a tick down, revives, claims. p_key: made by the caller, so that a begin that is repeated finds its tick and the same
 -- leases. A second delivery of an execution id does no work while the first is live or ended well.
+-- p_code_version, p_oldest_schema: what the caller is, and the oldest schema that will do for it (null: any). GC426 where they do not fit.
 -- p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_limits: {"payment": 2}: runs at once in the whole fleet.
 -- p_linger_seconds: how long it may wait for work. schedules: those that are due, for the caller to plan (and then to advance).
 -- chores: what it shall see to when its jobs are done.
@@ -446,7 +447,8 @@ drop function public.giftcard_begin_tick;
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision, p_code_version integer,
   p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
-  p_only_job_id bigint default null, p_limits jsonb default '{}', p_now timestamptz default null) returns json
+  p_only_job_id bigint default null, p_limits jsonb default '{}', p_oldest_schema integer default null, p_now timestamptz default null)
+returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -463,6 +465,10 @@ begin
     perform public.giftcard_refuse('GC426', format(
       'the database is at schema %s, which serves code from %s on; this code is %s: deploy newer code',
       v_schema ->> 'version', v_schema ->> 'oldest_code', p_code_version));
+  end if;
+  if (v_schema ->> 'version')::integer < p_oldest_schema then
+    perform public.giftcard_refuse('GC426', format(
+      'this code needs schema %s or a later one, and the database is at %s: run the migrations', p_oldest_schema, v_schema ->> 'version'));
   end if;
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
   select id, revived, stopped_because into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;

@@ -12,18 +12,25 @@ from hypothesis import strategies as st
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from lib import stages
 from lib.local.postgres import Embedded
 from lib.store.connect import connect
 from lib.web.app import create_app
 from lib.web.parts import Giftcards
 from tests.webhooks.square import SETTINGS, signature
-from tests.world import ADMIN, API, CRON, World, a_world, an_order, bearer, settings_of
+from tests.world import ADMIN, API, CRON, World, a_world, an_order, bearer
 
 pytestmark = pytest.mark.slow
 
 TOKENS = {"cron": CRON, "admin": ADMIN, "api": API, "metrics": ADMIN}
 SIGNATURE = "X-Square-Hmacsha256-Signature"
+
+
+# All checks are on. 503 is how this door says that something is wrong.
+_TROUBLED = {"checks": {"not_a_server_error": {"expected-statuses": ["2xx", "4xx", "503"]}}}
+CONFIG: dict[str, Any] = {
+    "generation": {"deterministic": True},
+    "operations": [{"include-name": "GET /api/health/deep", **_TROUBLED}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +57,36 @@ def signed(world: World) -> Any:
     return called
 
 
-def description() -> Any:
-    """As the application serves it; that needs no database."""
-    without_database = settings_of()
-    app = create_app(Giftcards(without_database, connect(without_database), stages.load))
-    return schemathesis.openapi.from_wsgi("/api/openapi.json", app, config=SchemathesisConfig.from_dict({}))
+@pytest.fixture(scope="module")
+def api(world: World) -> Any:
+    """The description as the application serves it."""
+    document = simpler(world.client.get("/api/openapi.json").json)
+    schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig.from_dict(CONFIG))
+    schema.app = signed(world)
+    return schema
+
+
+@pytest.fixture
+def _node(request: pytest.FixtureRequest) -> None:
+    """Schemathesis looks for an item's name where pytest kept it before its version 9."""
+    request.node._nodeid = request.node.nodeid
+
+
+def simpler(told: Any) -> Any:
+    """The patterns of text that holds no control characters as a format: text is drawn from a pattern letter by
+    letter, which takes minutes."""
+    if isinstance(told, list):
+        return [simpler(each) for each in told]
+    if not isinstance(told, dict):
+        return told
+    if str(told.get("pattern")).startswith(r"^[^\u0000"):
+        return {name: each for name, each in told.items() if name != "pattern"} | {"format": "harmless"}
+    return {name: simpler(each) for name, each in told.items()}
 
 
 # Formats that JSON Schema does not know, or that it reads more widely than we do.
 FORMATS = {
+    "harmless": st.text("abz-_.:@ 09éß漢🎁", min_size=2, max_size=30).filter(str.strip),
     "email": st.from_regex(r"[a-z]{1,10}@[a-z]{1,10}\.(com|org|de)", fullmatch=True),
     "iso-4217": st.sampled_from(["USD", "EUR", "JPY", "KWD"]),
     "cron": st.sampled_from(["* * * * *", "*/10 * * * * *", "0 9 * * 1-5"]),
@@ -82,7 +110,7 @@ BEYOND: dict[str, set[str | None]] = {
     "PATCH /api/v1/webhook-endpoints/{endpoint_id}": {"url", None},
 }
 
-schema = description()
+schema = schemathesis.pytest.from_fixture("api")
 
 
 def is_beyond_schemas(case: Any, refusal: Any) -> bool:
@@ -99,10 +127,10 @@ def is_beyond_schemas(case: Any, refusal: Any) -> bool:
 
 @schema.parametrize()
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_operation_does_as_it_is_described(world: World, case: Any) -> None:
+@pytest.mark.usefixtures("_node")
+def test_every_operation_does_as_it_is_described(case: Any) -> None:
     doors = [scheme for door in case.operation.definition.raw["security"] for scheme in door]
     headers = {SIGNATURE: "true"} if doors == ["square"] else bearer(TOKENS[doors[0]]) if doors else {}
-    app = signed(world)
-    answer = case.call(app=app, headers=headers)
+    answer = case.call(headers=headers)
     beyond = [positive_data_acceptance] if is_beyond_schemas(case, answer) else []
-    case.validate_response(answer, excluded_checks=beyond, headers=headers, transport_kwargs={"app": app, "headers": headers})
+    case.validate_response(answer, excluded_checks=beyond, headers=headers, transport_kwargs={"headers": headers})

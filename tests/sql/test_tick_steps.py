@@ -68,6 +68,14 @@ def test_code_that_is_too_old_is_told_which_side_to_upgrade(world: World) -> Non
     assert world.rows("select * from giftcard_ticks") == []
 
 
+def test_schema_that_is_too_old_for_the_code_is_told_too(world: World) -> None:
+    world.begin(oldest_schema=2)
+    with pytest.raises(psycopg.errors.DatabaseError, match="run the migrations") as caught:
+        world.begin(oldest_schema=3)
+    assert caught.value.sqlstate == "GC426"
+    assert world.rows("select count(*) as ticks from giftcard_ticks") == [{"ticks": 1}]
+
+
 # A second delivery
 
 

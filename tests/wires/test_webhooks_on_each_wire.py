@@ -1,0 +1,57 @@
+"""The calls about webhooks mean the same on each wire: arrays, flags, nulls, numbers."""
+
+from typing import Any
+
+import pytest
+
+from lib.errors import LeaseLost, Refused
+from lib.store.store import Store
+from tests.factory import World
+
+
+def made(store: Store, **fields: Any) -> dict[str, Any]:
+    usual = {"tenant_id": "default", "url": "https://example.com/ü", "events": ("job.completed", "report.ready")}
+    return store.create_webhook_endpoint(**usual | {"enabled": True, "secret_encrypted": "sealed"} | fields)
+
+
+def test_endpoint_comes_back_as_it_was_given(store: Store) -> None:
+    endpoint = made(store, enabled=False)
+    assert (endpoint["url"], endpoint["events"]) == ("https://example.com/ü", ["job.completed", "report.ready"])
+    assert (endpoint["enabled"], endpoint["off_because"]) == (False, "made off")
+    number = endpoint["id"]
+    assert store.webhook_endpoint(number) == endpoint
+    assert store.list_webhook_endpoints(tenant_id=None, older=None, limit=1)["endpoints"] == [endpoint]
+    assert store.change_webhook_endpoint(number, enabled=True, events=("job.completed",))["events"] == ["job.completed"]
+    rotated = store.rotate_webhook_secret(number, secret_encrypted="new", former_seconds=0.5)
+    assert rotated["former_secret_until"]
+    assert store.test_webhook_endpoint(number)["event_id"].startswith("msg_")
+    store.turn_off_webhook_endpoint(number, url="https://example.com/ü", because="gone")
+    with pytest.raises(Refused, match="is off") as caught:
+        store.test_webhook_endpoint(number)
+    assert (caught.value.sqlstate, caught.value.field) == ("GC409", "enabled")
+    assert store.delete_webhook_endpoint(number) == {"id": number, "deleted": True}
+
+
+def test_delivery_learns_where_to_and_that_there_is_nobody(store: Store, world: World) -> None:
+    number = made(store)["id"]
+    job = world.claimed("webhook", circuit=f"webhook:{number}")
+    target = store.webhook_target(job, endpoint_id=number)
+    assert target is not None
+    assert (target["url"], target["secrets"]) == ("https://example.com/ü", ["sealed"])
+    assert isinstance(target["at"], float | int)
+    store.delete_webhook_endpoint(number)
+    assert store.webhook_target(job, endpoint_id=number) is None
+    world.by_hand(job.id)
+    with pytest.raises(LeaseLost):
+        store.webhook_target(job, endpoint_id=number)
+
+
+def test_event_is_taken_in_once_and_its_payment_is_found(store: Store, world: World) -> None:
+    job = world.claimed("payment", correlation_id="order-ü")
+    assert store.incoming_payment(job, amount=2500, currency="USD") is None
+    paid = {"correlation_id": "order-ü", "reference": "p1", "amount": 2500, "currency": "USD"}
+    sent = {"source": "square", "event_id": "e1", "type": "payment.updated", "tenant_id": "default"}
+    assert store.take_event(**sent, does={"payment": paid}) == {"became": "payment", "repeated": False}
+    assert store.take_event(**sent, does={"payment": paid}) == {"became": "payment", "repeated": True}
+    found = store.incoming_payment(job, amount=2500, currency="USD")
+    assert found == {"reference": "p1", "amount": 2500, "currency": "USD"}
