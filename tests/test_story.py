@@ -172,3 +172,10 @@ def test_recipient_unknown_to_the_mail_server_is_a_dead_letter_with_its_card_mad
     world.store.requeue(job["id"])
     assert world.tick()["completed"] == 1
     assert len(mail_server.mails) == 1
+
+
+def test_mail_whose_time_is_past_already_is_due_at_once(world: World) -> None:
+    world.submit(an_order(deliver_at="2020-12-24T18:00:00Z"))
+    world.run(limit=4)
+    mail = world.job(stage="email")
+    assert (mail["scheduled_at"] - mail["created_at"]).total_seconds() >= 0

@@ -67,4 +67,6 @@ class ReportPage(_Asked):
 
     tenant_id: Identifier | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    older: Annotated[str, Field(max_length=300, json_schema_extra={"format": "cursor"}), AfterValidator(_cursor)] | None = None
+    older: (
+        Annotated[str, Field(max_length=300, json_schema_extra={"format": "cursor"}), AfterValidator(_cursor)] | None
+    ) = None

@@ -18,6 +18,7 @@ from lib.web import (
     webhooks,
 )
 from lib.web.parts import Giftcards
+from lib.web.paths import decoded
 
 # A body longer than this is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024
@@ -33,6 +34,8 @@ def create_app(parts: Giftcards) -> Flask:
     app.after_request(_flushed)
     for area in _AREAS:
         app.register_blueprint(area.blueprint)
+    if parts.settings.vercel_env in ("production", "preview"):
+        app.wsgi_app = decoded(app.wsgi_app)  # type: ignore[method-assign, assignment]
     return app
 
 

@@ -24,16 +24,17 @@ create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpo
 comment on table public.giftcard_webhook_endpoints is 'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by the application alone.';
 comment on column public.giftcard_webhook_endpoints.former_secret_encrypted is 'Signs beside the new one until former_secret_until, so that the receiver has time to take the new one.';
 
--- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body}, at most 3,000. The id is the same whenever
+-- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000. The id is the same whenever
 -- the same fact is told; a card is issued and delivered once, however often its jobs run. Ids, amounts and last four digits, no more.
 create function public.giftcard_events_of(p_ids bigint[], p_now timestamptz)
-returns table (tenant_id text, correlation_id text, event text, event_id text, body text)
+returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   select coalesce(t.tenant_id, j.tenant_id), j.correlation_id, t.event,
          'msg_' || left(encode(sha256(convert_to(jsonb_build_array(
            j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.created_at, t.event, t.run_no)::text, 'UTF8')), 'hex'), 32),
-         json_build_object('type', t.event, 'timestamp', to_char(p_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'data', t.data)::text
+         json_build_object('type', t.event, 'timestamp', to_char(p_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'data', t.data)::text,
+         j.context -> 'trace'
     from public.giftcard_jobs j
     cross join lateral (
       select case j.stage when 'issue_card' then 'giftcard.issued' else 'giftcard.delivered' end as event, null::integer as run_no,
@@ -76,9 +77,10 @@ create function public.giftcard_tell_of(p_ids bigint[], p_now timestamptz) retur
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, scheduled_at, created_at, updated_at)
+    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, scheduled_at, created_at, updated_at)
   select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event',
-         jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body), p_now, p_now, p_now
+         jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body),
+         case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
     from public.giftcard_events_of(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
    order by m.correlation_id, m.event, e.id

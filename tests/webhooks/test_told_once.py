@@ -93,3 +93,13 @@ def test_many_jobs_of_one_settle_are_told_to_all_endpoints(world: World) -> None
     world.call("enqueue", jobs=[{"stage": "email", "correlation_id": f"flow-{n}"} for n in range(500)])
     world.settle_all(*map(done, world.claim(500)))
     assert len(told(world)) == 1500
+
+
+def test_webhook_carries_the_trace_of_its_flow_and_nothing_else_of_its_context(world: World) -> None:
+    endpoint(world)
+    world.completed("report", context={"trace": {"sentry-trace": "abc"}, "secret": "no"})
+    world.completed("report")
+    contexts = [
+        row["context"] for row in world.rows("select context from giftcard_jobs where stage = 'webhook' order by id")
+    ]
+    assert contexts == [{"trace": {"sentry-trace": "abc"}}, {}]

@@ -54,7 +54,9 @@ def described(app: Flask) -> Json:
     for name, (variable, _) in _DOORS.items():
         said = f"The value of `{variable}`."
         spec.components.security_scheme(name, {"type": "http", "scheme": "bearer", "description": said})
-    spec.components.security_scheme("square", {"type": "apiKey", "in": "header", "name": _SIGNATURE, "description": _SIGNED})
+    spec.components.security_scheme(
+        "square", {"type": "apiKey", "in": "header", "name": _SIGNATURE, "description": _SIGNED}
+    )
     for name, schema in _schemas().items():
         spec.components.schema(name, schema)
     for rule in sorted(app.url_map.iter_rules(), key=lambda rule: rule.rule):
@@ -64,9 +66,11 @@ def described(app: Flask) -> Json:
 
 
 def _schemas() -> Json:
-    told = [model for of in TABLE.values() for model in (*of.body, of.answer, of.troubled) if model]
-    models = sorted({Problem, *told}, key=lambda model: model.__name__)
-    schemas: Json = models_json_schema([(model, "validation") for model in models], ref_template=_PLACE + "{model}")[1]
+    models: set[type[BaseModel]] = {Problem}
+    for told in TABLE.values():
+        models |= {model for model in (*told.body, told.answer, told.troubled) if model}
+    listed = sorted(models, key=lambda model: model.__name__)
+    schemas: Json = models_json_schema([(model, "validation") for model in listed], ref_template=_PLACE + "{model}")[1]
     return schemas["$defs"]  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,113 @@
+"""The API's description is whole, true to the routes, valid, and tells no secret."""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+import schemathesis
+
+from lib.web.openapi.answers import Told
+from lib.web.openapi.table import TABLE
+from tests.webhooks.square import KEY, SETTINGS
+from tests.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY, World, bearer
+
+METRICS = "metrics-token-of-tests"
+TOKENS = {"cron": CRON, "admin": ADMIN, "api": API, "metrics": METRICS}
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    return make_world(GIFTCARD_METRICS_TOKEN=METRICS, **SETTINGS)
+
+
+@pytest.fixture
+def document(world: World) -> Any:
+    answer = world.client.get("/api/openapi.json")
+    assert (answer.status_code, answer.content_type) == (200, "application/json")
+    return answer.json
+
+
+def operations(document: Any) -> list[tuple[str, str, Any]]:
+    return [(path, method, told) for path, ways in document["paths"].items() for method, told in ways.items()]
+
+
+def test_every_route_is_described_and_nothing_else_is(world: World) -> None:
+    assert {rule.endpoint for rule in world.app.url_map.iter_rules()} == set(TABLE)
+
+
+def test_it_is_openapi_3_1(document: Any) -> None:
+    assert document["openapi"].startswith("3.1.")
+    schemathesis.openapi.from_dict(document).validate()
+
+
+def test_every_route_reads_the_models_that_are_told(world: World) -> None:
+    """As its source says: `read(Trigger)`, `query(Filter, Page)`."""
+    for endpoint, told in TABLE.items():
+        read: dict[str, set[str]] = {"read": set(), "checked": set(), "query": set()}
+        for node in ast.walk(ast.parse(inspect.getsource(inspect.unwrap(world.app.view_functions[endpoint])))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in read:
+                models = node.args if node.func.id == "query" else node.args[:1]
+                read[node.func.id] |= {ast.unparse(model).rpartition(".")[2] for model in models}
+        assert read["read"] | read["checked"] == {model.__name__ for model in told.body}, endpoint
+        assert read["query"] == {model.__name__ for model in told.query}, endpoint
+
+
+def test_every_door_opens_for_the_tokens_that_are_told_and_for_no_other(world: World, document: Any) -> None:
+    for path, method, told in operations(document):
+        opens = {scheme for door in told["security"] for scheme in door}
+        if opens == {"square"}:
+            continue
+        concrete = re.sub(r"{\w+}", "1", path)
+        for name, token in {**TOKENS, "nobody": "nobody"}.items():
+            status = world.client.open(concrete, method=method.upper(), headers=bearer(token)).status_code
+            assert (status != 401) is (not opens or name in opens), f"{method} {path} with {name}"
+
+
+def test_what_squares_door_takes_is_told(world: World, document: Any) -> None:
+    (name,) = document["paths"]["/api/webhooks/square"]["post"]["security"][0]
+    header = document["components"]["securitySchemes"][name]["name"]
+    assert world.client.post("/api/webhooks/square", json={}).status_code == 403
+    assert world.client.post("/api/webhooks/square", json={}, headers={header: "wrong"}).status_code == 403
+
+
+def test_it_and_its_page_are_the_same_for_everybody_and_hold_no_secret(world: World) -> None:
+    for path in ("/api/openapi.json", "/api/docs"):
+        text = world.client.get(path).text
+        assert world.client.get(path, headers=bearer(ADMIN)).text == text
+        for secret in (*TOKENS.values(), ENCRYPTION_KEY, LOOKUP_KEY, KEY, world.url):
+            assert secret not in text
+
+
+class _Seen(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.tags.append(tag)
+        self.ids |= {named["id"] or ""} if "id" in named else set()
+        self.links |= {str(named[name]) for name in ("href", "src") if name in named}
+
+
+def test_the_page_shows_every_operation_and_model_and_loads_nothing(world: World, document: Any) -> None:
+    answer = world.client.get("/api/docs")
+    assert (answer.status_code, answer.mimetype) == (200, "text/html")
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    seen = _Seen()
+    seen.feed(answer.text)
+    assert {told["operationId"] for _, _, told in operations(document)} | set(
+        document["components"]["schemas"]
+    ) <= seen.ids
+    assert not {"script", "img", "link", "iframe"} & set(seen.tags)
+    assert seen.links - {f"#{name}" for name in seen.ids} == {"/api/openapi.json"}
+
+
+def test_a_ticks_report_has_the_fields_that_are_told(world: World) -> None:
+    assert set(world.tick()) == set(Told.__dataclass_fields__)
