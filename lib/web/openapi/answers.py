@@ -105,7 +105,7 @@ class FlowJob(BaseModel):
     scheduled_at: Time
     revive_at: Time | None
     finished_at: Time | None
-    archived_at: Time
+    archived_at: Time | None
 
 
 class Paid(BaseModel):

@@ -63,7 +63,7 @@ _JOBS: Mapping[str, Described] = {
     "jobs.history": Described(answers.Runs, query=(queries.Latest,)),
     "jobs.requeue": Described(mending.Requeued, body=(requests.RequeueRequest,), body_optional=True, refuses=(409,)),
     "jobs.requeue_jobs": Described(mending.RequeuedJobs, body=(requests.BulkRequeueRequest,)),
-    "jobs.cancel": Described(mending.Cancelled),
+    "jobs.cancel": Described(mending.Cancelled, refuses=(409,)),
     "pruning.restore": Described(mending.Restored, refuses=(409,)),
     "jobs.cancel_flow": Described(mending.CancelledFlow, query=(queries.OfTenant,)),
     "jobs.circuits": Described(mending.Circuits),
