@@ -8,6 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
+# One more than there are cores: tests wait for servers as often as they compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+QUICK := tests/unit tests/outside tests/sql
 ARGS ?=
 WIRE ?=
 
@@ -28,13 +31,13 @@ demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in rea
 dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:8000 (PORT)
 	@$(BIN)/python -m lib.local.dev
 
-test: $(READY)  ## every test
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+test: $(READY)  ## every test (but for the build: make vercel-check)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/vercel $(ARGS)
 
-test-quick: $(READY)  ## the tests that are not slow
-	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
+test-quick: $(READY)  ## the heart of it: pure parts and SQL, what is not slow
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(QUICK) $(ARGS)
 
-vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a cold start costs: 2 minutes (part of make test)
+vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a cold start costs: 2 minutes (part of .ci/run)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)
 
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)

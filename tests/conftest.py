@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 pytest_plugins = ["lib.testing"]
 
 # PG_BIN=/usr/lib/postgresql/15/bin: this process's servers are of another version than the package's.
@@ -12,6 +14,12 @@ if "PG_BIN" in os.environ:
     from lib.local.postgres import pg_ctl
 
     vars(sys.modules[pg_ctl.__module__])["POSTGRES_BIN_PATH"] = Path(os.environ["PG_BIN"])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: the last to begin shall not be the last to end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -113,7 +113,7 @@ def world(postgres: Embedded, template: str) -> Iterator[World]:
         yield world
 
 
-many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=350, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check(world: World, method: str, path: str, **request: Any) -> Any:

@@ -29,11 +29,11 @@ Serve = Callable[..., Function]
 
 @pytest.fixture(scope="session")
 def needed() -> Tools:
-    """What a build needs. A machine without it skips these tests; CI never does."""
+    """What a build needs. A machine without it skips these tests; CI only where its packages do not have it."""
     try:
         return tools()
     except Missing as error:
-        if os.environ.get("CI"):
+        if os.environ.get("CI") and error.can_be_had:
             pytest.fail(str(error))
         pytest.skip(str(error))
 

@@ -18,7 +18,11 @@ PYTHONS = ((ROOT / ".python-version").read_text().strip(), "3.12", "3.13", "3.14
 
 
 class Missing(Exception):
-    """The machine cannot build: the message says what it lacks."""
+    """The machine cannot build: the message says what it lacks, and `can_be_had` whether its packages have it."""
+
+    def __init__(self, message: str, *, can_be_had: bool = True) -> None:
+        super().__init__(message)
+        self.can_be_had = can_be_had
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ def _python() -> tuple[str, Path]:
                 except (OSError, subprocess.CalledProcessError):
                     continue
                 return version, Path(found.stdout.strip()) / "bin"
-    raise Missing("no Python of Vercel's is installed: 3.12, 3.13 or 3.14 (Debian 13, Ubuntu 24.04 and newer have one)")
+    said = "no Python of Vercel's is installed: 3.12, 3.13 or 3.14 (Debian 13, Ubuntu 24.04 and newer have one)"
+    raise Missing(said, can_be_had=False)
 
 
 def _cli() -> Path:
