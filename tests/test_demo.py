@@ -181,7 +181,14 @@ def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[
 def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(empty_database_url: str, tmp_path: Path) -> None:
     url = empty_database_url
     process = subprocess.Popen(
-        _command(tmp_path), cwd=ROOT, env=_environment(url), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        _command(tmp_path),
+        cwd=ROOT,
+        env=_environment(url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout
     worker = 0

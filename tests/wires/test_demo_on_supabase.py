@@ -59,7 +59,7 @@ def test_roles_are_made_in_no_database_but_the_demos_own(tmp_path: Path, empty_d
 
 def test_make_says_how_it_is_started() -> None:
     said = subprocess.run(
-        ["make", "--dry-run", "--old-file=.venv/.ready", "demo", "WIRE=supabase"],
+        ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.ready", "demo", "WIRE=supabase"],
         cwd=ROOT,
         capture_output=True,
         text=True,
