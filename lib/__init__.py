@@ -26,6 +26,7 @@
     store                       the only code that talks to Postgres
     policy, hooks, schedules    pure decisions; where a team bends them; times of cron expressions, what becomes of them
     sentry                      what Sentry hears, if it is asked to
+    rendering                   templates of mails and pages
     events, redact, validation, shutdown    facts and their wording; leaving in good order
     job, settings               the words everybody shares
     rules, secrets, spelling    what the environment says of stages; secrets that jobs name; how values are spelt

@@ -54,7 +54,7 @@ _KINDS = {"raised": "", "repeated": "Still: ", "over": "Over: "}
 # What is said when it begins or lasts, with what to do; and when it is over.
 _WORDS = {
     "dead_letters": (
-        "{jobs} dead letters of {stages}. See why: flask jobs list --status error",
+        "dead letters: {jobs}, of {stages}. See why: flask jobs list --status error",
         "no dead letters are left",
     ),
     "circuit": (
@@ -67,11 +67,12 @@ _WORDS = {
         "jobs of stage {subject} start in time",
     ),
     "paid_without_card": (
-        "{orders} orders are paid and have no card, the first is {first}. See flask jobs status",
+        "paid without a card: {orders}, the first is order {first}. See flask jobs status",
         "every order that was paid has its card",
     ),
     "limit": (
-        "the last ten ticks all stopped with work left: raise GIFTCARD_JOBS_PER_CRON_RUN",
+        "the last ten ticks all stopped with work left, at the {stopped_because}: raise GIFTCARD_JOBS_PER_CRON_RUN, "
+        "or for the budget GIFTCARD_CONCURRENCY",
         "ticks do all that is due again",
     ),
 }

@@ -18,15 +18,12 @@ class Desk:
     settings: Settings
 
 
-# What a chore answers is told in the tick's report.
-Chore = Callable[[Desk], Mapping[str, object]]
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """`do` answers what the tick's report tells of it. One that is not `wanted` is not worth a call of the database."""
 
-
-def _is_wanted(name: str, settings: Settings) -> bool:
-    """Not worth a call of the database: alerts that nobody would hear."""
-    return name != "alerts" or bool(
-        settings.giftcard_alert_recipients or settings.giftcard_alert_url or settings.sentry_dsn
-    )
+    do: Callable[[Desk], Mapping[str, object]]
+    wanted: Callable[[Settings], object] = lambda settings: True
 
 
 def _prune(desk: Desk) -> Mapping[str, object]:
@@ -42,7 +39,12 @@ def _alerts(desk: Desk) -> Mapping[str, object]:
 
 
 # Each imports what it needs when its turn comes: most ticks have no chore.
-CHORES: Mapping[str, Chore] = {"alerts": _alerts, "prune": _prune}
+CHORES: Mapping[str, Chore] = {
+    "alerts": Chore(
+        _alerts, wanted=lambda told: told.giftcard_alert_recipients or told.giftcard_alert_url or told.sentry_dsn
+    ),
+    "prune": Chore(_prune),
+}
 
 
 def see_to(due: Iterable[str], store: Store, registry: Registry, settings: Settings) -> dict[str, Mapping[str, object]]:
@@ -51,11 +53,11 @@ def see_to(due: Iterable[str], store: Store, registry: Registry, settings: Setti
     done: dict[str, Mapping[str, object]] = {}
     for name in due:
         chore = CHORES.get(name)  # a newer schema may know chores that this code does not
-        if chore is None or not _is_wanted(name, settings):
+        if chore is None or not chore.wanted(settings):
             continue
         try:
             if store.begin_chore(name):
-                done[name] = chore(desk)
+                done[name] = chore.do(desk)
         except Exception as error:  # noqa: BLE001
             events.emit("chore_failed", chore=name, error=f"{type(error).__name__}: {error}")
             done[name] = {"failed": type(error).__name__}

@@ -23,7 +23,7 @@ from lib.store.store import Store
 _LOOK = 1.0
 _HEED = 0.1
 # Beyond budget and ttr: time to settle and answer.
-_MARGIN_SECONDS = 20
+MARGIN_SECONDS = 20
 
 
 def run_tick(
@@ -111,7 +111,7 @@ class _Tick:
             stages=ready,
             **self._limits(),
             limit=self._wanted(),
-            live_seconds=self.ends - self.began + self._registry.longest(self._settings) + _MARGIN_SECONDS,
+            live_seconds=self.ends - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
             linger_seconds=self._patience(),
             only_stage=only_stage,
             only_job_id=only_job_id,

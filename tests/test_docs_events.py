@@ -68,7 +68,7 @@ def logged(database_url: str, log: Log) -> dict[str, list[dict[str, Any]]]:  # n
     """The lines of such a day, by event."""
     wire = _Wire(database_url)
     # An alert that no channel takes, a chore and a hook that fail.
-    chores = mock.patch.dict(housekeeping.CHORES, {"prune": _fails})
+    chores = mock.patch.dict(housekeeping.CHORES, {"prune": housekeeping.Chore(_fails)})
     settings = SETTINGS | {"GIFTCARD_ALERT_URL": "http://127.0.0.1:9/nobody"}
     with (
         chores,

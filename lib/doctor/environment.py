@@ -7,9 +7,8 @@ from pydantic import SecretStr
 
 from lib.doctor.finding import Finding, Patient, VercelFile, green, red, yellow
 from lib.settings import Settings
+from lib.tick import MARGIN_SECONDS
 
-# Seconds beyond budget and ttr: time to settle and answer. A tick keeps its place in the database alive as long.
-MARGIN = 20
 # Fewer characters than this can be tried out.
 _SHORTEST_SECRET = 16
 _CRON_PATH = "/api/cron/giftcard-jobs"
@@ -76,8 +75,8 @@ def time(patient: Patient) -> Finding:
         )
     longest = max(patient.registry.stages.values(), key=lambda one: one.rule_in(patient.settings, "longest_seconds"))
     budget, ttr = patient.settings.giftcard_tick_budget_seconds, longest.rule_in(patient.settings, "longest_seconds")
-    sum_ = f"budget {budget:g} s + ttr {ttr} s of stage {longest.name} + {MARGIN} s"
-    if budget + ttr + MARGIN <= most:
+    sum_ = f"budget {budget:g} s + ttr {ttr} s of stage {longest.name} + {MARGIN_SECONDS} s"
+    if budget + ttr + MARGIN_SECONDS <= most:
         return green(f"{sum_} is within maxDuration, {most} s")
     return red(
         f"{sum_} is more than maxDuration, {most} s: runs that begin late will be killed",

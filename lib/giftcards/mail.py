@@ -8,19 +8,11 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-
 from lib.giftcards.money import format_money
 from lib.giftcards.orders import Customer, Order
+from lib.rendering import templates
 
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    autoescape=select_autoescape(["html"]),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_TEMPLATES = templates(Path(__file__).parent / "templates")
 _DISPLAY_NAME_LENGTH = 64
 _QR_CONTENT_ID = "card-number@giftcards"
 

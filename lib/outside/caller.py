@@ -1,12 +1,13 @@
 """One request to an address that somebody else chose."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lib.errors import PermanentError, TransientError
+from lib.errors import Failure, PermanentError, TransientError
 from lib.outside.addresses import Network
-from lib.outside.answers import MOST_BYTES, Answer
+from lib.outside.answers import MOST_BYTES, Answer, kept
 from lib.outside.tls import tls
 from lib.outside.url import Url
 
@@ -85,6 +86,23 @@ def _ask(request: Request, who: str, *, allowed: Sequence[Network], until: float
         raise TransientError(f"{who} gave no answer ({type(error).__name__}: {error})") from None
     except httpcore.ProtocolError as error:
         raise TransientError(f"{who} gave no whole answer of HTTP ({type(error).__name__})") from None
+
+
+def call_and_tell(
+    request: Request, *, allowed: Sequence[Network], until: float, follow: bool, secrets: Sequence[str]
+) -> tuple[Answer, dict[str, Any]]:
+    """The same, and what a run keeps of it: status, time, the beginning of the answer. A failure has the time too."""
+    began = time.monotonic()
+    try:
+        answer = call(request, allowed=allowed, until=until, follow=follow)
+    except Failure as failure:
+        failure.detail = {"duration_ms": _since(began)}
+        raise
+    return answer, {"status": answer.status, "duration_ms": _since(began), "answer": kept(answer, secrets=secrets)}
+
+
+def _since(began: float) -> int:
+    return int((time.monotonic() - began) * 1_000)
 
 
 def _read(response: "httpcore.Response") -> Answer:

@@ -9,21 +9,13 @@ from email.policy import SMTP
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-
 from lib.giftcards.money import format_money
 from lib.redact import clean
+from lib.rendering import templates
 
 Json = dict[str, Any]
 
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    autoescape=select_autoescape(["html"]),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_TEMPLATES = templates(Path(__file__).parent / "templates")
 _TEMPLATES.filters["money"] = format_money
 _LONGEST_NAME = 60
 

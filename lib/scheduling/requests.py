@@ -92,18 +92,6 @@ class PauseSchedule(_Request):
     reason: Line | None = None
 
 
-class Reveal(_Query):
-    """Whether personal data is shown in clear."""
-
-    reveal: bool = False
-
-
-class Most(_Query):
-    """How many."""
-
-    limit: Annotated[int, Field(ge=1, le=1000)] = 10
-
-
 class Window(_Query):
     """How far to look back, in seconds."""
 

@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Se
 
 from lib import secrets
 from lib.context import Context
-from lib.errors import Failure, TransientError
+from lib.errors import TransientError
 from lib.job import Complete, Job
 from lib.outside import headers as outside_headers
 from lib.outside import url as outside_url
-from lib.outside.answers import kept, unwanted
-from lib.outside.caller import Request, call
+from lib.outside.answers import unwanted
+from lib.outside.caller import Request, call_and_tell
 from lib.policy import RetryPolicy
 from lib.stages import stage
 
@@ -79,22 +79,13 @@ def circuit_of(call: HttpCall) -> str:
 )
 def http_call(wanted: HttpCall, context: Context) -> Complete:
     """At least once, without `once()`: a job that is queued again calls again, under the same key."""
-    began = time.monotonic()
-    try:
-        answer = call(
-            _request(wanted, context),
-            allowed=context.settings.giftcard_allowed_networks,
-            until=min(began + wanted.timeout_seconds, context.until),
-            follow=not any(wanted.expects(status) for status in range(300, 400)),
-        )
-    except Failure as failure:
-        failure.detail = {"duration_ms": _since(began)}
-        raise
-    detail = {
-        "status": answer.status,
-        "duration_ms": _since(began),
-        "answer": kept(answer, secrets=context.settings.secrets()),
-    }
+    answer, detail = call_and_tell(
+        _request(wanted, context),
+        allowed=context.settings.giftcard_allowed_networks,
+        until=min(time.monotonic() + wanted.timeout_seconds, context.until),
+        follow=not any(wanted.expects(status) for status in range(300, 400)),
+        secrets=context.settings.secrets(),
+    )
     if not wanted.expects(answer.status):
         raise unwanted(answer, said=f"{outside_url.parse(wanted.url).host} answered {answer.status}", detail=detail)
     return Complete(detail=detail)
@@ -141,7 +132,3 @@ def _key(job: Job) -> str:
     """The same at every attempt, revival and requeue, and another for every other job."""
     parts = json.dumps([job.tenant_id, job.correlation_id, job.stage, job.dedup_key])
     return f"gc_{hashlib.sha256(parts.encode()).hexdigest()[:48]}"
-
-
-def _since(began: float) -> int:
-    return int((time.monotonic() - began) * 1_000)

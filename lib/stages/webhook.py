@@ -6,20 +6,18 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from lib.context import Context
-from lib.errors import Failure, TransientError
+from lib.errors import TransientError
 from lib.giftcards.cards import encryption_keys, seals
 from lib.job import Complete, Snooze
 from lib.outside import url as outside_url
-from lib.outside.answers import Answer, kept, unwanted
-from lib.outside.caller import Request, call
+from lib.outside.answers import unwanted
+from lib.outside.caller import Request, call_and_tell
 from lib.settings import Settings
 from lib.stages import stage
 from lib.webhooks import signing
 
 # A receiver that takes longer (seconds) shall answer first and work afterwards.
 _PATIENCE = 15.0
-# The call is over this long (seconds) before the ttr, so that its failure can still be settled.
-_MARGIN_SECONDS = 1.0
 _GONE = 410
 
 
@@ -56,32 +54,19 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
     secrets = [_opened(secret, context.settings) for secret in target["secrets"]]
     url = outside_url.parse(target["url"])
     signed = signing.headers(message.event_id, message.body, secrets=secrets, at=target["at"])
-    began = time.monotonic()
-    try:
-        answer = _post(url, message.body, signed, context)
-    except Failure as failure:
-        failure.detail = {"duration_ms": _since(began)}
-        raise
-    detail = {
-        "status": answer.status,
-        "duration_ms": _since(began),
-        "answer": kept(answer, secrets=[*context.settings.secrets(), *secrets]),
-    }
+    usual = {"Content-Type": "application/json", "User-Agent": "giftcard-jobs"}
+    answer, detail = call_and_tell(
+        Request(method="POST", url=url, headers=usual | signed, common={}, body=message.body.encode()),
+        allowed=context.settings.giftcard_allowed_networks,
+        until=min(time.monotonic() + _PATIENCE, context.until),
+        follow=False,
+        secrets=[*context.settings.secrets(), *secrets],
+    )
     if answer.status == _GONE:
         context.store.turn_off_webhook_endpoint(message.endpoint_id, url=target["url"], because="it answered 410 Gone")
     if not 200 <= answer.status <= 299:
         raise unwanted(answer, said=f"{url.host} answered {answer.status}", detail=detail)
     return Complete(detail=detail)
-
-
-def _post(url: outside_url.Url, body: str, signed: dict[str, str], context: Context) -> Answer:
-    usual = {"Content-Type": "application/json", "User-Agent": "giftcard-jobs"}
-    return call(
-        Request(method="POST", url=url, headers=usual | signed, common={}, body=body.encode()),
-        allowed=context.settings.giftcard_allowed_networks,
-        until=time.monotonic() + min(_PATIENCE, context.remaining() - min(_MARGIN_SECONDS, context.job.ttr / 10)),
-        follow=False,
-    )
 
 
 def _opened(sealed: str, settings: Settings) -> str:
@@ -91,7 +76,3 @@ def _opened(sealed: str, settings: Settings) -> str:
         return seals(encryption_keys(settings)).decrypt(sealed.encode()).decode()
     except InvalidToken:
         raise TransientError("no encryption key opens the endpoint's secret: is an older key missing?") from None
-
-
-def _since(began: float) -> int:
-    return int((time.monotonic() - began) * 1_000)

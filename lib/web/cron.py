@@ -8,7 +8,7 @@ from flask import Blueprint, current_app, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from lib import sentry
-from lib.tick import run_tick
+from lib.tick import MARGIN_SECONDS, run_tick
 from lib.web import doors
 from lib.web.bodies import read
 from lib.web.parts import Giftcards, giftcards
@@ -16,8 +16,6 @@ from lib.web.problems import Problem
 
 blueprint = Blueprint("cron", __name__)
 
-# Seconds beyond budget and ttr, until a clock's tick that has not ended is an error for Sentry.
-_MARGIN_SECONDS = 20
 # Characters: an index of Postgres holds no long ones.
 _LONGEST_EXECUTION_ID = 200
 
@@ -36,7 +34,7 @@ class Trigger(BaseModel):
 def _tick(parts: Giftcards, **wanted: Any) -> dict[str, Any]:
     if parts.settings.vercel_env == "preview" and not parts.settings.giftcard_allow_preview:
         raise Problem(403, "a preview deployment runs no tick", detail="set GIFTCARD_ALLOW_PREVIEW=1 if it shall")
-    longest = parts.settings.giftcard_tick_budget_seconds + parts.registry().longest(parts.settings) + _MARGIN_SECONDS
+    longest = parts.settings.giftcard_tick_budget_seconds + parts.registry().longest(parts.settings) + MARGIN_SECONDS
     watched = sentry.checked_in(parts.settings, longest=longest) if wanted["source"] == "cron" else nullcontext()
     with watched, parts.shutdown.tick() as stop:
         report = run_tick(parts.store, parts.registry(), parts.settings, stop=stop, **wanted)

@@ -9,7 +9,7 @@ from lib.web import doors, problems
 from lib.web.bodies import read
 from lib.web.parts import giftcards
 from lib.web.problems import Problem
-from lib.web.queries import query
+from lib.web.queries import Latest, Reveal, query
 
 if TYPE_CHECKING:
     from lib.scheduling.operations import Scheduling
@@ -54,8 +54,6 @@ def create() -> tuple[dict[str, Any], int]:
 @doors.admin
 def show(schedule_id: int) -> dict[str, Any]:
     """One, with its next times."""
-    from lib.scheduling.requests import Reveal
-
     (wanted,) = query(Reveal)
     return _scheduling().show(_in_range(schedule_id), reveal=wanted.reveal)
 
@@ -104,9 +102,7 @@ def run(schedule_id: int) -> tuple[dict[str, Any], int]:
 @doors.admin
 def occurrences(schedule_id: int) -> dict[str, Any]:
     """Its jobs, the newest first."""
-    from lib.scheduling.requests import Most
-
-    (wanted,) = query(Most)
+    (wanted,) = query(Latest)
     return _scheduling().occurrences(_in_range(schedule_id), limit=wanted.limit)
 
 

@@ -106,7 +106,7 @@ begin
               select c.stage, (
                 select extract(epoch from v_now - j.finished_at) from public.giftcard_jobs j
                  where j.status = 'error' and j.stage = c.stage and j.finished_at is not null order by j.finished_at, j.id limit 1) as seconds
-                from public.giftcard_open_counts(1) c where c.status = 'error') d where d.seconds is not null),
+                from public.giftcard_dead_stages() c) d where d.seconds is not null),
     'circuits', (select coalesce(jsonb_agg(to_jsonb(k)), '[]') from (
               select split_part(circuit, ':', 1) as stage, state, count(*) as circuits
                 from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed' order by circuit limit 10000) t
@@ -119,16 +119,24 @@ begin
                        from (select id, started_at from public.giftcard_ticks order by id desc limit 20) l) n));
 end $$;
 
--- Jobs that wait, run or have died, by stage and status, each counted up to p_cap.
-create function public.giftcard_open_counts(p_cap integer) returns table (stage text, status text, jobs bigint)
+-- Stages that have dead letters: a probe of the index a stage, however many there are.
+create function public.giftcard_dead_stages() returns table (stage text)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   with recursive dead as (
     (select j.stage from public.giftcard_jobs j where j.status = 'error' order by j.status, j.stage limit 1)
     union all
     select n.stage from dead d cross join lateral (
-      select j.stage from public.giftcard_jobs j where j.status = 'error' and j.stage > d.stage order by j.status, j.stage limit 1) n), counts as (
-    select d.stage, 'error' as status, n.jobs from dead d cross join lateral (
+      select j.stage from public.giftcard_jobs j where j.status = 'error' and j.stage > d.stage order by j.status, j.stage limit 1) n)
+  select d.stage from dead d order by d.stage limit 1000
+$$;
+
+-- Jobs that wait, run or have died, by stage and status, each counted up to p_cap.
+create function public.giftcard_open_counts(p_cap integer) returns table (stage text, status text, jobs bigint)
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+  with counts as (
+    select d.stage, 'error' as status, n.jobs from public.giftcard_dead_stages() d cross join lateral (
       select count(*) as jobs from (
         select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit p_cap) c) n
     union all

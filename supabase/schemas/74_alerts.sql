@@ -26,11 +26,11 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     -- Occurrences of recurring schedules are not told one by one: the next one comes anyway.
     (select 'dead_letters', min(d.oldest), jsonb_build_object('jobs', sum(d.jobs), 'stages', jsonb_agg(d.stage), 'newest', max(d.newest))
        from (select c.stage, count(*) as jobs, min(e.finished_at) as oldest, max(e.finished_at) as newest
-               from public.giftcard_open_counts(1) c cross join lateral (
+               from public.giftcard_dead_stages() c cross join lateral (
                  select j.finished_at from public.giftcard_jobs j
                   where j.status = 'error' and j.stage = c.stage and j.trigger_type <> 'schedule' and j.finished_at <= p_now - interval '5 minutes'
                   order by j.finished_at desc limit 1000) e
-              where c.status = 'error' group by c.stage) d having count(*) > 0)
+              group by c.stage) d having count(*) > 0)
     union all
     (select 'circuit:' || c.circuit, c.changed_at, jsonb_build_object('circuit', c.circuit, 'open_until', c.open_until, 'cause', (
          select h.cause from public.giftcard_circuit_changes h where h.circuit = c.circuit order by h.id desc limit 1))

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from lib import tick
-from lib.doctor import environment
 from lib.doctor.examine import examine
 from lib.job import Complete
 from lib.local import ROOT
@@ -84,10 +82,6 @@ def test_half_of_supabase_is_not_used(make_world: Make, look: Examine, half: dic
 
 
 # Time
-
-
-def test_the_margin_is_the_ticks_own() -> None:
-    assert environment.MARGIN == tick._MARGIN_SECONDS
 
 
 @pytest.mark.parametrize(

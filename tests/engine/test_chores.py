@@ -30,7 +30,7 @@ def chores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done.append("good")
         return {"kept": 3}
 
-    monkeypatch.setattr(housekeeping, "CHORES", {"bad": bad, "good": good})
+    monkeypatch.setattr(housekeeping, "CHORES", {"bad": housekeeping.Chore(bad), "good": housekeeping.Chore(good)})
     return done
 
 

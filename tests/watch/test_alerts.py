@@ -95,7 +95,7 @@ def test_dead_letter_is_told_after_five_minutes_and_once(world: World, ear: Ear)
     tick(world, after=170)
     assert ear.texts() == []
     tick(world, after=100)
-    assert ear.texts() == ["1 dead letters of work. See why: flask jobs list --status error"]
+    assert ear.texts() == ["dead letters: 1, of work. See why: flask jobs list --status error"]
     for _ in range(5):
         tick(world)
     assert ear.texts() == []
@@ -113,7 +113,7 @@ def test_new_dead_letters_are_told_once_an_hour_and_old_ones_again_after_a_day(w
     assert ear.texts() == []
     for _ in range(53):
         tick(world)
-    assert ear.texts() == ["Still: 2 dead letters of work. See why: flask jobs list --status error"]
+    assert ear.texts() == ["Still: dead letters: 2, of work. See why: flask jobs list --status error"]
     tick(world, after=170)
     world.sql("update giftcard_alerts set told_at = told_at - interval '24 hours' where condition = 'dead_letters'")
     tick(world)

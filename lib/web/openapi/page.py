@@ -3,20 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from lib.rendering import templates
 
 Json = dict[str, Any]
 
 
 def as_html(document: Json) -> str:
     """The page of this document."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent / "templates")
     environment.filters["kind"] = kind
     return environment.get_template("api.html").render(document=document)
 

@@ -82,13 +82,13 @@ _REPORTS: Mapping[str, Described] = {
 _SCHEDULES: Mapping[str, Described] = {
     "schedules.list_schedules": Described(planning.Schedules, query=(schedules.ScheduleFilter,)),
     "schedules.create": Described(planning.FoundSchedule, 201, body=(schedules.ScheduleRequest,), refuses=(409,)),
-    "schedules.show": Described(planning.FoundSchedule, query=(schedules.Reveal,)),
+    "schedules.show": Described(planning.FoundSchedule, query=(queries.Reveal,)),
     "schedules.change": Described(planning.FoundSchedule, body=(schedules.SchedulePatch,), refuses=(409,)),
     "schedules.delete": Described(planning.Deleted),
     "schedules.pause": Described(planning.FoundSchedule, body=(schedules.PauseSchedule,), refuses=(409,)),
     "schedules.resume": Described(planning.FoundSchedule, refuses=(409,)),
     "schedules.run": Described(planning.Started, 202, refuses=(409,)),
-    "schedules.occurrences": Described(planning.Occurrences, query=(schedules.Most,)),
+    "schedules.occurrences": Described(planning.Occurrences, query=(queries.Latest,)),
     "schedules.precision": Described(mending.PrecisionByStage, query=(schedules.Window,)),
 }
 
