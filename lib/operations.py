@@ -1,6 +1,5 @@
 """What operators do, once: the web API and the command line are two doors to it."""
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -111,9 +110,12 @@ class Operations:
 
     def requeue(self, job_id: int, *, payload: Json | None = None, force: bool = False) -> Json:
         """Back to the queue, with a whole new set of attempts."""
-        if payload is not None:
-            self._check_payload(self._store.job(job_id, **self._known())["stage"], payload, where="payload")
-        return self._store.requeue(job_id, payload=payload, force=force)
+        if payload is None:
+            return self._store.requeue(job_id, force=force)
+        stage = self._store.job(job_id, **self._known())["stage"]
+        self._check_payload(stage, payload, where="payload")
+        circuit = self._registry().shaped({"stage": stage, "payload": payload}, self._settings).get("circuit")
+        return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force)
 
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None
@@ -209,8 +211,7 @@ class Operations:
         if known is None:
             raise Invalid(f"there is no stage {stage}", field=f"{where}.stage" if where != "payload" else "stage")
         try:
-            # As a run reads it: from JSON. Models look at the settings for what is allowed here.
-            known.payload.model_validate_json(json.dumps(payload), context={"settings": self._settings})
+            known.read(payload, self._settings)
         except ValidationError as error:
             field, words = problems(error)[0]
             path = [part for part in (where, "payload" if where != "payload" else "", field) if part]

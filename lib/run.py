@@ -1,4 +1,4 @@
-"""One run of a job: the handler in its thread, and the only broad `except` of the house."""
+"""One run of a job: the handler in its thread. Whatever it raises becomes an outcome."""
 
 import json
 import random
@@ -58,7 +58,7 @@ class Runner:
         began = time.monotonic()
         try:
             with sentry.processed(job):
-                result = self._result(job, self._outcome(job, context))
+                result = self._result(job, self.outcome(job, context))
             _check_that_it_can_be_stored(result)
         except BaseException as failure:  # noqa: BLE001 - even of a handler that calls sys.exit(): its job must be settled
             result = self.failed(job, failure)
@@ -83,8 +83,8 @@ class Runner:
             status=settled.status,
         )
 
-    def _outcome(self, job: Job, context: Context) -> Outcome:
-        """What the handler says, if it can be stored."""
+    def outcome(self, job: Job, context: Context) -> Outcome:
+        """What the handler says, within the rules. What it raises is raised."""
         stage = self._registry.stages[job.stage]
         try:
             payload = stage.payload.model_validate_json(job.payload_json)

@@ -61,7 +61,7 @@ class SyncStore(Store):
         if self._settings.giftcard_paused:
             return "queued"
         registry = self._registry()
-        runner = _Runner(registry, self._settings, random.Random())  # noqa: S311 - jitter
+        runner = Runner(registry, self._settings, random.Random())  # noqa: S311 - jitter
         step = self.begin_tick(
             key=str(uuid.uuid4()),
             owner=f"{socket.gethostname()}:{os.getpid()}",
@@ -79,7 +79,7 @@ class SyncStore(Store):
                 status = self._to_its_end(step.tick_id, runner, job)
         return status
 
-    def _to_its_end(self, tick_id: int, runner: "_Runner", job: Job) -> str:
+    def _to_its_end(self, tick_id: int, runner: Runner, job: Job) -> str:
         began = time.monotonic()
         following: tuple[NextJob, ...] = ()
 
@@ -89,7 +89,7 @@ class SyncStore(Store):
 
         runner.begins(job)
         try:
-            outcome = runner.outcome(job, self)
+            outcome = runner.outcome(job, runner.context(job, self))
             if isinstance(outcome, Error):
                 following = outcome.next
                 raise PermanentError(outcome.error)
@@ -116,11 +116,3 @@ class SyncStore(Store):
         settled = step.settled[0] if step.settled else None
         runner.ended(result, settled)
         return settled.status if settled else "gone"
-
-
-class _Runner(Runner):
-    """One that lets failures through."""
-
-    def outcome(self, job: Job, store: Store) -> Outcome:
-        """What the handler says; what it raises, as it is."""
-        return self._outcome(job, self.context(job, store))

@@ -1,6 +1,5 @@
 """What people do with schedules, once: the web API and the command line are two doors to it."""
 
-import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -140,8 +139,7 @@ class Scheduling:
         if stage is None:
             raise Invalid(f"there is no stage {row['stage']}", field="api" if of_api else "stage")
         try:
-            # As a run reads it, and with the settings: what an HTTP call may reach is known where it is saved.
-            stage.payload.model_validate_json(json.dumps(row["payload"]), context={"settings": self._settings})
+            stage.read(row["payload"], self._settings)
         except ValidationError as error:
             raise _unfit(error, of="api" if of_api else "payload") from None
         return row

@@ -77,6 +77,14 @@ class Stage:
         """The value of one rule."""
         return self._rule(name, settings).value
 
+    def read(self, payload: dict[str, Any], settings: Settings) -> BaseModel:
+        """A payload as a run reads it: from JSON. Models see the settings, and say what is not allowed here.
+
+        Raises:
+            ValidationError: it does not fit.
+        """
+        return self.payload.model_validate_json(json.dumps(payload), context={"settings": settings})
+
     def _rule(self, name: str, settings: Settings) -> Rule:
         value = getattr(settings.stage_rules.get(self.name), name, None)
         if value is not None:
@@ -173,7 +181,7 @@ class Registry:
         if one.rule_in(settings, "semantics") == "at_most_once":
             said["semantics"] = "at_most_once"
         if one.circuit_of and not row.get("circuit") and row.get("payload") is not None:
-            said["circuit"] = one.circuit_of(one.payload.model_validate_json(json.dumps(row["payload"])))
+            said["circuit"] = one.circuit_of(one.read(row["payload"], settings))
         return row | said
 
     def longest(self, settings: Settings) -> float:

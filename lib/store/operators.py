@@ -15,9 +15,18 @@ class OperatorCalls(Calls):
             answer: list[dict[str, Any]] = self._wire.call("giftcard_enqueue", repeat=True, jobs=rows, replace=replace)
         return answer
 
-    def requeue(self, job_id: int, *, payload: dict[str, Any] | None = None, force: bool = False) -> dict[str, Any]:
-        """Not repeated on a lost connection: the second could meet the job running."""
-        return self._dict("giftcard_requeue", job_id=job_id, payload=payload, force=force)
+    def requeue(
+        self,
+        job_id: int,
+        *,
+        payload: dict[str, Any] | None = None,
+        circuit: str | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """`circuit`: that of the payload. Not repeated on a lost connection: the second could meet the job running."""
+        # Told only where there is one: an older schema does not know it.
+        told: dict[str, Any] = {"circuit": circuit} if circuit else {}
+        return self._dict("giftcard_requeue", job_id=job_id, payload=payload, force=force, **told)
 
     def cancel(self, job_id: int) -> dict[str, Any]:
         """Queued and error at once, running by a wish."""

@@ -111,6 +111,71 @@ begin
   return found;
 end $$;
 
+-- Puts jobs into the queue: an array of up to 1,000 objects with stage and correlation_id and, if wanted, tenant_id, dedup_key,
+-- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its zone),
+-- delay_seconds. Answers [{id, status, created}] in the same order. A job that is there already is answered and not changed;
+-- with p_replace, one in error or cancelled is queued again with this payload.
+create or replace function public.giftcard_enqueue(p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_count integer;
+  v_new bigint[];
+  v_all jsonb;
+begin
+  if p_jobs is null or jsonb_typeof(p_jobs) <> 'array' then
+    perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'p_jobs');
+  end if;
+  v_count := jsonb_array_length(p_jobs);
+  if v_count = 0 then
+    return '[]';
+  elsif v_count > 1000 then
+    perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
+  elsif p_jobs @? '$[*] ? (exists(@.ttr_seconds) && @.ttr_seconds == null)' then
+    perform public.giftcard_refuse('GC400', 'ttr_seconds must be a positive number of seconds, not null', 'ttr_seconds');
+  elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
+      "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))' then
+    perform public.giftcard_refuse('GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
+  end if;
+
+  with inserted as (
+    insert into public.giftcard_jobs
+      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
+       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''), coalesce(j.circuit, j.stage),
+           coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
+           coalesce(j.semantics, 'at_least_once'), coalesce(j.ttr_seconds, 60), j.retry_delays,
+           coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)), v_now, v_now
+    from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
+      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
+      scheduled_at timestamptz, delay_seconds double precision)
+    on conflict on constraint giftcard_jobs_flow_key do nothing
+    returning id)
+  select array_agg(id) into v_new from inserted;
+
+  if cardinality(v_new) = v_count then
+    return (select jsonb_agg(jsonb_build_object('id', i, 'status', 'queued', 'created', true)) from unnest(v_new) i);
+  end if;
+  -- Some were there already: a new statement, so that what another transaction has just committed is seen.
+  select jsonb_agg(jsonb_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(v_new, '{}'))) order by e.n)
+    into v_all
+    from jsonb_array_elements(p_jobs) with ordinality e(job, n)
+    left join public.giftcard_jobs j
+      on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
+     and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '');
+  if p_replace then
+    return (
+      select jsonb_agg(
+        case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled') then a.answer
+             else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
+                                          p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now)
+                  || '{"created": false}' end order by a.n)
+      from jsonb_array_elements(v_all) with ordinality a(answer, n));
+  end if;
+  return v_all;
+end $$;
+
 -- Takes over up to 10 runs whose lease has ended (new lease of 30 s, marked interrupted, outside the limit), then claims up to
 -- p_limit due jobs for a tick: the circuits take turns, those this tick has started the fewest of first, the oldest due job of
 -- each first. The claim's key is the lease of what it takes: asking again with the same key brings the same live leases and no others.
@@ -611,10 +676,11 @@ begin
 end $$;
 
 -- Sends a job in error or cancelled (with p_force: completed) back to queued, due now, with a whole new set of attempts. p_payload:
--- a corrected payload, refused once the job has begun an effect outside, which is bound to the old one. History stays.
-create or replace function public.giftcard_requeue(
-  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+-- a corrected payload (p_circuit: the circuit that goes with it), refused once the job has begun an effect outside, which is bound to the old one. History stays.
+drop function public.giftcard_requeue;
+create function public.giftcard_requeue(
+  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null, p_now timestamptz default null)
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
@@ -639,6 +705,7 @@ begin
   end if;
   update public.giftcard_jobs
      set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, payload = coalesce(p_payload, payload),
+         circuit = coalesce(p_circuit, circuit),
          revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null, updated_at = v_now
    where id = p_job_id;
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);

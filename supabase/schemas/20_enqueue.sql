@@ -64,7 +64,8 @@ begin
     return (
       select jsonb_agg(
         case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled') then a.answer
-             else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false, p_now)
+             else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
+                                          p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now)
                   || '{"created": false}' end order by a.n)
       from jsonb_array_elements(v_all) with ordinality a(answer, n));
   end if;

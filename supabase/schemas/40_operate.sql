@@ -1,10 +1,10 @@
 -- What people do to jobs and stages.
 
 -- Sends a job in error or cancelled (with p_force: completed) back to queued, due now, with a whole new set of attempts. p_payload:
--- a corrected payload, refused once the job has begun an effect outside, which is bound to the old one. History stays.
+-- a corrected payload (p_circuit: the circuit that goes with it), refused once the job has begun an effect outside, which is bound to the old one. History stays.
 create function public.giftcard_requeue(
-  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null, p_now timestamptz default null)
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
@@ -29,6 +29,7 @@ begin
   end if;
   update public.giftcard_jobs
      set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, payload = coalesce(p_payload, payload),
+         circuit = coalesce(p_circuit, circuit),
          revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null, updated_at = v_now
    where id = p_job_id;
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);

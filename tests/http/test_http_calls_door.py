@@ -35,3 +35,16 @@ def test_call_into_a_network_that_is_allowed_is_taken(make_world: Callable[..., 
     world = make_world(GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8")
     assert sent(world, {"url": "http://127.0.0.1:8000/"}).status_code < 300
     assert world.job()["circuit"] == "http_call:127.0.0.1"
+
+
+def test_call_that_is_requeued_with_another_address_hangs_on_the_circuit_of_its_host(world: World) -> None:
+    assert sent(world, {"url": "https://one.example.com/"}).status_code == 202
+    job_id = world.job()["id"]
+    world.sql("update giftcard_jobs set status = 'error'")
+    body = {"payload": {"url": "https://two.example.com/"}}
+    response = world.client.post(f"/api/v1/jobs/{job_id}/requeue", json=body, headers=bearer(ADMIN))
+    assert response.status_code == 200, response.text
+    assert world.job()["circuit"] == "http_call:two.example.com"
+    world.sql("update giftcard_jobs set status = 'error'")
+    world.client.post(f"/api/v1/jobs/{job_id}/requeue", json={}, headers=bearer(ADMIN))
+    assert world.job()["circuit"] == "http_call:two.example.com"
