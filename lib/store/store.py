@@ -14,10 +14,9 @@ from lib.store.watch import WatchCalls
 from lib.store.webhooks import WebhookCalls
 
 # The version of this code, for the schema to say whether it still serves it; the oldest schema that has all it calls.
+# Code that needs more than schema 1 tells giftcard_begin_tick so (p_oldest_schema): nothing is claimed on an older one.
 CODE_VERSION = 2
 OLDEST_SCHEMA = 1
-# It cannot be told which schema the code needs.
-_SILENT_SCHEMA = 1
 
 
 class Store(OperatorCalls, OrderCalls, ReportCalls, PruningCalls, ScheduleCalls, WebhookCalls, WatchCalls):
@@ -31,8 +30,6 @@ class Store(OperatorCalls, OrderCalls, ReportCalls, PruningCalls, ScheduleCalls,
 
     def begin_tick(self, **arguments: Any) -> Step:
         """Writes a tick down, revives, takes over, claims."""
-        if OLDEST_SCHEMA > _SILENT_SCHEMA:
-            arguments["oldest_schema"] = OLDEST_SCHEMA
         return step(self._wire.call("giftcard_begin_tick", repeat=True, code_version=CODE_VERSION, **arguments))
 
     def advance_tick(self, tick_id: int, *, results: list[Result], **arguments: Any) -> Step:

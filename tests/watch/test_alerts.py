@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lib.alerts import words
-from lib.errors import PermanentError, TransientError
-from lib.job import Complete, Outcome
+from tests.watch.working import works
 from tests.world import ADMIN, World, bearer
 
 Make = Callable[..., World]
@@ -57,14 +56,6 @@ def ear() -> Iterator[Ear]:
         yield server
         server.shutdown()
         thread.join()
-
-
-def works(payload: Any, context: Any) -> Outcome:
-    if context.job.payload.get("fails") == "ever":
-        raise PermanentError("of kate@example.com")
-    if context.job.payload.get("fails"):
-        raise TransientError("no")
-    return Complete()
 
 
 @pytest.fixture

@@ -2,24 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lib.errors import PermanentError, TransientError
-from lib.job import Complete, Outcome
+from tests.watch.working import works
 from tests.world import ADMIN, World, bearer
 
 Make = Callable[..., World]
-
-
-def works(payload: Any, context: Any) -> Outcome:
-    if context.job.payload.get("fails") == "ever":
-        raise PermanentError("of kate@example.com")
-    if context.job.payload.get("fails"):
-        raise TransientError("no")
-    return Complete()
 
 
 @pytest.fixture
