@@ -22,7 +22,8 @@ class Contender:
 
 
 _LIMIT = Contender(name="the limit", module="limit")
-_OURS = Contender(name="ours", module="ours")
+_OURS = Contender(name="ours", module="ours", options={"ticks": 1})
+_OURS_MORE = (Contender(name="ours, 5 ticks", module="ours", options={"ticks": 5}),)
 _PEERS = (
     Contender(name="PgQueuer", module="pgqueuer", options={"managers": 1}),
     Contender(name="PgQueuer, 5 managers", module="pgqueuer", options={"managers": 5}),

@@ -1,8 +1,10 @@
 """The threads that handlers run in: a bounded number of places."""
 
+import contextlib
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from lib.context import Context
@@ -11,6 +13,8 @@ from lib.store.shapes import Result
 
 # After the first handler has ended, its neighbours get this long (seconds) to be settled in the same call.
 _GATHER = 0.003
+# So many results are worth a call. With more places than that, half of them are: the other half works during the call.
+_WORTH_A_CALL = 10
 
 
 class Places:
@@ -19,8 +23,10 @@ class Places:
     def __init__(self, count: int, *, run: Callable[[Job, Context], Result]) -> None:
         self._count = count
         self._run = run
+        self._enough = max(_WORTH_A_CALL, count // 2)
         self._threads: list[threading.Thread] = []
-        self._begun: queue.SimpleQueue[tuple[Job, Context] | None] = queue.SimpleQueue()
+        self._begun: deque[tuple[Job, Context]] = deque()
+        self._bells: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._running: dict[tuple[int, int], tuple[Job, Context]] = {}
         self._given_up: set[tuple[int, int]] = set()
         self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
@@ -38,17 +44,18 @@ class Places:
     def start(self, job: Job, context: Context) -> None:
         """Begins a run at once: never ask for more places than are free."""
         self._running[job.run] = (job, context)
-        self._begun.put((job, context))
+        self._begun.append((job, context))
         if len(self._threads) < self.busy:
             self._threads.append(threading.Thread(target=self._work, name=f"stage-{len(self._threads)}"))
             self._threads[-1].start()
+        self._ring()
 
     def ended(self, *, within: float) -> list[Result]:
         """The results of runs that end `within` seconds; what a run given up returns is dropped."""
         ended = []
         try:
             ended.append(self._finished.get(timeout=within))
-            while len(ended) < self.busy:
+            while len(ended) < min(self.busy, self._enough):
                 ended.append(self._finished.get(timeout=_GATHER))
         except queue.Empty:
             pass
@@ -75,11 +82,20 @@ class Places:
     def close(self) -> None:
         """Waits for the last thread: an answer before it would let the platform freeze it in the middle of its work."""
         for _ in self._threads:
-            self._begun.put(None)
+            self._bells.put(False)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
         # No executor: its futures cost more than all else that a run which does nothing takes.
-        while run := self._begun.get():
-            self._finished.put(self._run(*run))
+        while self._bells.get():
+            with contextlib.suppress(IndexError):  # another thread was quicker
+                while True:
+                    run = self._begun.popleft()
+                    self._ring()
+                    self._finished.put(self._run(*run))
+
+    def _ring(self) -> None:
+        """Wakes one thread if runs wait, and that one wakes the next: waking all costs more than short runs take."""
+        if self._begun and self._bells.empty():
+            self._bells.put(True)

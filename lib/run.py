@@ -1,5 +1,6 @@
 """One run of a job: the handler in its thread. Whatever it raises becomes an outcome."""
 
+import functools
 import json
 import random
 import time
@@ -36,18 +37,20 @@ class Runner:
         self._registry = registry
         self._settings = settings
         self._verdict = Verdict(registry, settings, rng)
+        # Asked for each job; settings do not change while a tick runs.
+        self._rule = functools.cache(lambda stage, rule: registry.stages[stage].rule_in(settings, rule))
 
     def known(self, job: Job) -> Job:
         """The job with what its stage says of it: a stage that runs at most once makes each of its jobs so."""
-        stage = self._registry.stages.get(job.stage)
-        if stage is None or stage.rule_in(self._settings, "semantics") == job.semantics:
+        if job.stage not in self._registry.stages or self._rule(job.stage, "semantics") == job.semantics:
             return job
         return replace(job, semantics="at_most_once")
 
     def context(self, job: Job, store: Store) -> Context:
         """A run's surroundings; its clock starts now."""
-        longest = self._registry.stages[job.stage].rule_in(self._settings, "longest_seconds")
-        return Context.for_job(job, store=store, settings=self._settings, longest=longest)
+        return Context.for_job(
+            job, store=store, settings=self._settings, longest=self._rule(job.stage, "longest_seconds")
+        )
 
     def begins(self, job: Job) -> None:
         """Tells that a run is about to begin."""
@@ -58,15 +61,15 @@ class Runner:
         began = time.monotonic()
         try:
             with sentry.processed(job):
-                result = self._result(job, self.outcome(job, context))
+                result = self._result(job, self.outcome(job, context), began=began)
             _check_that_it_can_be_stored(result)
         except BaseException as failure:  # noqa: BLE001 - even of a handler that calls sys.exit(): its job must be settled
-            result = self.failed(job, failure)
-        return replace(result, duration_ms=int((time.monotonic() - began) * 1000))
+            result = self.failed(job, failure, began=began)
+        return result
 
-    def failed(self, job: Job, failure: BaseException) -> Result:
-        """The result of a failure."""
-        return self._result(job, self._verdict.failed(job, failure))
+    def failed(self, job: Job, failure: BaseException, *, began: float | None = None) -> Result:
+        """The result of a failure. `began`: when its handler did, as `time.monotonic()` counts; None: it never did."""
+        return self._result(job, self._verdict.failed(job, failure), began=began)
 
     def ended(self, result: Result, settled: Settled | None) -> None:
         """Tells how a run ended, once its settle is known. `settled` None: the job's row is gone."""
@@ -122,11 +125,12 @@ class Runner:
         said = {name: shaped[name] for name in ("circuit", "ttr_seconds", "delay_seconds", "semantics")}
         return replace(following, payload=payload, **said)
 
-    def _result(self, job: Job, outcome: Outcome) -> Result:
+    def _result(self, job: Job, outcome: Outcome, *, began: float | None) -> Result:
         """With the threshold of its circuit, if it counts towards opening it."""
         counts = isinstance(outcome, Retry | Error) and outcome.counts
         threshold = self._verdict.threshold(job.stage) if counts else 0
-        return Result(job=job, outcome=outcome, trips=threshold or None)
+        duration_ms = None if began is None else int((time.monotonic() - began) * 1000)
+        return Result(job=job, outcome=outcome, trips=threshold or None, duration_ms=duration_ms)
 
     def _tell(
         self,

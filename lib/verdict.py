@@ -34,7 +34,7 @@ class Verdict:
         if isinstance(outcome, Snooze):
             return replace(outcome, waiting_for=self.clean(str(outcome.waiting_for)), detail=self._kept(outcome.detail))
         if isinstance(outcome, Complete):
-            return replace(outcome, detail=self._kept(outcome.detail))
+            return replace(outcome, detail=self._kept(outcome.detail)) if outcome.detail else outcome
         if isinstance(outcome, Release):
             return outcome
         text = self.clean(str(outcome.error))

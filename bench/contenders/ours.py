@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from lib import events
 from lib.context import Context
 from lib.job import Complete, Outcome
 from lib.local.migrate import migrate
+from lib.report import TickReport
 from lib.settings import Settings
 from lib.stages import Registry, stage
 from lib.store.connect import connect
@@ -61,21 +63,29 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
     return watch.stop(count)
 
 
-def drain(url: str, *, count: int, batch: int, log: bool = False) -> Sample:
-    """All `count` jobs that are queued, by one tick. `log`: with the two lines a run of production, to standard error.
+def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False) -> Sample:
+    """All `count` jobs that are queued, by so many ticks at once: threads of one process, each with its connection.
 
-    Without, nobody listens to events, as nobody does to the peers' logging.
+    `log`: with the two lines a run of production, to standard error. Without, nobody listens to events, as nobody does
+    to the peers' logging.
     """
     watch = Watch(url)
     settings = settings_for(url, concurrency=batch)
-    store = connect(settings)
-    store.is_up()
+    stores = [connect(settings) for _ in range(ticks)]
+    for store in stores:
+        store.is_up()
     if log:
         events.configure(readable=False)
-    watch.start()
-    report = run_tick(store, REGISTRY, settings, source="bench", limit=count, budget=600, linger=False)
-    if report.completed != count:
-        raise RuntimeError(f"{report.completed} of {count} jobs were done: {report}")
+
+    def tick(store: Store) -> TickReport:
+        return run_tick(store, REGISTRY, settings, source="bench", limit=count, budget=600, linger=False)
+
+    with ThreadPoolExecutor(ticks) as threads:
+        watch.start()
+        reports = list(threads.map(tick, stores))
+    done = sum(report.completed for report in reports)
+    if done != count:
+        raise RuntimeError(f"{done} of {count} jobs were done: {reports}")
     return watch.stop(count)
 
 

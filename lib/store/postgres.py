@@ -51,7 +51,8 @@ class PostgresWire:
         try:
             connection = self._take()
             try:
-                row = connection.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
+                cursor = psycopg.RawCursor(connection)
+                row = cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
             finally:
                 # One that broke says so here; it is not put back.
                 if not connection.closed:
@@ -86,12 +87,13 @@ def _is_alive(connection: psycopg.Connection[Any]) -> bool:
 def _statement(function: str, names: tuple[str, ...]) -> bytes:
     """Put together once for each way in which a function is called."""
     arguments = sql.SQL(", ").join(
-        sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in names
+        sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.SQL(f"${place}"))
+        for place, name in enumerate(names, 1)
     )
     return sql.SQL("select to_json(public.{}({}))").format(sql.Identifier(function), arguments).as_bytes()
 
 
-def _adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+def _adapt(arguments: dict[str, Any]) -> list[Any]:
     def one(value: Any) -> Any:
         if isinstance(value, dict | list):
             return Jsonb(value)
@@ -99,7 +101,7 @@ def _adapt(arguments: dict[str, Any]) -> dict[str, Any]:
             return str(value)  # as text it takes the argument's type; else a large id looks like another function's
         return list(value) if isinstance(value, tuple) else value
 
-    return {name: one(value) for name, value in arguments.items()}
+    return [one(value) for value in arguments.values()]
 
 
 def _translated(error: psycopg.Error, function: str) -> GiftcardError:

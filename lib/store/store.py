@@ -15,7 +15,7 @@ from lib.store.webhooks import WebhookCalls
 
 # The version of this code, for the schema to say whether it still serves it; the oldest schema that has all it calls.
 # Code that needs more than schema 1 tells giftcard_begin_tick so (p_oldest_schema): nothing is claimed on an older one.
-CODE_VERSION = 2
+CODE_VERSION = 3
 OLDEST_SCHEMA = 1
 
 

@@ -116,15 +116,22 @@ begin
     using errcode = '23514', constraint = 'giftcard_jobs_payload_is_not_too_deep', table = 'giftcard_jobs';
 end $$;
 
-create trigger giftcard_jobs_payload_is_not_too_deep before insert or update of payload on public.giftcard_jobs
+create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
   for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
--- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here. Claim and
--- settle change lease_id, so the condition is false for them. It is short because Postgres reads it anew in every statement that
--- sets a status.
+-- After, not before: a trigger before an update locks each row anew, also where the payload is not set.
+create trigger giftcard_jobs_new_payload_is_not_too_deep after update of payload on public.giftcard_jobs
+  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
+
+-- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here. One that makes it
+-- running again gives it back: the settle will write the line. Claim and settle change lease_id, so the condition is false for them. It is
+-- short because Postgres reads it anew in every statement that sets a status.
 create function public.giftcard_keep_run_taken_by_hand() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
+  if new.status = 'running' then
+    delete from public.giftcard_job_history where job_id = new.id and run_no = new.run_no and lease_id is null;
+  end if;
   if old.status <> 'running' or new.status = 'running' then
     return null;
   end if;

@@ -81,6 +81,11 @@ create table public.giftcard_ticks (
   revived integer not null default 0,
   limits jsonb not null default '{}',
   code_version integer not null default 1,
+  -- what it knows of the queues
+  looked_at timestamptz,
+  more text[] not null default '{}',
+  more_at timestamptz[],
+  more_after bigint[],
   constraint giftcard_ticks_pkey primary key (id),
   constraint giftcard_ticks_key_key unique (key)
 ) with (fillfactor = 50);
@@ -90,4 +95,6 @@ comment on table public.giftcard_ticks is 'One bounded pass over due work. ended
 comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
 comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is 'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
+comment on column public.giftcard_ticks.looked_at is 'When it last looked at all queues; for a second it goes by what it knows.';
+comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn; more_at and more_after tell the last job that it took of each.';
 comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit: the circuit with the fewest is served first.';

@@ -71,6 +71,35 @@ begin
     left join public.giftcard_stages s on s.stage = h.stage;
 end $$;
 
+-- Locks the probe of a half-open circuit: among the first 50 due the one with the fewest attempts. null: its place is taken,
+-- another claim is choosing, or nothing is due. Writes open → half_open down.
+create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  c public.giftcard_circuits;
+  v_id bigint;
+begin
+  select * into c from public.giftcard_circuits
+   where circuit = p_circuit and state <> 'closed' and open_until <= p_now for update skip locked;
+  if not found or exists (
+       select from public.giftcard_jobs where id = c.probe_job_id and status = 'running' and lease_id = c.probe_lease_id) then
+    return null;
+  end if;
+  select j.id into v_id from public.giftcard_jobs j
+   where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
+     select f.id from (
+       select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
+        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now
+        order by q.scheduled_at, q.id limit 50) f
+      order by f.attempts, f.scheduled_at, f.id limit 1))
+   for update skip locked;
+  if v_id is not null and c.state = 'open' then
+    perform public.giftcard_change_circuit(p_circuit, 'half_open', 'cooldown over', v_id, c.open_until, p_now);
+  end if;
+  return v_id;
+end $$;
+
 -- A person closes a circuit.
 create function public.giftcard_reset_circuit(p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$

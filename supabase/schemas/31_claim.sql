@@ -1,34 +1,5 @@
 -- The claim.
 
--- Locks the probe of a half-open circuit: among the first 50 due the one with the fewest attempts. null: its place is taken,
--- another claim is choosing, or nothing is due. Writes open → half_open down.
-create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
-  c public.giftcard_circuits;
-  v_id bigint;
-begin
-  select * into c from public.giftcard_circuits
-   where circuit = p_circuit and state <> 'closed' and open_until <= p_now for update skip locked;
-  if not found or exists (
-       select from public.giftcard_jobs where id = c.probe_job_id and status = 'running' and lease_id = c.probe_lease_id) then
-    return null;
-  end if;
-  select j.id into v_id from public.giftcard_jobs j
-   where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
-     select f.id from (
-       select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
-        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now
-        order by q.scheduled_at, q.id limit 50) f
-      order by f.attempts, f.scheduled_at, f.id limit 1))
-   for update skip locked;
-  if v_id is not null and c.state = 'open' then
-    perform public.giftcard_change_circuit(p_circuit, 'half_open', 'cooldown over', v_id, c.open_until, p_now);
-  end if;
-  return v_id;
-end $$;
-
 -- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
 -- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
 create function public.giftcard_claimed(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
@@ -67,24 +38,30 @@ $$;
 -- Takes over up to 10 runs whose lease has ended (new lease of 30 s, marked interrupted, outside the limit), then claims up to
 -- p_limit due jobs for a tick: the circuits take turns, those this tick has started the fewest of first, the oldest due job of
 -- each first. The claim's key is the lease of what it takes: asking again with the same key brings the same live leases and no others.
--- next_due_at is null when as many came as were asked for, and when nothing waits.
-create function public.giftcard_claim(
-  p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
+-- p_calm: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
+-- A tick that works through a backlog looks at all queues once a second; in between it takes from those that had more, from where it
+-- left off. Jobs that have gone leave dead entries at the head of each queue until vacuum comes: it does not read them again.
+create function public.giftcard_take(
+  t public.giftcard_ticks, p_calm boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
 -- The statistics of a queue are always stale; each plan here is the index's, or wrong. A sort that cannot be avoided costs so much on
 -- paper then that Postgres before 18 would compile the plan.
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-  v_now timestamptz;
-  t public.giftcard_ticks;
-  v_ended bigint[];              -- runs taken over
+  v_knows boolean;               -- goes by what the tick knows of the queues
+  v_ended bigint[] := '{}';      -- runs taken over
   v_ids bigint[] := '{}';        -- jobs claimed
   v_open text[];                 -- circuits with a due job, in their turn
-  v_half_open text[];
+  v_at timestamptz[];            -- the last job that this tick took of each, if it knows
+  v_after bigint[];
+  v_half_open text[] := '{}';
   v_from text[] := '{}';
-  v_more text[];
+  v_again text[];
+  v_again_at timestamptz[];
+  v_again_after bigint[];
   v_got bigint[];
+  v_last_at timestamptz;
   v_share integer;
   v_left integer := p_limit;
   v_next timestamptz;
@@ -95,94 +72,119 @@ begin
   jobs := '[]';
   claimed := 0;
   paused := false;
-  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
-  v_now := coalesce(p_now, clock_timestamp());
-  select * into t from public.giftcard_ticks where id = p_tick_id;
-  if not found then
-    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
-  elsif t.claim_key = p_claim_key then
+  if t.claim_key = p_claim_key then
     jobs := public.giftcard_claimed(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif not p_calm and exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
 
-  v_ended := case when p_limit > 0 then array(
-    select id from public.giftcard_jobs
-     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= v_now
-     order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
+  v_knows := p_calm and v_left > 0 and t.more <> '{}' and t.looked_at between p_now - interval '1 second' and p_now;
+  loop
+    if v_knows then
+      v_open := t.more;
+      v_at := t.more_at;
+      v_after := t.more_after;
+    else
+      t.looked_at := p_now;
+      v_ended := case when p_limit > 0 then array(
+        select id from public.giftcard_jobs
+         where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
+         order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
 
-  select coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'open'), '{}'),
-         coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
-         min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, v_now + interval '1 second')
-                         else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
-    into v_open, v_half_open, v_next
-    from (select h.*, h.door in ('open', 'probe') and (h.head_at <= v_now or t.only_job_id is not null) as due
-            from public.giftcard_queue_heads(t.stages, v_now) h
-           where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
-             and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
+      select coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'open'), '{}'),
+             coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
+             min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
+                             else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
+        into v_open, v_half_open, v_next
+        from (select h.*, h.door in ('open', 'probe') and (h.head_at <= p_now or t.only_job_id is not null) as due
+                from public.giftcard_queue_heads(t.stages, p_now) h
+               where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+                 and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+               order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
+      v_at := array_fill(null::timestamptz, array[cardinality(v_open)]);
+      v_after := array_fill(null::bigint, array[cardinality(v_open)]);
 
-  if t.limits <> '{}' and v_left > 0 then
-    v_room := public.giftcard_room(t.limits, v_open || v_half_open, v_now);
-  end if;
-  foreach v_circuit in array v_half_open loop
-    exit when v_left <= 0;
-    if (v_room ->> split_part(v_circuit, ':', 1))::integer = 0 then
-      v_full := true;
-      continue;
+      if t.limits <> '{}' and v_left > 0 then
+        v_room := public.giftcard_room(t.limits, v_open || v_half_open, p_now);
+      end if;
+      foreach v_circuit in array v_half_open loop
+        exit when v_left <= 0;
+        if (v_room ->> split_part(v_circuit, ':', 1))::integer = 0 then
+          v_full := true;
+          continue;
+        end if;
+        v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, p_now)], null);
+        v_ids := v_ids || v_got;
+        v_left := v_left - cardinality(v_got);
+        v_room := public.giftcard_less_room(v_room, v_circuit, cardinality(v_got));
+      end loop;
     end if;
-    v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, v_now)], null);
-    v_ids := v_ids || v_got;
-    v_left := v_left - cardinality(v_got);
-    v_room := public.giftcard_less_room(v_room, v_circuit, cardinality(v_got));
-  end loop;
-  while v_left > 0 and cardinality(v_open) > 0 loop
-    v_more := '{}';
-    for i in 1 .. cardinality(v_open) loop
-      exit when v_left <= 0;
-      -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
-      v_share := ceil(v_left::numeric / (cardinality(v_open) - i + 1));
-      if v_room ? split_part(v_open[i], ':', 1) then
-        v_share := least(v_share, (v_room ->> split_part(v_open[i], ':', 1))::integer);
-        v_full := v_full or v_share = 0;
-        continue when v_share = 0;
-      end if;
-      if t.only_job_id is null then
-        v_got := array(
-          select id from public.giftcard_jobs
-           where status = 'queued' and circuit = v_open[i] and scheduled_at <= v_now and id <> all (v_ids)
-           order by scheduled_at, id limit v_share for update skip locked);
-      else
-        v_got := array(select id from public.giftcard_jobs where id = t.only_job_id and status = 'queued' and id <> all (v_ids)
-                          for update skip locked);
-      end if;
-      v_ids := v_ids || v_got;
-      v_left := v_left - cardinality(v_got);
-      t.turns := t.turns || jsonb_build_object(v_open[i], coalesce((t.turns ->> v_open[i])::integer, 0) + cardinality(v_got));
-      v_from := v_from || v_open[i];
-      v_room := public.giftcard_less_room(v_room, v_open[i], cardinality(v_got));
-      if cardinality(v_got) = v_share then
-        v_more := v_more || v_open[i];
-      end if;
+
+    while v_left > 0 and cardinality(v_open) > 0 loop
+      v_again := '{}';
+      v_again_at := '{}';
+      v_again_after := '{}';
+      for i in 1 .. cardinality(v_open) loop
+        if v_left <= 0 then
+          -- Those that had no turn come first in the next one.
+          v_again := v_open[i:] || v_again;
+          v_again_at := v_at[i:] || v_again_at;
+          v_again_after := v_after[i:] || v_again_after;
+          exit;
+        end if;
+        -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
+        v_share := (v_left + cardinality(v_open) - i) / (cardinality(v_open) - i + 1);
+        if v_room <> '{}' and v_room ? split_part(v_open[i], ':', 1) then
+          v_share := least(v_share, (v_room ->> split_part(v_open[i], ':', 1))::integer);
+          v_full := v_full or v_share = 0;
+          continue when v_share = 0;
+        end if;
+        if t.only_job_id is null then
+          select coalesce(array_agg(q.id), '{}'), max(q.scheduled_at) into v_got, v_last_at from (
+            select id, scheduled_at from public.giftcard_jobs
+             where status = 'queued' and circuit = v_open[i] and scheduled_at <= p_now and id <> all (v_ids)
+               and (scheduled_at, id) > (coalesce(v_at[i], '-infinity'), coalesce(v_after[i], -9223372036854775808))
+             order by scheduled_at, id limit v_share for update skip locked) q;
+        else
+          v_got := array(select id from public.giftcard_jobs where id = t.only_job_id and status = 'queued' and id <> all (v_ids)
+                            for update skip locked);
+        end if;
+        v_ids := v_ids || v_got;
+        v_left := v_left - cardinality(v_got);
+        t.turns := t.turns || jsonb_build_object(v_open[i], coalesce((t.turns ->> v_open[i])::integer, 0) + cardinality(v_got));
+        v_from := v_from || v_open[i];
+        if v_room <> '{}' then
+          v_room := public.giftcard_less_room(v_room, v_open[i], cardinality(v_got));
+        end if;
+        if cardinality(v_got) = v_share then
+          v_again := v_again || v_open[i];
+          v_again_at := v_again_at || v_last_at;
+          v_again_after := v_again_after || v_got[v_share];
+        end if;
+      end loop;
+      v_open := v_again;
+      v_at := v_again_at;
+      v_after := v_again_after;
     end loop;
-    v_open := v_more;
+    exit when not v_knows or v_left <= 0;
+    v_knows := false;  -- what it knew of has run dry
   end loop;
 
   if v_ended <> '{}' or v_ids <> '{}' then
     -- All of them are locked by now.
     update public.giftcard_jobs
        set status = 'running', attempts = attempts + 1, run_no = run_no + 1, lease_id = p_claim_key,
-           lease_expires_at = v_now + make_interval(secs => 10 + coalesce(nullif(ttr_seconds, 60), (t.stages ->> stage)::integer, 60)),
-           locked_at = v_now, lock_owner = t.owner, updated_at = v_now,
+           lease_expires_at = p_now + make_interval(secs => 10 + coalesce(nullif(ttr_seconds, 60), (t.stages ->> stage)::integer, 60)),
+           locked_at = p_now, lock_owner = t.owner, updated_at = p_now,
            cancel_requested_at = null, revive_at = null, finished_at = null
      where id = any (v_ids);
     if v_ended <> '{}' then
       update public.giftcard_jobs
-         set lease_id = p_claim_key, lease_expires_at = v_now + interval '30 seconds', lock_owner = t.owner,
-             locked_at = coalesce(locked_at, v_now), updated_at = v_now
+         set lease_id = p_claim_key, lease_expires_at = p_now + interval '30 seconds', lock_owner = t.owner,
+             locked_at = coalesce(locked_at, p_now), updated_at = p_now
        where id = any (v_ended);
     end if;
     if v_half_open <> '{}' then
@@ -190,20 +192,45 @@ begin
         from public.giftcard_jobs j
        where j.id = any (v_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (v_half_open);
     end if;
+    -- Many queues, limits and a job of its own want a look each time.
+    if cardinality(v_open) > 20 or t.limits <> '{}' or t.only_job_id is not null then
+      v_open := '{}';
+    end if;
     update public.giftcard_ticks
        set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           turns = t.turns, started = started + cardinality(v_ids)
-     where id = p_tick_id;
+           turns = t.turns, started = started + cardinality(v_ids), looked_at = t.looked_at,
+           more = v_open, more_at = v_at, more_after = v_after
+     where id = t.id;
     jobs := public.giftcard_claimed(v_ended || v_ids, p_claim_key, v_ended, t.stages);
     claimed := cardinality(v_ended || v_ids);
   end if;
   if v_left > 0 or p_limit <= 0 then
     if v_full then
-      v_next := least(v_next, v_now + interval '1 second');  -- nobody tells when a place in a full stage is free again
+      v_next := least(v_next, p_now + interval '1 second');  -- nobody tells when a place in a full stage is free again
     end if;
     if t.only_stage is null and t.only_job_id is null and t.code_version >= 2 then
-      v_next := least(v_next, public.giftcard_next_schedule_at(v_now));
+      v_next := least(v_next, public.giftcard_next_schedule_at(p_now));
     end if;
-    next_due_at := public.giftcard_next_due(v_next, v_from, v_now);
+    next_due_at := public.giftcard_next_due(v_next, v_from, p_now);
   end if;
+end $$;
+
+-- Takes for a tick that has settled nothing in this call. The lock: a claim that is repeated waits for the first to end.
+create function public.giftcard_claim(
+  p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
+  out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz;
+  r record;
+begin
+  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
+  v_now := coalesce(p_now, clock_timestamp());
+  select t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
+                    and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as calm
+    into r from public.giftcard_ticks t where t.id = p_tick_id;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+  end if;
+  select * into jobs, claimed, paused, next_due_at from public.giftcard_take(r.tick, r.calm, p_claim_key, p_limit, v_now);
 end $$;

@@ -14,11 +14,11 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;     -- results by the id of their job, where one has more to it than that it is complete
   v_lease_id uuid;   -- that of all results, if it is but one: most are what one claim took
-  v_twice boolean;
-  v_contexts boolean;
-  v_next boolean;
-  v_trips boolean;
-  v_details boolean;
+  v_contexts boolean := p_results @? '$[*].context ? (@ != null)';
+  v_details boolean := p_results @? '$[*].detail ? (@ != null)';
+  v_next boolean := p_results @? '$[*].next ? (@ != null)';
+  v_told boolean;      -- somebody wants to be told
+  v_troubled boolean;  -- a circuit has failed
   v_ids bigint[];
   v_complete bigint[];
   v_unfinished bigint[];
@@ -29,17 +29,13 @@ begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
   end if;
-  select array_agg(id), count(distinct id) < count(id), bool_or(context is not null), bool_or(next is not null), bool_or(trips is not null),
-         bool_or(detail is not null),
-         case when min(lease_id) = max(lease_id) and count(lease_id) = count(*) then min(lease_id) end::uuid,
+  select array_agg(id), case when min(lease_id) = max(lease_id) and count(lease_id) = count(*) then min(lease_id) end::uuid,
          array_agg(id) filter (where outcome = 'complete'),
          array_agg(id) filter (where outcome in ('retry', 'snooze', 'release', 'error'))
-    into v_ids, v_twice, v_contexts, v_next, v_trips, v_details, v_lease_id, v_complete, v_unfinished
-    from jsonb_to_recordset(p_results) as r(id bigint, lease_id text, outcome text, context jsonb, next jsonb, trips integer, detail jsonb);
+    into v_ids, v_lease_id, v_complete, v_unfinished
+    from jsonb_to_recordset(p_results) as r(id bigint, lease_id text, outcome text);
   if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
-  elsif v_twice then
-    perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
   end if;
   if v_contexts or v_next or v_details or v_lease_id is null or v_unfinished is not null then
     v_by_id := public.giftcard_by_id(p_results);
@@ -59,10 +55,9 @@ begin
       select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner,
              coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid), case when v_details then v_by_id -> id::text -> 'detail' end
         from done
-      on conflict (job_id, run_no) do update
-        set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id, detail = excluded.detail
       returning job_id)
-    select array_agg(job_id) into v_done from kept;
+    select array_agg(job_id), json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
+      into v_done, settled from kept;
   end if;
   sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0));
   if v_unfinished is not null then
@@ -81,9 +76,11 @@ begin
 
   if v_unfinished is null and cardinality(v_done) = cardinality(v_ids) then
     -- All done, as nearly always: what the rows hold now is known without a look at them.
-    settled := (select json_agg(json_build_object('id', i, 'status', 'completed', 'settled', 'settled', 'next_run_at', null)) from unnest(v_done) i);
     sums := sums || '{"lease_lost": 0}';
   else
+    if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
+      perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
+    end if;
     v_by_id := coalesce(v_by_id, public.giftcard_by_id(p_results));
     select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
       into settled, sums from (
@@ -96,10 +93,12 @@ begin
              case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
         from public.giftcard_jobs j where j.id = any (v_ids)) s;
   end if;
-  if exists (select from public.giftcard_webhook_endpoints where enabled) then
+  select exists (select from public.giftcard_webhook_endpoints where enabled),
+         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') into v_told, v_troubled;
+  if v_told then
     perform public.giftcard_tell_of(v_done, v_now);
   end if;
-  if v_trips or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
+  if v_troubled or p_results @? '$[*].trips ? (@ != null)' then
     select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
   else
     opened := '{}';

@@ -4,7 +4,7 @@
 -- prepared plans, which then answer without asking who may call it.
 create function public.giftcard_schema_version() returns jsonb
 language sql stable security invoker set search_path = '' as $$
-  select '{"version": 2, "oldest_code": 1}'::jsonb
+  select '{"version": 3, "oldest_code": 1}'::jsonb
 $$;
 
 -- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most p_limit.
@@ -42,12 +42,12 @@ begin
   return v_stopped_because;
 end $$;
 
--- Schedules that a tick shall plan now; null: none. A tick that was told to stop plans nothing, nor does one for a single stage or job,
--- nor one of code that knows no schedules.
-create function public.giftcard_schedules_for(p_tick_id bigint, p_stop text, p_now timestamptz) returns json
+-- Schedules that a tick shall plan now; null: none. A tick for a single stage or job plans nothing, nor does one of code that knows no
+-- schedules.
+create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  if p_stop is not null or not exists (select from public.giftcard_schedules where look_at is not null and look_at <= p_now) then
+  if not exists (select from public.giftcard_schedules where look_at is not null and look_at <= p_now) then
     return null;
   end if;
   return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
@@ -122,7 +122,7 @@ begin
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
-  v_schedules := public.giftcard_schedules_for(v_id, null, v_now);
+  v_schedules := public.giftcard_schedules_for(v_id, v_now);
   if c.claimed = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
   end if;
@@ -143,18 +143,26 @@ declare
   v_revived integer := 0;
   v_stopped_because text;
   v_next_due_in double precision;
-  v_schedules json := public.giftcard_schedules_for(p_tick_id, p_stop, v_now);
+  v_schedules json;
   s record;
+  r record;
   c record;
 begin
   if p_results <> '[]' then
     s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
-    update public.giftcard_ticks
+    -- All in one: it counts, keeps a repeated call waiting until the first has ended, and reads what comes next has to know.
+    update public.giftcard_ticks t
        set completed = completed + (s.sums ->> 'completed')::integer, retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
            errored = errored + coalesce((s.sums ->> 'errored')::integer, 0), snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
            released = released + coalesce((s.sums ->> 'released')::integer, 0), interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0),
            lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer
-     where id = p_tick_id;
+     where t.id = p_tick_id
+    returning t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
+                         and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as calm,
+              exists (select from public.giftcard_schedules where look_at is not null and look_at <= v_now) as scheduled into r;
+    if not found then
+      perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+    end if;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
     -- A look: this tick waits for work, and a revival is work.
@@ -162,11 +170,18 @@ begin
     if v_revived > 0 then
       update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
     end if;
+    select true as scheduled into r;
   end if;
-  if p_limit > 0 or p_busy = 0 then
-    c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
-  else
+  if r.scheduled and p_stop is null then
+    v_schedules := public.giftcard_schedules_for(p_tick_id, v_now);
+  end if;
+  if p_limit <= 0 and p_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
+  elsif p_results <> '[]' then
+    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
+    c := public.giftcard_take(r.tick, r.calm, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
+  else
+    c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;

@@ -63,6 +63,7 @@ def test_a_circuit_whose_queue_was_empty_does_not_catch_up_for_ever(world: World
     each(world.enqueue, 10)
     tick = world.begin(limit=5)
     each(lambda: world.enqueue("payment"), 10)
+    world.later(2)
     assert Counter(job.stage for job in tick.advance(limit=5, busy=5).jobs)["payment"] >= 3
     assert Counter(job.stage for job in world.claim(limit=4)) == {"email": 2, "payment": 2}
 

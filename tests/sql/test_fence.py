@@ -189,6 +189,14 @@ def test_the_update_by_hand_on_a_running_job_wins_over_its_worker(world: World) 
     assert world.settle(new, Complete())["settled"] == "settled"
 
 
+def test_what_a_result_leaves_empty_is_as_if_it_were_not_there(world: World) -> None:
+    job = world.claimed()
+    empty = dict.fromkeys(("context", "next", "detail", "trips", "error", "delay", "revive"))
+    result = {"id": job.id, "lease_id": job.lease_id, "outcome": "complete"} | empty
+    assert world.call("settle", results=[result])["settled"][0]["settled"] == "settled"
+    assert (world.job(job.id)["context"], world.history(job.id)[0]["detail"]) == ({}, None)
+
+
 def test_a_run_taken_by_hand_is_in_the_history(world: World) -> None:
     old = world.claimed()
     world.by_hand(old.id)
@@ -198,6 +206,31 @@ def test_a_run_taken_by_hand_is_in_the_history(world: World) -> None:
     assert run["next_run_at"] == world.job(old.id)["scheduled_at"]
     assert world.settle(old, Complete())["settled"] == "lease_lost"
     assert world.history(old.id) == [run]
+
+
+@pytest.mark.parametrize("status", ["queued", "completed", "error", "cancelled"])
+@pytest.mark.parametrize("outcome", [Complete(), Retry(delay=5, error="no")], ids=["complete", "retry"])
+def test_a_run_that_is_given_back_by_hand_is_settled_as_if_nothing_had_been(
+    world: World, status: str, outcome: Outcome
+) -> None:
+    """Somebody sets a running job's status, sees the mistake and sets it back."""
+    job = world.claimed()
+    world.run("update giftcard_jobs set status = %s where id = %s", status, job.id)
+    world.run("update giftcard_jobs set status = 'running' where id = %s", job.id)
+    assert world.history(job.id) == []
+    assert world.settle(job, outcome)["settled"] == "settled"
+    (run,) = world.history(job.id)
+    assert (run["run_no"], run["error"]) == (1, getattr(outcome, "error", None))
+
+
+def test_a_job_that_has_ended_and_is_made_running_by_hand_is_taken_over(world: World) -> None:
+    job_id = world.completed()
+    world.run("update giftcard_jobs set status = 'running' where id = %s", job_id)
+    (job,) = world.take_over()
+    assert (job.id, job.interrupted) == (job_id, True)
+    assert world.settle(job, Error(error="Interrupted: no"))["settled"] == "settled"
+    (run,) = world.history(job_id)
+    assert (run["run_no"], run["result"]) == (1, "INTERRUPTED")
 
 
 @pytest.mark.parametrize("status", ["queued", "completed", "error", "cancelled"])

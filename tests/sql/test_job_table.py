@@ -70,6 +70,20 @@ def test_a_bad_value_is_refused_by_a_named_constraint(world: World, column: str,
     assert caught.value.diag.constraint_name == constraint
 
 
+@pytest.mark.parametrize("how", ["insert", "update"])
+def test_a_payload_nested_too_deeply_is_refused_however_it_comes(world: World, how: str) -> None:
+    deep = '{"a":' * 120 + "1" + "}" * 120
+    statements = {
+        "insert": "insert into giftcard_jobs (correlation_id, stage, payload) values ('flow-2', 'email', %s)",
+        "update": "update giftcard_jobs set payload = %s",
+    }
+    before = world.snapshot(world.enqueue())
+    with pytest.raises(psycopg.errors.CheckViolation) as caught, world.connection.transaction():
+        world.run(statements[how], deep)
+    assert caught.value.diag.constraint_name == "giftcard_jobs_payload_is_not_too_deep"
+    assert before == world.snapshot(before[0][0]["id"])
+
+
 @pytest.mark.parametrize("column", ["ttr_seconds", "payload", "status", "scheduled_at", "attempts", "correlation_id"])
 def test_an_explicit_null_is_refused(world: World, column: str) -> None:
     others = [c for c in ("correlation_id", "stage") if c != column]

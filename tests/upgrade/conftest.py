@@ -1,4 +1,4 @@
-"""Databases at the schema before the present one: all migrations but the last."""
+"""Databases at each schema before the present one."""
 
 import shutil
 from pathlib import Path
@@ -12,21 +12,19 @@ from lib.local.migrate import migrate
 MIGRATIONS = sorted((ROOT / "supabase/migrations").glob("*.sql"))
 
 
-@pytest.fixture
-def before_last(tmp_path: Path) -> Path:
-    """A folder of migrations as it was before the last one was written."""
-    folder = tmp_path / "migrations"
+def at_schema(url: str, number: int, folder: Path) -> str:
+    """The same address, its database brought to that schema; `migrate(url)` brings it to the present one."""
     folder.mkdir()
-    for path in MIGRATIONS[:-1]:
+    for path in MIGRATIONS[:number]:
         shutil.copy(path, folder)
-    return folder
+    assert migrate(url, directory=folder)
+    return url
 
 
-@pytest.fixture
-def previous_url(empty_database_url: str, before_last: Path) -> str:
-    """The address of a fresh database at the previous schema; `migrate(url)` brings it to the present one."""
-    assert migrate(empty_database_url, directory=before_last)
-    return empty_database_url
+@pytest.fixture(params=range(1, len(MIGRATIONS)), ids=lambda number: f"schema {number}")
+def earlier_url(request: pytest.FixtureRequest, empty_database_url: str, tmp_path: Path) -> str:
+    """The address of a fresh database at an earlier schema."""
+    return at_schema(empty_database_url, request.param, tmp_path / "migrations")
 
 
 def holds(now: Any, then: Any) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from lib.local import LOCAL, ROOT
 from lib.local.migrate import migrate
 from tests.sql.test_schema import catalog
-from tests.upgrade.conftest import MIGRATIONS
+from tests.upgrade.conftest import MIGRATIONS, at_schema
 from tests.wires.proxy import proxy
 from tests.wires.stand_in.roles import make_like_supabase
 
@@ -91,8 +91,8 @@ def test_what_the_cli_pushes_is_what_make_migrate_makes(
 
 
 @pytest.mark.slow
-def test_the_cli_goes_on_where_make_migrate_stopped(supabase: Cli, empty_database_url: str, before_last: Path) -> None:
-    migrate(empty_database_url, directory=before_last)
+def test_the_cli_goes_on_where_make_migrate_stopped(supabase: Cli, empty_database_url: str, tmp_path: Path) -> None:
+    at_schema(empty_database_url, len(MIGRATIONS) - 1, tmp_path / "migrations")
     said = supabase("db", "push", "--yes")
     assert [path.name for path in MIGRATIONS if f"Applying migration {path.name}" in said] == [MIGRATIONS[-1].name]
     assert migrate(empty_database_url) == []

@@ -12,15 +12,15 @@ import pytest
 
 from lib.local.migrate import migrate
 from lib.store.store import CODE_VERSION
-from tests.upgrade.conftest import MIGRATIONS, holds
+from tests.upgrade.conftest import MIGRATIONS, at_schema, holds
 from tests.upgrade.version_1 import Version1, result
 from tests.world import ADMIN, World, a_world, an_order, bearer
 
 
 @pytest.fixture
-def old(previous_url: str) -> Iterator[Version1]:
-    """Version 1's code on the previous schema."""
-    with psycopg.connect(previous_url, autocommit=True) as connection:
+def old(earlier_url: str) -> Iterator[Version1]:
+    """Version 1's code on an earlier schema."""
+    with psycopg.connect(earlier_url, autocommit=True) as connection:
         yield Version1(connection)
 
 
@@ -57,12 +57,12 @@ def check_books(world: World, orders: int) -> None:
 
 
 def test_an_order_begun_before_goes_on_in_between_and_ends_after(
-    old: Version1, previous_url: str, tmp_path: Path
+    old: Version1, earlier_url: str, tmp_path: Path
 ) -> None:
     submit(old, "order-1", "order-2", "order-3")
     running, abandoned = old.begin(limit=2)
     effect = old.effect(running, "charge")
-    assert migrate(previous_url) == [MIGRATIONS[-1].name]
+    assert migrate(earlier_url)[-1] == MIGRATIONS[-1].name
     # Begun on the old schema, settled on the new one, by the old code, over its old connection with its old plans.
     old.call("finish_effect", vendor_key=effect["vendor_key"], result={"reference": "r"})
     following = {"stage": "personal_code", "dedup_key": "", "payload": None, "circuit": None, "scheduled_at": None}
@@ -70,7 +70,7 @@ def test_an_order_begun_before_goes_on_in_between_and_ends_after(
     assert [settled["settled"] for settled in done["settled"]] == ["settled"]
     (another,) = done["jobs"]
     old.advance(result(another, "retry", delay=0, error="TransientError: no"), stop="shutdown")
-    with present_code(previous_url, tmp_path) as world:
+    with present_code(earlier_url, tmp_path) as world:
         run_dry(world)
         assert world.job(abandoned["id"])["status"] == "running", "its lease has not ended"
         world.move(71)
@@ -87,10 +87,10 @@ def customer(old: Version1) -> int:
     return made
 
 
-def test_old_and_new_code_take_turns_on_the_new_schema(old: Version1, previous_url: str, tmp_path: Path) -> None:
-    migrate(previous_url)
+def test_old_and_new_code_take_turns_on_the_new_schema(old: Version1, earlier_url: str, tmp_path: Path) -> None:
+    migrate(earlier_url)
     submit(old, "order-1", "order-2")
-    with present_code(previous_url, tmp_path) as world:
+    with present_code(earlier_url, tmp_path) as world:
         (job,) = old.begin(limit=1)
         assert world.tick()["completed"] >= 5, "the other order goes its way"
         old.advance(result(job, "release"))
@@ -100,20 +100,20 @@ def test_old_and_new_code_take_turns_on_the_new_schema(old: Version1, previous_u
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 def test_a_migration_waits_for_a_settle_under_way_and_the_settle_counts(
-    old: Version1, previous_url: str, tmp_path: Path, ends: str
+    old: Version1, earlier_url: str, tmp_path: Path, ends: str
 ) -> None:
     submit(old, "order-1")
     (job,) = old.begin()
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    with ThreadPoolExecutor() as pool, present_code(previous_url, tmp_path) as world:
+    with ThreadPoolExecutor() as pool, present_code(earlier_url, tmp_path) as world:
         old.connection.execute("begin")
         old.advance(result(job, "release"))
-        migration = pool.submit(migrate, previous_url)
+        migration = pool.submit(migrate, earlier_url)
         until = time.monotonic() + 10
         while not world.value(waiting):
             assert time.monotonic() < until, "the migration never waited"
         old.connection.execute(ends.encode())
-        assert migration.result(20) == [MIGRATIONS[-1].name]
+        assert migration.result(20)[-1] == MIGRATIONS[-1].name
         assert world.job(job["id"])["status"] == ("queued" if ends == "commit" else "running")
         if ends == "rollback":
             old.advance(result(job, "release"))
@@ -121,7 +121,7 @@ def test_a_migration_waits_for_a_settle_under_way_and_the_settle_counts(
         check_books(world, 1)
 
 
-def test_what_was_written_by_the_old_code_reads_the_same_after(old: Version1, previous_url: str) -> None:
+def test_what_was_written_by_the_old_code_reads_the_same_after(old: Version1, earlier_url: str) -> None:
     """Dead letters, open circuits, pauses: nobody has to do anything again."""
     jobs = [{"stage": "email", "correlation_id": f"mail-{n}", "payload": {"n": n}} for n in range(3)]
     old.call("enqueue", jobs=jobs, replace=False)
@@ -131,7 +131,7 @@ def test_what_was_written_by_the_old_code_reads_the_same_after(old: Version1, pr
     old.call("cancel", job_id=cancelled["id"])
     old.call("pause", stage="payment", by="kim", reason="lunch")
     before = rows(old)
-    migrate(previous_url)
+    migrate(earlier_url)
     after = rows(old)
     assert all(before.values()), "there is something in each"
     assert [table for table in before if not holds(after[table], before[table])] == []
@@ -147,15 +147,15 @@ def rows(old: Version1) -> dict[str, Any]:
 # In the wrong order: the code first
 
 
-def test_the_present_code_works_on_the_previous_schema(previous_url: str, tmp_path: Path) -> None:
-    with present_code(previous_url, tmp_path) as world:
+def test_the_present_code_works_on_an_earlier_schema(earlier_url: str, tmp_path: Path) -> None:
+    with present_code(earlier_url, tmp_path) as world:
         assert world.submit().status_code == 202
         run_dry(world)
         check_books(world, 1)
 
 
-def test_the_present_code_says_that_the_schema_is_older(previous_url: str, tmp_path: Path) -> None:
-    with present_code(previous_url, tmp_path) as world:
+def test_the_present_code_says_that_the_schema_is_older(earlier_url: str, tmp_path: Path) -> None:
+    with present_code(earlier_url, tmp_path) as world:
         world.tick()
         answer = world.client.get("/api/status", headers=bearer(ADMIN))
         assert answer.status_code == 200, "the rest of the status is there"
@@ -163,16 +163,24 @@ def test_the_present_code_says_that_the_schema_is_older(previous_url: str, tmp_p
     assert lines["schema"]["level"] == "yellow"
     assert f"this code is {CODE_VERSION}" in lines["schema"]["says"]
     assert lines["schema"]["mend"] == "run the migrations: make migrate"
-    assert "ticks" not in lines, "what only the new schema tells is left out"
 
 
-def test_what_the_present_code_began_on_the_previous_schema_ends_on_the_present_one(
-    previous_url: str, tmp_path: Path
+def test_what_the_first_schema_does_not_tell_is_left_out(empty_database_url: str, tmp_path: Path) -> None:
+    url = at_schema(empty_database_url, 1, tmp_path / "migrations")
+    with present_code(url, tmp_path) as world:
+        world.tick()
+        checks = {line["check"] for line in world.client.get("/api/status", headers=bearer(ADMIN)).json["doctor"]}
+    assert "schema" in checks
+    assert "ticks" not in checks
+
+
+def test_what_the_present_code_began_on_an_earlier_schema_ends_on_the_present_one(
+    earlier_url: str, tmp_path: Path
 ) -> None:
-    with present_code(previous_url, tmp_path) as world:
+    with present_code(earlier_url, tmp_path) as world:
         world.submit()
         world.run(limit=2)
         assert world.statuses() == {"completed": 2, "queued": 1}
-        migrate(previous_url)
+        migrate(earlier_url)
         run_dry(world)
         check_books(world, 1)
