@@ -22,8 +22,11 @@ class Contender:
 
 
 _LIMIT = Contender(name="the limit", module="limit")
-_OURS = Contender(name="ours", module="ours", options={"ticks": 1})
-_OURS_MORE = (Contender(name="ours, 5 ticks", module="ours", options={"ticks": 5}),)
+# As the peers: in one process, with one connection and with several.
+_OURS = (
+    Contender(name="ours, one tick", module="ours", options={"ticks": 1}),
+    Contender(name="ours, 5 ticks", module="ours", options={"ticks": 5}),
+)
 _PEERS = (
     Contender(name="PgQueuer", module="pgqueuer", options={"managers": 1}),
     Contender(name="PgQueuer, 5 managers", module="pgqueuer", options={"managers": 5}),
@@ -38,21 +41,19 @@ _OURS_APART = (
 def drains(server: Embedded, scale: Scale, *, batch: int, wanted: float) -> None:
     """`scale.jobs` queued jobs, until the last outcome is committed."""
     title(f"Draining {scale.jobs:,} queued jobs, batch {batch}")
-    contenders = (_LIMIT, _OURS, *_OURS_APART, *_PEERS)
-    samples = _in_turns(server, scale, contenders, batch=batch)
+    samples = _in_turns(server, scale, (_LIMIT, *_OURS, *_OURS_APART, *_PEERS), batch=batch)
     _show(samples)
-    best = max(_speed(samples[peer.name]) for peer in _PEERS)
-    aim("ours, as a multiple of the better peer", _speed(samples[_OURS.name]) / best, at_least=wanted)
+    aim("ours, as a multiple of the better peer", _best(samples, _OURS) / _best(samples, _PEERS), at_least=wanted)
 
 
 def enqueueing(server: Embedded, scale: Scale) -> None:
     """`scale.jobs` new jobs in batches."""
     title(f"Enqueueing {scale.jobs:,} jobs, {scale.enqueue_batch:,} a call")
-    contenders = (_LIMIT, _OURS, _PEERS[0], _PEERS[-1])
+    contenders = (_LIMIT, _OURS[0], _PEERS[0], _PEERS[-1])
     samples = _in_turns(server, scale, contenders, batch=None)
     _show(samples)
     pgqueuer = _speed(samples[_PEERS[0].name])
-    aim("ours, as a multiple of PgQueuer", _speed(samples[_OURS.name]) / pgqueuer, at_least=1)
+    aim("ours, as a multiple of PgQueuer", _speed(samples[_OURS[0].name]) / pgqueuer, at_least=1)
 
 
 def _in_turns(
@@ -76,6 +77,10 @@ def _in_turns(
     for url in urls.values():
         drop(server, url)
     return samples
+
+
+def _best(samples: dict[str, list[Sample]], contenders: tuple[Contender, ...]) -> float:
+    return max(_speed(samples[contender.name]) for contender in contenders)
 
 
 def _speed(samples: list[Sample]) -> float:

@@ -73,12 +73,11 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _job(row: dict[str, Any]) -> Job:
+    times = {"scheduled_at": _time(row["scheduled_at"]), "locked_at": _time(row["locked_at"])}
     # Nulls and NaN pass the table's constraint.
     delays = tuple(delay for delay in row["retry_delays"] or () if isinstance(delay, int | float))
-    known = row if len(row) == len(_JOB_FIELDS) else {name: row[name] for name in _JOB_FIELDS}
-    known["scheduled_at"], known["locked_at"] = _time(row["scheduled_at"]), _time(row["locked_at"])
-    known["retry_delays"] = delays or None
-    return Job(**known)
+    known = row if row.keys() <= _JOB_FIELDS else {name: row[name] for name in _JOB_FIELDS}
+    return Job(**known | times | {"retry_delays": delays or None})
 
 
 def step(answer: dict[str, Any]) -> Step:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import httpx
-import psycopg
 import pytest
 
 from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
-from lib.local.migrate import migrate
 from lib.store.supabase import SupabaseWire
 from supabase import ClientOptions, create_client
 from tests.wires.script import Script, scripted
@@ -161,11 +159,3 @@ def test_a_schema_that_is_not_read_anew_is_told_with_what_to_do(supabase: Server
     with a_wire(supabase.url) as wire, pytest.raises(Misconfigured) as raised:
         wire.call("giftcard_of_tomorrow", job_id=1)
     assert "Could not find the function public.giftcard_of_tomorrow(p_job_id) in the schema cache" in str(raised.value)
-
-
-def test_a_migration_tells_postgrest_to_look_again(empty_database_url: str) -> None:
-    """Where there is no event trigger of Supabase's, too."""
-    with psycopg.connect(empty_database_url, autocommit=True) as connection:
-        connection.execute("listen pgrst")
-        migrate(empty_database_url)
-        assert [n.payload for n in connection.notifies(timeout=5, stop_after=1)] == ["reload schema"]
