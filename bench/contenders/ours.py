@@ -57,9 +57,10 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
     watch = Watch(url)
     store = connect(settings_for(url, concurrency=1))
     store.is_up()
+    batches = [jobs(range(first, first + batch)) for first in range(0, count, batch)]
     watch.start()
-    for first in range(0, count, batch):
-        store.enqueue(jobs(range(first, first + batch)))
+    for rows in batches:
+        store.enqueue(rows)
     return watch.stop(count)
 
 

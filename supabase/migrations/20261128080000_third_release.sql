@@ -1,12 +1,12 @@
 -- The third release. What the schema holds now is told in supabase/schemas; this is the way there.
 
+-- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
+create type public.giftcard_place as (circuit text, scheduled_at timestamptz, id bigint);
 alter table public.giftcard_ticks
   add column looked_at timestamptz,
-  add column more text[] not null default '{}',
-  add column more_at timestamptz[],
-  add column more_after bigint[];
+  add column more public.giftcard_place[] not null default '{}';
 comment on column public.giftcard_ticks.looked_at is 'When it last looked at all queues; for a second it goes by what it knows.';
-comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn; more_at and more_after tell the last job that it took of each.';
+comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
 
 drop trigger giftcard_jobs_payload_is_not_too_deep on public.giftcard_jobs;
 create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
@@ -36,6 +36,96 @@ begin
   return null;
 end $$;
 
+-- Puts jobs into the queue: an array of up to 1,000 objects with stage and correlation_id and, if wanted, tenant_id, dedup_key,
+-- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its zone),
+-- delay_seconds. Answers [{id, status, created}] in the same order. A job that is there already is answered and not changed;
+-- with p_replace, one in error or cancelled is queued again with this payload.
+drop function public.giftcard_enqueue;
+create function public.giftcard_enqueue(p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_count integer;
+  v_new bigint[];
+  v_answers json;
+begin
+  if p_jobs is null or jsonb_typeof(p_jobs) <> 'array' then
+    perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'p_jobs');
+  end if;
+  v_count := jsonb_array_length(p_jobs);
+  if v_count = 0 then
+    return '[]';
+  elsif v_count > 1000 then
+    perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
+  elsif p_jobs @? '$[*] ? (exists(@.ttr_seconds) && @.ttr_seconds == null)' then
+    perform public.giftcard_refuse('GC400', 'ttr_seconds must be a positive number of seconds, not null', 'ttr_seconds');
+  elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
+      "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))' then
+    perform public.giftcard_refuse('GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
+  end if;
+
+  with inserted as (
+    insert into public.giftcard_jobs
+      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
+       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''), coalesce(j.circuit, j.stage),
+           coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
+           coalesce(j.semantics, 'at_least_once'), coalesce(j.ttr_seconds, 60), j.retry_delays,
+           coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)), v_now, v_now
+    from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
+      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
+      scheduled_at timestamptz, delay_seconds double precision)
+    on conflict on constraint giftcard_jobs_flow_key do nothing
+    returning id)
+  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true)) into v_new, v_answers from inserted;
+
+  if cardinality(v_new) = v_count then
+    return v_answers;
+  end if;
+  -- Some were there already: a new statement, so that what another transaction has just committed is seen.
+  select json_agg(json_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(v_new, '{}'))) order by e.n)
+    into v_answers
+    from jsonb_array_elements(p_jobs) with ordinality e(job, n)
+    left join public.giftcard_jobs j
+      on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
+     and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '');
+  if p_replace then
+    return (
+      select json_agg(
+        case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled') then a.answer::jsonb
+             else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
+                                          p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now)
+                  || '{"created": false}' end order by a.n)
+      from json_array_elements(v_answers) with ordinality a(answer, n));
+  end if;
+  return v_answers;
+end $$;
+
+-- A look at all queues: up to 10 runs whose lease has ended, locked; the circuits that have a due job, in their turn (those that this tick
+-- has started the fewest of come first); those that are half-open; and when something else may start.
+create function public.giftcard_look(
+  t public.giftcard_ticks, p_limit integer, p_now timestamptz,
+  out ended bigint[], out open public.giftcard_place[], out half_open text[], out next_due_at timestamptz)
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  ended := case when p_limit > 0 then array(
+    select id from public.giftcard_jobs
+     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
+     order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_place) filter (where q.due and q.door = 'open'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
+         min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
+                         else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
+    into open, half_open, next_due_at
+    from (select h.*, h.door in ('open', 'probe') and (h.head_at <= p_now or t.only_job_id is not null) as due
+            from public.giftcard_queue_heads(t.stages, p_now) h
+           where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+             and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+           order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
+end $$;
+
 -- Takes over up to 10 runs whose lease has ended (new lease of 30 s, marked interrupted, outside the limit), then claims up to
 -- p_limit due jobs for a tick: the circuits take turns, those this tick has started the fewest of first, the oldest due job of
 -- each first. The claim's key is the lease of what it takes: asking again with the same key brings the same live leases and no others.
@@ -53,16 +143,13 @@ declare
   v_knows boolean;               -- goes by what the tick knows of the queues
   v_ended bigint[] := '{}';      -- runs taken over
   v_ids bigint[] := '{}';        -- jobs claimed
-  v_open text[];                 -- circuits with a due job, in their turn
-  v_at timestamptz[];            -- the last job that this tick took of each, if it knows
-  v_after bigint[];
+  v_open public.giftcard_place[];  -- circuits with a due job, in their turn
+  v_again public.giftcard_place[];
   v_half_open text[] := '{}';
   v_from text[] := '{}';
-  v_again text[];
-  v_again_at timestamptz[];
-  v_again_after bigint[];
+  q public.giftcard_place;
   v_got bigint[];
-  v_last_at timestamptz;
+  v_got_at timestamptz;          -- the time of the last of them
   v_share integer;
   v_left integer := p_limit;
   v_next timestamptz;
@@ -86,30 +173,11 @@ begin
   loop
     if v_knows then
       v_open := t.more;
-      v_at := t.more_at;
-      v_after := t.more_after;
     else
       t.looked_at := p_now;
-      v_ended := case when p_limit > 0 then array(
-        select id from public.giftcard_jobs
-         where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
-         order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-
-      select coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'open'), '{}'),
-             coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
-             min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
-                             else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
-        into v_open, v_half_open, v_next
-        from (select h.*, h.door in ('open', 'probe') and (h.head_at <= p_now or t.only_job_id is not null) as due
-                from public.giftcard_queue_heads(t.stages, p_now) h
-               where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
-                 and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-               order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
-      v_at := array_fill(null::timestamptz, array[cardinality(v_open)]);
-      v_after := array_fill(null::bigint, array[cardinality(v_open)]);
-
+      select l.ended, l.open, l.half_open, l.next_due_at into v_ended, v_open, v_half_open, v_next from public.giftcard_look(t, p_limit, p_now) l;
       if t.limits <> '{}' and v_left > 0 then
-        v_room := public.giftcard_room(t.limits, v_open || v_half_open, p_now);
+        v_room := public.giftcard_room(t.limits, array(select circuit from unnest(v_open)) || v_half_open, p_now);
       end if;
       foreach v_circuit in array v_half_open loop
         exit when v_left <= 0;
@@ -126,49 +194,41 @@ begin
 
     while v_left > 0 and cardinality(v_open) > 0 loop
       v_again := '{}';
-      v_again_at := '{}';
-      v_again_after := '{}';
       for i in 1 .. cardinality(v_open) loop
         if v_left <= 0 then
-          -- Those that had no turn come first in the next one.
-          v_again := v_open[i:] || v_again;
-          v_again_at := v_at[i:] || v_again_at;
-          v_again_after := v_after[i:] || v_again_after;
+          v_again := v_open[i:] || v_again;  -- those that had no turn come first in the next one
           exit;
         end if;
+        q := v_open[i];
         -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
         v_share := (v_left + cardinality(v_open) - i) / (cardinality(v_open) - i + 1);
-        if v_room <> '{}' and v_room ? split_part(v_open[i], ':', 1) then
-          v_share := least(v_share, (v_room ->> split_part(v_open[i], ':', 1))::integer);
+        if v_room <> '{}' and v_room ? split_part(q.circuit, ':', 1) then
+          v_share := least(v_share, (v_room ->> split_part(q.circuit, ':', 1))::integer);
           v_full := v_full or v_share = 0;
           continue when v_share = 0;
         end if;
         if t.only_job_id is null then
-          select coalesce(array_agg(q.id), '{}'), max(q.scheduled_at) into v_got, v_last_at from (
-            select id, scheduled_at from public.giftcard_jobs
-             where status = 'queued' and circuit = v_open[i] and scheduled_at <= p_now and id <> all (v_ids)
-               and (scheduled_at, id) > (coalesce(v_at[i], '-infinity'), coalesce(v_after[i], -9223372036854775808))
-             order by scheduled_at, id limit v_share for update skip locked) q;
+          select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
+            select j.id, j.scheduled_at from public.giftcard_jobs j
+             where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now and j.id <> all (v_ids)
+               and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
+             order by j.scheduled_at, j.id limit v_share for update skip locked) g;
         else
           v_got := array(select id from public.giftcard_jobs where id = t.only_job_id and status = 'queued' and id <> all (v_ids)
                             for update skip locked);
         end if;
         v_ids := v_ids || v_got;
         v_left := v_left - cardinality(v_got);
-        t.turns := t.turns || jsonb_build_object(v_open[i], coalesce((t.turns ->> v_open[i])::integer, 0) + cardinality(v_got));
-        v_from := v_from || v_open[i];
+        t.turns := t.turns || jsonb_build_object(q.circuit, coalesce((t.turns ->> q.circuit)::integer, 0) + cardinality(v_got));
+        v_from := v_from || q.circuit;
         if v_room <> '{}' then
-          v_room := public.giftcard_less_room(v_room, v_open[i], cardinality(v_got));
+          v_room := public.giftcard_less_room(v_room, q.circuit, cardinality(v_got));
         end if;
         if cardinality(v_got) = v_share then
-          v_again := v_again || v_open[i];
-          v_again_at := v_again_at || v_last_at;
-          v_again_after := v_again_after || v_got[v_share];
+          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_place;
         end if;
       end loop;
       v_open := v_again;
-      v_at := v_again_at;
-      v_after := v_again_after;
     end loop;
     exit when not v_knows or v_left <= 0;
     v_knows := false;  -- what it knew of has run dry
@@ -199,8 +259,7 @@ begin
     end if;
     update public.giftcard_ticks
        set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           turns = t.turns, started = started + cardinality(v_ids), looked_at = t.looked_at,
-           more = v_open, more_at = v_at, more_after = v_after
+           turns = t.turns, started = started + cardinality(v_ids), looked_at = t.looked_at, more = v_open
      where id = t.id;
     jobs := public.giftcard_claimed(v_ended || v_ids, p_claim_key, v_ended, t.stages);
     claimed := cardinality(v_ended || v_ids);

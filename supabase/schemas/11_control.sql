@@ -50,6 +50,9 @@ comment on table public.giftcard_stages is 'A stage that is paused (paused_at no
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
 
+-- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
+create type public.giftcard_place as (circuit text, scheduled_at timestamptz, id bigint);
+
 create table public.giftcard_ticks (
   id bigint generated always as identity,
   key uuid not null,
@@ -83,9 +86,7 @@ create table public.giftcard_ticks (
   code_version integer not null default 1,
   -- what it knows of the queues
   looked_at timestamptz,
-  more text[] not null default '{}',
-  more_at timestamptz[],
-  more_after bigint[],
+  more public.giftcard_place[] not null default '{}',
   constraint giftcard_ticks_pkey primary key (id),
   constraint giftcard_ticks_key_key unique (key)
 ) with (fillfactor = 50);
@@ -96,5 +97,5 @@ comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that
 comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is 'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
 comment on column public.giftcard_ticks.looked_at is 'When it last looked at all queues; for a second it goes by what it knows.';
-comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn; more_at and more_after tell the last job that it took of each.';
+comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
 comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit: the circuit with the fewest is served first.';

@@ -11,13 +11,13 @@ end $$;
 -- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its zone),
 -- delay_seconds. Answers [{id, status, created}] in the same order. A job that is there already is answered and not changed;
 -- with p_replace, one in error or cancelled is queued again with this payload.
-create function public.giftcard_enqueue(p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns jsonb
+create function public.giftcard_enqueue(p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_count integer;
   v_new bigint[];
-  v_all jsonb;
+  v_answers json;
 begin
   if p_jobs is null or jsonb_typeof(p_jobs) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'p_jobs');
@@ -48,26 +48,26 @@ begin
       scheduled_at timestamptz, delay_seconds double precision)
     on conflict on constraint giftcard_jobs_flow_key do nothing
     returning id)
-  select array_agg(id) into v_new from inserted;
+  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true)) into v_new, v_answers from inserted;
 
   if cardinality(v_new) = v_count then
-    return (select jsonb_agg(jsonb_build_object('id', i, 'status', 'queued', 'created', true)) from unnest(v_new) i);
+    return v_answers;
   end if;
   -- Some were there already: a new statement, so that what another transaction has just committed is seen.
-  select jsonb_agg(jsonb_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(v_new, '{}'))) order by e.n)
-    into v_all
+  select json_agg(json_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(v_new, '{}'))) order by e.n)
+    into v_answers
     from jsonb_array_elements(p_jobs) with ordinality e(job, n)
     left join public.giftcard_jobs j
       on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
      and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '');
   if p_replace then
     return (
-      select jsonb_agg(
-        case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled') then a.answer
+      select json_agg(
+        case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled') then a.answer::jsonb
              else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
                                           p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now)
                   || '{"created": false}' end order by a.n)
-      from jsonb_array_elements(v_all) with ordinality a(answer, n));
+      from json_array_elements(v_answers) with ordinality a(answer, n));
   end if;
-  return v_all;
+  return v_answers;
 end $$;
