@@ -111,6 +111,7 @@ def world(postgres: Embedded, template: str) -> Iterator[World]:
     url = postgres.create_database("fuzz", template=template)
     with a_world(url, GIFTCARD_TICK_BUDGET_SECONDS=0.5) as world:
         yield world
+    postgres.drop_database("fuzz")  # another file of tests makes one of its own
 
 
 many = settings(max_examples=350, deadline=None, suppress_health_check=list(HealthCheck))
