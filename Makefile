@@ -10,6 +10,7 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 # One more than there are cores: tests wait for servers as often as they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK := tests/unit tests/outside tests/sql
 ARGS ?=
 WIRE ?=
@@ -32,10 +33,10 @@ dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:
 	@$(BIN)/python -m lib.local.dev
 
 test: $(READY)  ## every test (but for the build: make vercel-check)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/vercel $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/vercel $(ARGS)
 
 test-quick: $(READY)  ## the heart of it: pure parts and SQL, what is not slow
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
 
 vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a cold start costs: 2 minutes (part of .ci/run)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)

@@ -16,10 +16,21 @@ if "PG_BIN" in os.environ:
     vars(sys.modules[pg_ctl.__module__])["POSTGRES_BIN_PATH"] = Path(os.environ["PG_BIN"])
 
 
+# What takes a minute or two, the longest first.
+_LONGEST = (
+    "test_demo.py",
+    "test_demo_on_supabase.py",
+    "test_docs_testing.py",
+    "test_pg_cron.py",
+    "test_killed_workers.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first: the last to begin shall not be the last to end."""
+    """The longest files come first, then those with slow tests: the last to begin shall not be the last to end."""
+    ranks = {name: rank for rank, name in enumerate(_LONGEST, -len(_LONGEST))}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: ranks.get(item.path.name, item.path not in slow))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -30,10 +30,12 @@ def _kill_at_each(shop: Shop, places: list[tuple[str, str]], environment: dict[s
     places = list(places)
     for _ in range(4):
         half = (len(places) + 1) // 2
-        for pair in zip(places[:half], [*places[half:], None], strict=False):
+        for first, second in zip(places[:half], [*places[half:], None], strict=False):
             order = shop.order()
-            for place in filter(None, pair):
-                shop.house.appointments.make(point(order, *place))
+            shop.house.appointments.make(point(order, *first))
+            if second is not None:
+                another = shop.order() if second == first else order
+                shop.house.appointments.make(point(another, *second))
         shop.house.work(until=shop.all_done, environment=environment)
         passed_by = shop.house.appointments.left()
         if not passed_by:
