@@ -44,7 +44,7 @@ vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a col
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
 	@$(BIN)/python -m lib.local.migrate
 
-bench: $(BENCH_READY)  ## what it costs, side by side with Procrastinate and PgQueuer: 15 minutes (ARGS=--quick: 2)
+bench: $(BENCH_READY)  ## what it costs, side by side with Procrastinate and PgQueuer: 20 minutes (ARGS=--quick: 2)
 	@$(BIN)/python -m bench $(ARGS)
 
 lint: $(READY)  ## style and types

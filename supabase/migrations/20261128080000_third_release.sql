@@ -279,7 +279,7 @@ end $$;
 create or replace function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
   r record;
@@ -434,7 +434,7 @@ create or replace function public.giftcard_begin_tick(
   p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
   p_only_job_id bigint default null, p_limits jsonb default '{}', p_oldest_schema integer default null, p_now timestamptz default null)
 returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_schema jsonb := public.giftcard_schema_version();
@@ -497,7 +497,7 @@ end $$;
 create or replace function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
   p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_revived integer := 0;

@@ -212,7 +212,7 @@ end $$;
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
   r record;

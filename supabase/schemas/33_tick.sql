@@ -1,4 +1,5 @@
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is two.
+-- Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan would be compiled.
 
 -- The schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an immutable one is folded into
 -- prepared plans, which then answer without asking who may call it.
@@ -74,7 +75,7 @@ create function public.giftcard_begin_tick(
   p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
   p_only_job_id bigint default null, p_limits jsonb default '{}', p_oldest_schema integer default null, p_now timestamptz default null)
 returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_schema jsonb := public.giftcard_schema_version();
@@ -137,7 +138,7 @@ end $$;
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer, p_linger_seconds double precision default 0,
   p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_revived integer := 0;
