@@ -553,6 +553,40 @@ begin
                            'schedules', coalesce(v_schedules, '[]'));
 end $$;
 
+-- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'over', since, detail}].
+-- Of two ticks at once one gets it, for a minute: giftcard_alert_told says that it was told, else the next check brings it again.
+-- Dead letters: only those that no alert has told of, at most once an hour; again after p_repeat_hours while any is left.
+create or replace function public.giftcard_check_alerts(
+  p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_conditions text[];
+  v_due jsonb;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
+  with found as (
+    insert into public.giftcard_alerts (condition, since, detail)
+    select t.condition, t.since, t.detail from public.giftcard_troubles(p_stages, make_interval(secs => p_late_seconds), v_now) t
+    on conflict (condition) do update set detail = excluded.detail, over_at = null
+    returning condition)
+  select coalesce(array_agg(condition), '{}') into v_conditions from found;
+  -- What ended before anybody was told of it is not worth a word.
+  delete from public.giftcard_alerts where told_at is null and condition <> all (v_conditions);
+  update public.giftcard_alerts set over_at = v_now where over_at is null and condition <> all (v_conditions);
+  with due as (
+    update public.giftcard_alerts a set sending_until = v_now + interval '1 minute'
+     where (a.sending_until is null or a.sending_until <= v_now)
+       and (a.told_at is null or a.over_at is not null or a.told_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
+            or a.condition = 'dead_letters' and a.told_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.told_until)
+    returning a.*)
+  select coalesce(jsonb_agg(jsonb_build_object(
+      'condition', d.condition, 'since', d.since, 'detail', d.detail,
+      'kind', case when d.over_at is not null then 'over' when d.told_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
+    into v_due from due d;
+  return v_due;
+end $$;
+
 -- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its web roles by
 -- default, so each is taken back by name of its kind. Later migrations repeat this for what they add; a test reads the catalog.
 
