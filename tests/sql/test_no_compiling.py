@@ -1,7 +1,7 @@
 """Nothing that is called often is compiled (JIT): that costs 60 ms, and saves nothing.
 
-Before PostgreSQL 18 a forbidden scan costs so much on paper that each plan with one in it would be. On 18 and later this
-holds by itself.
+Before PostgreSQL 18 a forbidden scan costs so much on paper that each plan with one in it would be. On 18 and later
+this holds by itself.
 """
 
 import re
