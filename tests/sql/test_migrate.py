@@ -178,6 +178,7 @@ def command(url: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_names_what_it_applied(empty_database_url: str) -> None:
     first, second = command(empty_database_url), command(empty_database_url)
     assert (first.returncode, first.stderr) == (0, "")

@@ -109,6 +109,7 @@ microseconds = st.integers(-2, 2) | st.integers(-86_400_000_001, 86_400_000_001)
 money = st.tuples(st.sampled_from(TENANTS), st.sampled_from(CURRENCIES), st.integers(1, 2**63 - 1), microseconds)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(money, min_size=1, max_size=30))
 def test_any_orders_around_a_midnight_are_each_in_one_days_report(

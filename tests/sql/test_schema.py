@@ -93,6 +93,7 @@ def test_the_present_is_what_history_builds(catalogs: Catalogs, what: str) -> No
     assert history[what] or what in ("policies", "default grants")
 
 
+@pytest.mark.slow
 def test_every_kind_of_difference_would_be_seen(empty_database_url: str) -> None:
     """Each of these statements shows in its part of the catalog (and perhaps in another)."""
     make_like_supabase(empty_database_url)

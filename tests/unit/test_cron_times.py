@@ -126,6 +126,7 @@ moments = st.integers(0, 370 * 86_400).map(lambda s: datetime(2026, 1, 1, tzinfo
 moments |= st.integers(0, 4 * 86_400).map(lambda s: datetime(2011, 12, 28, tzinfo=UTC) + timedelta(seconds=s))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(fields=expressions, zone=st.sampled_from(ZONES), start=moments)
 def test_times_go_up_and_do_not_depend_on_where_one_begins(fields: Any, zone: str, start: datetime) -> None:

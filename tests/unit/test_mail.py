@@ -168,6 +168,7 @@ names = st.lists(pieces, max_size=12).map("".join) | st.text(st.characters(exclu
 addresses = st.sampled_from(["kate@example.com", "jürgen@example.com", f"{'k' * 64}@{'long.' * 30}example.com"])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @example("é" * 80, "jürgen@example.com")
 @example('He said "hi" \\ (c) ' * 6, "kate@example.com")
