@@ -1,10 +1,10 @@
 -- The third release. What the schema holds now is told in supabase/schemas; this is the way there.
 
 -- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
-create type public.giftcard_place as (circuit text, scheduled_at timestamptz, id bigint);
+create type public.giftcard_position as (circuit text, scheduled_at timestamptz, id bigint);
 alter table public.giftcard_ticks
   add column looked_at timestamptz,
-  add column more public.giftcard_place[] not null default '{}';
+  add column more public.giftcard_position[] not null default '{}';
 comment on column public.giftcard_ticks.looked_at is 'When it last looked at all queues; for a second it goes by what it knows.';
 comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
 
@@ -23,8 +23,8 @@ language plpgsql security invoker set search_path = '' as $$
 begin
   if new.status = 'running' then
     delete from public.giftcard_job_history where job_id = new.id and run_no = new.run_no and lease_id is null;
-  end if;
-  if old.status <> 'running' or new.status = 'running' then
+    return null;
+  elsif old.status <> 'running' then
     return null;
   end if;
   insert into public.giftcard_job_history
@@ -106,7 +106,7 @@ end $$;
 -- has started the fewest of come first); those that are half-open; and when something else may start.
 create function public.giftcard_look(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_place[], out half_open text[], out next_due_at timestamptz)
+  out ended bigint[], out open public.giftcard_position[], out half_open text[], out next_due_at timestamptz)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
@@ -114,7 +114,7 @@ begin
     select id from public.giftcard_jobs
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_place) filter (where q.due and q.door = 'open'), '{}'),
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_position) filter (where q.due and q.door = 'open'), '{}'),
          coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
          min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
                          else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
@@ -132,7 +132,7 @@ end $$;
 -- p_calm: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
 -- A tick that works through a backlog looks at all queues once a second; in between it takes from those that had more, from where it
 -- left off. Jobs that have gone leave dead entries at the head of each queue until vacuum comes: it does not read them again.
-create function public.giftcard_take(
+create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_calm boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
@@ -143,11 +143,11 @@ declare
   v_knows boolean;               -- goes by what the tick knows of the queues
   v_ended bigint[] := '{}';      -- runs taken over
   v_ids bigint[] := '{}';        -- jobs claimed
-  v_open public.giftcard_place[];  -- circuits with a due job, in their turn
-  v_again public.giftcard_place[];
+  v_open public.giftcard_position[];  -- circuits with a due job, in their turn
+  v_again public.giftcard_position[];
   v_half_open text[] := '{}';
   v_from text[] := '{}';
-  q public.giftcard_place;
+  q public.giftcard_position;
   v_got bigint[];
   v_got_at timestamptz;          -- the time of the last of them
   v_share integer;
@@ -225,7 +225,7 @@ begin
           v_room := public.giftcard_less_room(v_room, q.circuit, cardinality(v_got));
         end if;
         if cardinality(v_got) = v_share then
-          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_place;
+          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_position;
         end if;
       end loop;
       v_open := v_again;
@@ -292,7 +292,7 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
-  select * into jobs, claimed, paused, next_due_at from public.giftcard_take(r.tick, r.calm, p_claim_key, p_limit, v_now);
+  select * into jobs, claimed, paused, next_due_at from public.giftcard_claim_for(r.tick, r.calm, p_claim_key, p_limit, v_now);
 end $$;
 
 -- Writes the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and, as the
@@ -504,6 +504,7 @@ declare
   v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
+  v_scheduled boolean := true;  -- perhaps: a look asks
   s record;
   r record;
   c record;
@@ -523,6 +524,7 @@ begin
     if not found then
       perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
     end if;
+    v_scheduled := r.scheduled;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
     -- A look: this tick waits for work, and a revival is work.
@@ -530,16 +532,15 @@ begin
     if v_revived > 0 then
       update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
     end if;
-    select true as scheduled into r;
   end if;
-  if r.scheduled and p_stop is null then
+  if v_scheduled and p_stop is null then
     v_schedules := public.giftcard_schedules_for(p_tick_id, v_now);
   end if;
   if p_limit <= 0 and p_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   elsif p_results <> '[]' then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
-    c := public.giftcard_take(r.tick, r.calm, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
+    c := public.giftcard_claim_for(r.tick, r.calm, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;

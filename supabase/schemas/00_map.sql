@@ -20,9 +20,9 @@
 -- States of a job              by                                   functions
 --   - → queued                 enqueue, a plain INSERT              giftcard_enqueue, giftcard_submit_order
 --   - → queued                 an occurrence of a schedule           giftcard_due_schedules, giftcard_enqueue_occurrences
---   queued → running           claim: attempts + 1, a new lease     giftcard_begin_tick, giftcard_advance_tick → giftcard_take
+--   queued → running           claim: attempts + 1, a new lease     giftcard_begin_tick, giftcard_advance_tick → giftcard_claim_for
 --   running → completed | queued | error | cancelled     settle     giftcard_advance_tick → giftcard_settle
---   running → running          an ended lease is taken over         giftcard_take
+--   running → running          an ended lease is taken over         giftcard_claim_for
 --   error → queued             revival, when revive_at has come     giftcard_begin_tick → giftcard_revive
 --   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_jobs, giftcard_requeue_dead_letters
 --   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel, giftcard_cancel_flow

@@ -131,8 +131,8 @@ language plpgsql security invoker set search_path = '' as $$
 begin
   if new.status = 'running' then
     delete from public.giftcard_job_history where job_id = new.id and run_no = new.run_no and lease_id is null;
-  end if;
-  if old.status <> 'running' or new.status = 'running' then
+    return null;
+  elsif old.status <> 'running' then
     return null;
   end if;
   insert into public.giftcard_job_history

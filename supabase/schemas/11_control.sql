@@ -51,7 +51,7 @@ create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
 
 -- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
-create type public.giftcard_place as (circuit text, scheduled_at timestamptz, id bigint);
+create type public.giftcard_position as (circuit text, scheduled_at timestamptz, id bigint);
 
 create table public.giftcard_ticks (
   id bigint generated always as identity,
@@ -86,7 +86,7 @@ create table public.giftcard_ticks (
   code_version integer not null default 1,
   -- what it knows of the queues
   looked_at timestamptz,
-  more public.giftcard_place[] not null default '{}',
+  more public.giftcard_position[] not null default '{}',
   constraint giftcard_ticks_pkey primary key (id),
   constraint giftcard_ticks_key_key unique (key)
 ) with (fillfactor = 50);

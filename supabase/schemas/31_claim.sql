@@ -39,7 +39,7 @@ $$;
 -- has started the fewest of come first); those that are half-open; and when something else may start.
 create function public.giftcard_look(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_place[], out half_open text[], out next_due_at timestamptz)
+  out ended bigint[], out open public.giftcard_position[], out half_open text[], out next_due_at timestamptz)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
@@ -47,7 +47,7 @@ begin
     select id from public.giftcard_jobs
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_place) filter (where q.due and q.door = 'open'), '{}'),
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_position) filter (where q.due and q.door = 'open'), '{}'),
          coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
          min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
                          else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
@@ -65,7 +65,7 @@ end $$;
 -- p_calm: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
 -- A tick that works through a backlog looks at all queues once a second; in between it takes from those that had more, from where it
 -- left off. Jobs that have gone leave dead entries at the head of each queue until vacuum comes: it does not read them again.
-create function public.giftcard_take(
+create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_calm boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
@@ -76,11 +76,11 @@ declare
   v_knows boolean;               -- goes by what the tick knows of the queues
   v_ended bigint[] := '{}';      -- runs taken over
   v_ids bigint[] := '{}';        -- jobs claimed
-  v_open public.giftcard_place[];  -- circuits with a due job, in their turn
-  v_again public.giftcard_place[];
+  v_open public.giftcard_position[];  -- circuits with a due job, in their turn
+  v_again public.giftcard_position[];
   v_half_open text[] := '{}';
   v_from text[] := '{}';
-  q public.giftcard_place;
+  q public.giftcard_position;
   v_got bigint[];
   v_got_at timestamptz;          -- the time of the last of them
   v_share integer;
@@ -158,7 +158,7 @@ begin
           v_room := public.giftcard_less_room(v_room, q.circuit, cardinality(v_got));
         end if;
         if cardinality(v_got) = v_share then
-          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_place;
+          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_position;
         end if;
       end loop;
       v_open := v_again;
@@ -225,5 +225,5 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
-  select * into jobs, claimed, paused, next_due_at from public.giftcard_take(r.tick, r.calm, p_claim_key, p_limit, v_now);
+  select * into jobs, claimed, paused, next_due_at from public.giftcard_claim_for(r.tick, r.calm, p_claim_key, p_limit, v_now);
 end $$;

@@ -145,6 +145,7 @@ declare
   v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
+  v_scheduled boolean := true;  -- perhaps: a look asks
   s record;
   r record;
   c record;
@@ -164,6 +165,7 @@ begin
     if not found then
       perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
     end if;
+    v_scheduled := r.scheduled;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
     -- A look: this tick waits for work, and a revival is work.
@@ -171,16 +173,15 @@ begin
     if v_revived > 0 then
       update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
     end if;
-    select true as scheduled into r;
   end if;
-  if r.scheduled and p_stop is null then
+  if v_scheduled and p_stop is null then
     v_schedules := public.giftcard_schedules_for(p_tick_id, v_now);
   end if;
   if p_limit <= 0 and p_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   elsif p_results <> '[]' then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
-    c := public.giftcard_take(r.tick, r.calm, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
+    c := public.giftcard_claim_for(r.tick, r.calm, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;

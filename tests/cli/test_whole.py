@@ -1,5 +1,6 @@
 """The whole: status, stages, circuits."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ from tests.world import World
 
 
 def same(found: Any, other: Any) -> bool:
-    """But for the moment they were asked at, and what the doctor says of it."""
-    moving = ("now", "oldest_due_seconds", "says")
+    """But for the moment they were asked at, and the numbers in what the doctor says of it."""
+    moving = ("now", "oldest_due_seconds")
 
     def still(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: still(inner) for name, inner in value.items() if name not in moving}
+            kept = {name: still(inner) for name, inner in value.items() if name not in moving}
+            return kept | {"says": re.sub(r"\d+", "n", value["says"])} if "says" in value else kept
         return [still(inner) for inner in value] if isinstance(value, list) else value
 
     return bool(still(found) == still(other))

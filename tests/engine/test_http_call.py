@@ -46,7 +46,7 @@ def test_status_becomes_what_the_table_says(world: World, server: Server, kind: 
     server.answer = lambda asked: asked.answer(int(asked.path[1:]))
     for status in statuses:
         world.enqueue("http_call", {"url": f"{server.url}{status}"}, circuit=f"http_call:of-{status}")
-    world.run(limit=len(statuses))
+    world.run()
     jobs = world.sql("select * from giftcard_jobs order by id")
     assert len(server.asked) == len(jobs) == len(statuses)
     expected = {"permanent": "error", "transient": "queued", "success": "completed"}[kind]

@@ -114,7 +114,7 @@ def world(postgres: Embedded, template: str) -> Iterator[World]:
     postgres.drop_database("fuzz")  # another file of tests makes one of its own
 
 
-many = settings(max_examples=350, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check(world: World, method: str, path: str, **request: Any) -> Any:

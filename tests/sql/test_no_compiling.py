@@ -40,8 +40,8 @@ def test_nothing_is_compiled(world: World, what: str) -> None:
     def heard(notice: psycopg.errors.Diagnostic) -> None:
         plans.append(notice.message_primary or "")
 
+    world.run("load 'auto_explain'")
     for setting in ("log_min_duration = 0", "log_nested_statements = on", "log_analyze = on", "log_timing = off"):
-        world.run("load 'auto_explain'")
         world.run(f"set auto_explain.{setting}")
     world.connection.add_notice_handler(heard)
     world.run("set client_min_messages = log")
