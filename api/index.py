@@ -21,7 +21,7 @@ if _settings.sentry_dsn:
 
     sentry.configure(_settings)
 _store, _registry = connect(_settings), functools.cache(stages.load)
-if _settings.giftcard_sync:
+if _settings.giftcard_inline:
     from lib.sync import SyncStore
 
     _store = SyncStore.over(_store, _registry, _settings)

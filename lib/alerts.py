@@ -31,7 +31,7 @@ def tell(store: Store, registry: Registry, settings: Settings) -> dict[str, int]
     )
     told = [alert for alert in found if _sent(alert, settings)]
     if told:
-        store.alert_told(told)
+        store.record_notifications(told)
     return {"told": len(told), "failed": len(found) - len(told)} if found else {}
 
 
@@ -50,7 +50,7 @@ def _sent(alert: Json, settings: Settings) -> bool:
     return taken > 0
 
 
-_KINDS = {"raised": "", "repeated": "Still: ", "over": "Over: "}
+_KINDS = {"raised": "", "repeated": "Still: ", "resolved": "Resolved: "}
 # What is said when it begins or lasts, with what to do; and when it is over.
 _WORDS = {
     "dead_letters": (
@@ -89,7 +89,7 @@ def words(alert: Json) -> str:
     if "stages" in facts:
         facts["stages"] = ", ".join(facts["stages"])
     begun, ended = _WORDS[condition]
-    return (ended if alert["kind"] == "over" else begun).format(**facts)
+    return (ended if alert["kind"] == "resolved" else begun).format(**facts)
 
 
 def _channels(settings: Settings) -> Iterator[tuple[str, Any]]:
@@ -126,5 +126,5 @@ def _post(text: str, alert: Json, url: str, *, until: float) -> None:
 def _to_sentry(text: str, alert: Json) -> None:
     from lib import sentry
 
-    if not sentry.message(text, level="info" if alert["kind"] == "over" else "error", group=alert["condition"]):
+    if not sentry.message(text, level="info" if alert["kind"] == "resolved" else "error", group=alert["condition"]):
         raise Failure("Sentry is not set up in this process")

@@ -17,9 +17,9 @@ LEVELS = {
     "lease_lost": logging.WARNING,
     "circuit_opened": logging.WARNING,
     "hook_failed": logging.WARNING,
-    "chore_failed": logging.WARNING,
+    "maintenance_failed": logging.WARNING,
     "schedule_paused": logging.WARNING,
-    "inlet_failed": logging.WARNING,
+    "pgmq_import_failed": logging.WARNING,
     "messages_refused": logging.WARNING,
     "result_refused": logging.ERROR,
     "tick_failed": logging.ERROR,
@@ -32,7 +32,7 @@ LEVELS = {
     "run_released": logging.INFO,
     "tick_ended": logging.INFO,
     "circuit_closed": logging.INFO,
-    "event_came_in": logging.INFO,
+    "webhook_received": logging.INFO,
 }
 
 

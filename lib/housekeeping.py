@@ -56,9 +56,9 @@ def see_to(due: Iterable[str], store: Store, registry: Registry, settings: Setti
         if chore is None or not chore.wanted(settings):
             continue
         try:
-            if store.begin_chore(name):
+            if store.begin_maintenance(name):
                 done[name] = chore.do(desk)
         except Exception as error:  # noqa: BLE001
-            events.emit("chore_failed", chore=name, error=f"{type(error).__name__}: {error}")
+            events.emit("maintenance_failed", task=name, error=f"{type(error).__name__}: {error}")
             done[name] = {"failed": type(error).__name__}
     return done

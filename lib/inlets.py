@@ -12,22 +12,24 @@ from lib.store.store import Store
 _BATCH = 500
 
 
-def take_in(store: Store, registry: Registry, settings: Settings, *, limit: int = _BATCH) -> dict[str, dict[str, Any]]:
-    """One call, if GIFTCARD_QUEUE_INLETS is set. By queue: how many were moved, repeated, refused; perhaps a `problem`.
+def import_pgmq(
+    store: Store, registry: Registry, settings: Settings, *, limit: int = _BATCH
+) -> dict[str, dict[str, Any]]:
+    """One call, if GIFTCARD_PGMQ_QUEUES is set. By queue: how many were moved, repeated, refused; perhaps a `problem`.
 
     What cannot be moved waits where it is, and is logged: it never stops the tick. `limit` 0 moves nothing and tells
     whether it could.
     """
-    inlets = {queue: registry.shaped({"stage": stage}, settings) for queue, stage in settings.giftcard_queue_inlets}
+    inlets = {queue: registry.shaped({"stage": stage}, settings) for queue, stage in settings.giftcard_pgmq_queues}
     if not inlets:
         return {}
     try:
-        moved = store.take_in(inlets, limit=limit)
+        moved = store.import_pgmq(inlets, limit=limit)
     except StoreError as error:
         moved = {queue: {"moved": 0, "repeated": 0, "refused": 0, "problem": str(error)} for queue in inlets}
     for queue, sums in moved.items():
         if "problem" in sums:
-            events.emit("inlet_failed", queue=queue, error=sums["problem"])
+            events.emit("pgmq_import_failed", queue=queue, error=sums["problem"])
         elif sums["refused"]:
             events.emit("messages_refused", queue=queue, refused=sums["refused"])
     return moved

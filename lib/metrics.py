@@ -42,8 +42,8 @@ def exposition(store: Store, registry: Registry, settings: Settings) -> bytes:
 
 def families(told: Json) -> "Iterator[Metric]":
     """What `giftcard_metrics` answers, as families of metrics."""
-    yield from _counters(told["sums"])
-    yield _start_delays(told["sums"])
+    yield from _counters(told["counters"])
+    yield _start_delays(told["counters"])
     yield from _gauges(told)
 
 

@@ -40,14 +40,14 @@ class Operations:
             filter=wanted.as_json(), before=page.older, after=page.newer, limit=page.limit, **self._known()
         )
         if reveal:
-            self._store.note_reveal(by=self._by, subject=f"jobs {[job['id'] for job in answer['jobs']]}")
+            self._store.record_reveal(by=self._by, subject=f"jobs {[job['id'] for job in answer['jobs']]}")
         return answer | {"jobs": [_shown(self._told(job), reveal=reveal) for job in answer["jobs"]]}
 
     def job(self, job_id: int, *, reveal: bool = False) -> Json:
         """One job, with why it waits."""
         job = self._store.job(job_id, **self._known())
         if reveal:
-            self._store.note_reveal(by=self._by, subject=f"job {job_id}")
+            self._store.record_reveal(by=self._by, subject=f"job {job_id}")
         return _shown(self._told(job), reveal=reveal)
 
     def history(self, job_id: int, *, limit: int = 10) -> Json:

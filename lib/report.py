@@ -30,8 +30,8 @@ class TickReport:
     revived: int = 0
     cancelled: int = 0
     scheduled: int = 0
-    inlets: dict[str, Any] = field(default_factory=dict)
-    chores: dict[str, Any] = field(default_factory=dict)
+    pgmq: dict[str, Any] = field(default_factory=dict)
+    maintenance: dict[str, Any] = field(default_factory=dict)
     circuits_opened: list[str] = field(default_factory=list)
     circuits_closed: list[str] = field(default_factory=list)
     parked: dict[str, str] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class Settings(BaseSettings):
     giftcard_paused: bool = False
     giftcard_allow_preview: bool = False
     giftcard_execution_id_header: str = Field(default="x-vercel-execution-id", pattern=r"^[A-Za-z0-9-]{1,100}$")
-    giftcard_sync: bool = False
+    giftcard_inline: bool = False
     # Failure policy
     giftcard_max_attempts: int = Field(default=5, ge=1, le=25)
     giftcard_backoff_base_seconds: float = Field(default=5, gt=0, le=86_400)
@@ -80,7 +80,7 @@ class Settings(BaseSettings):
     giftcard_mail_dir: str | None = None
     # Reports by mail; and queues of pgmq whose messages become jobs, with the stage of each
     report_recipients: tuple[str, ...] = Field(default=(), repr=False)
-    giftcard_queue_inlets: tuple[tuple[str, str], ...] = ()
+    giftcard_pgmq_queues: tuple[tuple[str, str], ...] = ()
     # Who hears of trouble, and when; who may read the numbers; Sentry
     giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_alert_url: SecretStr | None = None
@@ -113,7 +113,7 @@ class Settings(BaseSettings):
     _split_recipients = field_validator("report_recipients", "giftcard_alert_recipients", mode="before")(
         spelling.recipients
     )
-    _split_inlets = field_validator("giftcard_queue_inlets", mode="before")(spelling.inlets)
+    _split_inlets = field_validator("giftcard_pgmq_queues", mode="before")(spelling.inlets)
     _check_address = field_validator("supabase_url", mode="before")(spelling.address)
     _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(spelling.key)
 
@@ -183,9 +183,9 @@ def load() -> Settings:
         secret = variable.endswith(("_SECRET", "_TOKEN", "_KEY", "_KEYS", "_URL", "_RECIPIENTS", "_DSN"))
         value = "" if secret else f"={os.environ.get(variable, '')!r}"
         raise SettingsError(f"{variable}{value}: {first['msg'].removeprefix('Value error, ')}") from None
-    if settings.giftcard_sync and settings.is_production:
+    if settings.giftcard_inline and settings.is_production:
         raise SettingsError(
-            f"GIFTCARD_SYNC is for GIFTCARD_ENV=development or test, and this is {settings.environment}"
+            f"GIFTCARD_INLINE is for GIFTCARD_ENV=development or test, and this is {settings.environment}"
         )
     settings._stage_rules = said
     settings._job_secrets = of_jobs

@@ -1,4 +1,4 @@
-"""`GIFTCARD_SYNC`: a job runs inside its enqueue, in the caller's thread, where a debugger can follow it.
+"""`GIFTCARD_INLINE`: a job runs inside its enqueue, in the caller's thread, where a debugger can follow it.
 
 Claim, settle, effects and what follows are the real ones. There is no retry and no circuit, and time does not matter: a
 job for tomorrow runs now, and a breakpoint may be held for an hour. What a handler raises goes to whoever enqueued; its

@@ -73,7 +73,7 @@ class _Tick:
         self._runner = Runner(registry, settings, random.Random())  # noqa: S311 - jitter
         self._stop = stop
         self._id = 0
-        self._chores: tuple[str, ...] = ()
+        self._maintenance: tuple[str, ...] = ()
         self._places = Places(settings.giftcard_concurrency, run=self._runner.run)
 
     def run(self, *, source: str, **only: Any) -> TickReport:
@@ -87,7 +87,9 @@ class _Tick:
             self.report.next_due_at = step.next_due_at
             self.report.paused = step.paused or self._settings.giftcard_paused
             if not self._stop.is_set():
-                self.report.chores = housekeeping.see_to(self._chores, self._store, self._registry, self._settings)
+                self.report.maintenance = housekeeping.see_to(
+                    self._maintenance, self._store, self._registry, self._settings
+                )
         finally:
             self._places.close()
             self.report.duration_ms = int((time.monotonic() - self.began) * 1000)
@@ -97,10 +99,10 @@ class _Tick:
     def _begin(self, *, source: str, execution_id: str | None, only_stage: str | None, only_job_id: int | None) -> Step:
         if self._settings.giftcard_paused:
             return Step(jobs=(), paused=True, next_due_at=None, next_due_in=None, stopped_because="paused")
-        if self._settings.giftcard_queue_inlets and not only_stage and not only_job_id:
-            from lib.inlets import take_in
+        if self._settings.giftcard_pgmq_queues and not only_stage and not only_job_id:
+            from lib.inlets import import_pgmq
 
-            self.report.inlets = take_in(self._store, self._registry, self._settings)
+            self.report.pgmq = import_pgmq(self._store, self._registry, self._settings)
             self.report.calls += 1
         ready = self._registry.ready(self._settings)
         step = self._store.begin_tick(
@@ -119,7 +121,7 @@ class _Tick:
         self.report.calls += 1
         self._id = self.report.tick_id = step.tick_id
         self.report.duplicate, self.report.revived = step.duplicate, step.revived
-        self._chores = step.chores
+        self._maintenance = step.maintenance
         return step
 
     def _limits(self) -> dict[str, Any]:

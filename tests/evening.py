@@ -121,7 +121,7 @@ def good_told() -> Told:
             message("m4", "report.ready", status=410, path=BOOKKEEPER),
         ],
         forged=[],
-        alerts=[{"condition": "circuit:email", "kind": kind, "text": kind} for kind in ("raised", "over")],
+        alerts=[{"condition": "circuit:email", "kind": kind, "text": kind} for kind in ("raised", "resolved")],
         report=Report(
             day="2026-11-27",
             told={"orders": 3, "payments": 2, "cards": 2, "failures": 6, "paid_without_card": 0},

@@ -19,7 +19,7 @@ def a_schedule(world: World, expression: str = "*/10 * * * * *", **columns: Any)
     row = {"schedule": expression, "stage": "email", "next_at": None} | columns
     if row["next_at"] is None:
         row["next_at"] = Times(row["schedule"], row.get("timezone", "UTC")).upcoming(world.now, most=1)[0]
-    return an_insert(world, row | {"look_at": row["next_at"]})
+    return an_insert(world, row | {"check_at": row["next_at"]})
 
 
 def an_insert(world: World, row: Row) -> int:
@@ -44,7 +44,7 @@ def look(world: World, **options: Any) -> Row:
     return answer
 
 
-def look_at(world: World, moment: datetime | str, **options: Any) -> Row:
+def check_at(world: World, moment: datetime | str, **options: Any) -> Row:
     """The same at this time: like 12:00:10, or a whole one."""
     assert world.now
     if isinstance(moment, str):

@@ -145,7 +145,7 @@ def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
     assert re.search(r"at most once +schedule:\S+: failed at attempt 1, not tried again", ended)
     assert re.search(r"report +of 20\S+, 1 by mail: ", ended)
     assert re.search(r"dead webhook +schedule:\S+: PermanentError: 127\.0\.0\.1 answered 410", ended)
-    assert re.search(r"alerts +(.*\n +)*circuit email is open.*(\n.*)*Over: circuit email is closed", ended)
+    assert re.search(r"alerts +(.*\n +)*circuit email is open.*(\n.*)*Resolved: circuit email is closed", ended)
     with embedded(folder / "postgres") as server:
         url = server.url_of("giftcards_demo")
         webhooks = "select status, count(*) from giftcard_jobs where stage = 'webhook' group by 1 order by 1"

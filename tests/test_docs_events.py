@@ -22,7 +22,7 @@ from tests.world import CRON, World, a_world, bearer, log  # noqa: F401 - a fixt
 Log = Callable[[], list[dict[str, Any]]]
 ALWAYS = {"time", "level", "event"}
 # These need pgmq: the tests of the inlets see them happen.
-ELSEWHERE = {"inlet_failed", "messages_refused"}
+ELSEWHERE = {"pgmq_import_failed", "messages_refused"}
 
 
 class _Wire:
@@ -106,7 +106,7 @@ def _live_through(world: World, wire: _Wire) -> None:
     world.stop.clear()
     wire.between = lambda: None
     world.sql("update giftcard_ticks set started_at = started_at - interval '10 minutes'")
-    world.sql("update giftcard_chores set last_at = '-infinity'")
+    world.sql("update giftcard_maintenance_tasks set last_at = '-infinity'")
     world.run()
     wire.away = True
     world.client.get("/api/cron/giftcard-jobs", headers=bearer(CRON))

@@ -47,7 +47,7 @@ def _one_sentence() -> Iterator[None]:
     except (Invalid, Refused, Conflict) as error:
         raise BadInput(_said(error)) from error
     except Failure:
-        raise  # a handler's, under GIFTCARD_SYNC: its traceback is what is wanted
+        raise  # a handler's, under GIFTCARD_INLINE: its traceback is what is wanted
     except GiftcardError as error:
         raise Failed(_said(error)) from error
 

@@ -73,7 +73,7 @@ def enqueued(done: Json) -> Iterator[Part]:
     if len(done["jobs"]) == 1:
         (job,) = done["jobs"]
         if job["created"] and job["status"] != "queued":
-            yield f"job {job['id']} ran at once (GIFTCARD_SYNC) and is {job['status']}"
+            yield f"job {job['id']} ran at once (GIFTCARD_INLINE) and is {job['status']}"
         elif job["created"]:
             yield f"job {job['id']} is queued: the next tick after its time runs it"
         elif "was" in job:
@@ -110,7 +110,7 @@ def tick(report: Json, *, only_job_id: int | None) -> Iterator[Part]:
         yield "there may be more: raise --limit, or GIFTCARD_JOBS_PER_CRON_RUN for the clock's ticks"
     for stage, setting in report["parked"].items():
         yield f"stage {stage} is parked: set {setting}"
-    for queue, sums in report.get("inlets", {}).items():
+    for queue, sums in report.get("pgmq", {}).items():
         came = ", ".join(f"{sums[name]} {name}" for name in ("moved", "repeated", "refused") if sums[name])
         if came or "problem" in sums:
             yield f"queue {queue}: {sums.get('problem', came)}"

@@ -169,7 +169,7 @@ def _list(found: Json, page: EndpointPage) -> Iterator[Part]:
 
 
 def _on(endpoint: Json) -> str:
-    return "on" if endpoint["enabled"] else f"off: {endpoint['off_because']}"
+    return "on" if endpoint["enabled"] else f"off: {endpoint['disabled_reason']}"
 
 
 def _shown(endpoint: Json) -> Iterator[Part]:
@@ -177,8 +177,8 @@ def _shown(endpoint: Json) -> Iterator[Part]:
     rows += [("events", " ".join(endpoint["events"])), ("told", _on(endpoint))]
     rows += [(name, moment(endpoint[name])) for name in ("created_at", "updated_at")]
     yield Table(f"Webhook endpoint {endpoint['id']}", ("", ""), rows)
-    if endpoint["former_secret_until"]:
-        yield f"The secret before this one signs too until {moment(endpoint['former_secret_until'])}."
+    if endpoint["previous_secret_until"]:
+        yield f"The secret before this one signs too until {moment(endpoint['previous_secret_until'])}."
     if "secret" in endpoint:
         yield f"Its secret, which is never shown again: {endpoint['secret']}"
         yield f"To try it: flask jobs webhooks test {endpoint['id']}"

@@ -223,7 +223,9 @@ class Facts:
 
     def endpoints_off(self) -> dict[str, str]:
         """Webhook endpoints that were turned off: why, by address."""
-        query = "select url, off_because from public.giftcard_webhook_endpoints where tenant_id = %s and not enabled"
+        query = (
+            "select url, disabled_reason from public.giftcard_webhook_endpoints where tenant_id = %s and not enabled"
+        )
         return dict(self._connection.execute(query, [self._tenant]).fetchall())
 
     def _scalar(self, query: str, *values: object) -> Any:

@@ -64,7 +64,7 @@ def _unwanted(outcome: Outcome) -> Iterator[str]:
 
 def _alerts(outcome: Outcome) -> Iterator[str]:
     kinds = [alert["kind"] for alert in outcome.told.alerts if alert["condition"] == _ALERT]
-    if kinds != ["raised", "over"]:
+    if kinds != ["raised", "resolved"]:
         yield f"what came: {', '.join(kinds) or 'nothing'}"
 
 

@@ -35,10 +35,10 @@ def grants(patient: Patient) -> Finding:
             "row level security hides every row from the role in DATABASE_URL",
             mend="take the role that ran the migrations, on Supabase postgres",
         )
-    doors = patient.facts["open_doors"]
+    doors = patient.facts["excess_privileges"]
     if not doors:
         return green("open to the owner and the service role alone")
-    first = [f"{door['kind']} {door['name']} to {door['open_to']}" for door in doors[:3]]
+    first = [f"{door['kind']} {door['name']} to {door['granted_to']}" for door in doors[:3]]
     more = f" and {len(doors) - 3} more" if len(doors) > 3 else ""
     return red(
         f"open: {', '.join(first)}{more}",

@@ -42,9 +42,9 @@ def examine(
     began = time.monotonic()
     try:
         facts = _facts(store, registry.ready(settings), failure, now)
-        if settings.giftcard_queue_inlets and "ticks" in facts:
-            looked_at = {queue: {"stage": stage} for queue, stage in settings.giftcard_queue_inlets}
-            facts["inlets"] = store.take_in(looked_at, limit=0)
+        if settings.giftcard_pgmq_queues and "ticks" in facts:
+            queues = {queue: {"stage": stage} for queue, stage in settings.giftcard_pgmq_queues}
+            facts["inlets"] = store.import_pgmq(queues, limit=0)
         found = green(f"it answered within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)

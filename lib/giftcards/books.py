@@ -90,7 +90,7 @@ class LedgerCards:
 
     def lookup(self, key: str) -> Result | None:
         """See `CardProvider`. The row is unique by order, and one order asks for one card."""
-        row = self._context.store.card(self._context.job.tenant_id, self._context.job.correlation_id)
+        row = self._context.store.find_card(self._context.job.tenant_id, self._context.job.correlation_id)
         return _card_of(row) if row else None
 
 

@@ -79,7 +79,7 @@ def fits(signature: str, *, key: str, url: str, body: bytes) -> bool:
 
 
 def meaning(event: Event) -> Json:
-    """What an event does here, as `giftcard_take_event` takes it: a job, a payment, a card, or why it is ignored."""
+    """What an event does here, as `giftcard_receive_event` takes it: a job, a payment, a card, or why it is ignored."""
     reader = _READERS.get(event.type) or (_card if event.type.startswith("gift_card.") else None)
     if reader is None:
         return {}
@@ -98,7 +98,7 @@ def arrived(order: Order, context: Context) -> str | None:
         PermanentError: it is not what the order costs: a person decides.
     """
     amount, currency = order.amount.amount, order.amount.currency
-    paid = context.store.incoming_payment(context.job, amount=amount, currency=currency)
+    paid = context.store.inbound_payment(context.job, amount=amount, currency=currency)
     if paid is None:
         return None
     if (paid["amount"], paid["currency"]) != (amount, currency):

@@ -133,8 +133,8 @@ def _waiting(due: Due) -> Json:
     """Until its unfinished jobs have ended: a look now and then."""
     age = (due.now - due.busy_since).total_seconds() if due.busy_since else 0.0
     busy = (due.busy_until - due.now).total_seconds() if due.busy_until else 0.0
-    look_in = max(_SOON, min(_SHARE * age, _LATE), min(busy, _LATEST))
-    return {"next_at": due.next_at and stamp(due.next_at), "look_in": look_in}
+    check_in = max(_SOON, min(_SHARE * age, _LATE), min(busy, _LATEST))
+    return {"next_at": due.next_at and stamp(due.next_at), "check_in": check_in}
 
 
 def _next(times: Times, now: datetime) -> Json:
@@ -150,7 +150,7 @@ def _moved(due: Due, times: Times, next_at: datetime, shaped: Shaped) -> Json:
     run, skipped = ([], wanted) if overlaps else (wanted, [])
     moves = _next(times, due.now)
     if not due.is_recurring and run:
-        moves = {"next_at": None, "look_in": _SOON}
+        moves = {"next_at": None, "check_in": _SOON}
     elif due.overlap_policy == "queue" and len(run) > 1:
         moves = {"next_at": stamp(run[1])}
         run = run[:1]

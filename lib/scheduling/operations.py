@@ -43,7 +43,7 @@ class Scheduling:
         """One, with its next times."""
         row = self._store.schedule(schedule_id)
         if reveal:
-            self._store.note_reveal(by=self._by, subject=f"schedule {schedule_id}")
+            self._store.record_reveal(by=self._by, subject=f"schedule {schedule_id}")
         return _told(row, reveal=reveal)
 
     def find(self, wanted: ScheduleFilter) -> Json:
@@ -98,7 +98,7 @@ class Scheduling:
         due = Due.of(row | {"busy_since": None, "busy_until": None})
         plan: Json = {"id": due.id, "version": due.version, "last_at": stamp(due.now)}
         plan |= {"jobs": jobs_of(due, [due.now], shaped=self._shaped)}
-        plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "look_in": 1}
+        plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "check_in": 1}
         done = self._store.enqueue_occurrences([plan])
         if done["paused"]:
             raise Refused(done["paused"][0]["reason"], sqlstate="GC400", field="payload")

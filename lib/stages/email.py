@@ -29,7 +29,7 @@ def _needs(settings: Settings) -> str | None:
 )
 def email(order: Order, context: Context) -> Complete:
     """Mail knows no idempotency key: it is at-least-once, with the same Message-ID each time."""
-    card = context.store.card(context.job.tenant_id, context.job.correlation_id)
+    card = context.store.find_card(context.job.tenant_id, context.job.correlation_id)
     if card is None:
         raise PermanentError("the order has no card to send: requeue its issue_card job")
     from lib.giftcards.mail import giftcard_mail

@@ -36,7 +36,7 @@ def report(wanted: ReportJob, context: Context) -> Complete:
     # The tenant of a message that came through an inlet is the job's.
     tenant = wanted.tenant_id or context.job.tenant_id
     if tenant == ALL_TENANTS:
-        return Complete(context={"day": day.isoformat()}, next=_one_each(context.store.tenants_of(day), day))
+        return Complete(context={"day": day.isoformat()}, next=_one_each(context.store.report_tenants(day), day))
     made = context.store.make_report(tenant, day=day)
     _mail(made, context)
     return Complete(context={"day": day.isoformat()})

@@ -63,7 +63,7 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
         secrets=[*context.settings.secrets(), *secrets],
     )
     if answer.status == _GONE:
-        context.store.turn_off_webhook_endpoint(message.endpoint_id, url=target["url"], because="it answered 410 Gone")
+        context.store.disable_webhook_endpoint(message.endpoint_id, url=target["url"], reason="it answered 410 Gone")
     if not 200 <= answer.status <= 299:
         raise unwanted(answer, said=f"{url.host} answered {answer.status}", detail=detail)
     return Complete(detail=detail)

@@ -65,9 +65,9 @@ class OperatorCalls(Calls):
         """Closed by a person."""
         return self._dict("giftcard_reset_circuit", circuit=circuit, by=by)
 
-    def note_reveal(self, *, by: str, subject: str) -> None:
+    def record_reveal(self, *, by: str, subject: str) -> None:
         """Personal data was shown in clear."""
-        self._wire.call("giftcard_note_reveal", by=by, subject=subject)
+        self._wire.call("giftcard_record_reveal", by=by, subject=subject)
 
     def find_customer(self, tenant_id: str, **known: str) -> int:
         """The customer with this external_id, of this correlation_id, or without an external id and with this email."""

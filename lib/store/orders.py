@@ -56,9 +56,9 @@ class OrderCalls(Calls):
         """The order's one card. Conflict(giftcard_cards_number_key): another card has this number."""
         return self._dict("giftcard_record_card", repeat=True, **arguments)
 
-    def card(self, tenant_id: str, correlation_id: str) -> dict[str, Any] | None:
+    def find_card(self, tenant_id: str, correlation_id: str) -> dict[str, Any] | None:
         """The order's card, its number encrypted."""
         answer: dict[str, Any] | None = self._wire.call(
-            "giftcard_card", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id
+            "giftcard_find_card", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id
         )
         return answer

@@ -21,11 +21,11 @@ class ReportCalls(Calls):
         """A page of them, the newest day first."""
         return self._dict("giftcard_list_reports", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
 
-    def tenants_of(self, day: date) -> list[str]:
+    def report_tenants(self, day: date) -> list[str]:
         """Tenants in which something happened on that day, the first thousand."""
-        tenants: list[str] = self._wire.call("giftcard_tenants_of", repeat=True, day=day.isoformat())
+        tenants: list[str] = self._wire.call("giftcard_report_tenants", repeat=True, day=day.isoformat())
         return tenants
 
-    def take_in(self, inlets: dict[str, dict[str, Any]], *, limit: int) -> dict[str, dict[str, Any]]:
+    def import_pgmq(self, queues: dict[str, dict[str, Any]], *, limit: int) -> dict[str, dict[str, Any]]:
         """Moves up to `limit` messages of each queue into jobs. By queue: moved, repeated, refused, perhaps problem."""
-        return self._dict("giftcard_take_in", repeat=True, inlets=inlets, limit=limit)
+        return self._dict("giftcard_import_pgmq", repeat=True, queues=queues, limit=limit)

@@ -32,7 +32,7 @@ class Step:
     tick_id: int = 0
     duplicate: bool = False
     revived: int = 0
-    chores: tuple[str, ...] = ()
+    maintenance: tuple[str, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
 
 

@@ -64,9 +64,9 @@ class Store(OperatorCalls, OrderCalls, ReportCalls, PruningCalls, ScheduleCalls,
         """A longer lease; LeaseLost when the job is not ours any more."""
         self._dict("giftcard_heartbeat", repeat=True, job_id=job.id, lease_id=job.lease_id, seconds=seconds)
 
-    def begin_chore(self, chore: str) -> bool:
+    def begin_maintenance(self, task: str) -> bool:
         """True for one of the ticks that see it due."""
-        return bool(self._wire.call("giftcard_begin_chore", chore=chore))
+        return bool(self._wire.call("giftcard_begin_maintenance", task=task))
 
     # Effects outside
 

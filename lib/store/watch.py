@@ -19,10 +19,10 @@ class WatchCalls(Calls):
         )
         return answer
 
-    def alert_told(self, told: list[dict[str, Any]]) -> None:
+    def record_notifications(self, notified: list[dict[str, Any]]) -> None:
         """They were."""
-        self._wire.call("giftcard_alert_told", repeat=True, told=told)
+        self._wire.call("giftcard_record_notifications", repeat=True, notified=notified)
 
-    def open_alerts(self) -> list[dict[str, Any]]:
+    def active_alerts(self) -> list[dict[str, Any]]:
         """What is wrong, as far as it was found."""
-        return self._rows("giftcard_open_alerts")
+        return self._rows("giftcard_active_alerts")

@@ -22,9 +22,9 @@ class WebhookCalls(Calls):
         """A page of them."""
         return self._dict("giftcard_list_webhook_endpoints", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
 
-    def change_webhook_endpoint(self, endpoint_id: int, **changes: Any) -> dict[str, Any]:
+    def update_webhook_endpoint(self, endpoint_id: int, **changes: Any) -> dict[str, Any]:
         """What is given."""
-        return self._dict("giftcard_change_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, **changes)
+        return self._dict("giftcard_update_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, **changes)
 
     def delete_webhook_endpoint(self, endpoint_id: int) -> dict[str, Any]:
         """For good. Not repeated on a lost connection: the second would not find it."""
@@ -52,21 +52,21 @@ class WebhookCalls(Calls):
         )
         return answer
 
-    def turn_off_webhook_endpoint(self, endpoint_id: int, *, url: str, because: str) -> None:
+    def disable_webhook_endpoint(self, endpoint_id: int, *, url: str, reason: str) -> None:
         """Its receiver wants no more. One that has moved to another address meanwhile stays on."""
-        self._dict("giftcard_turn_off_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, url=url, because=because)
+        self._dict("giftcard_disable_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, url=url, reason=reason)
 
-    def take_event(self, *, does: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    def receive_event(self, *, action: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         """An event of a vendor, once; its job, if it has one, as the hooks leave it."""
-        if "job" in does:
-            (job,) = hooks.drafted([does["job"]])
-            does = {"job": job}
-        return self._dict("giftcard_take_event", repeat=True, does=does, **arguments)
+        if "job" in action:
+            (job,) = hooks.drafted([action["job"]])
+            action = {"job": job}
+        return self._dict("giftcard_receive_event", repeat=True, action=action, **arguments)
 
-    def incoming_payment(self, job: Job, *, amount: int, currency: str) -> dict[str, Any] | None:
+    def inbound_payment(self, job: Job, *, amount: int, currency: str) -> dict[str, Any] | None:
         """The payment that has come in for the job's order. None: none so far."""
         answer: dict[str, Any] | None = self._wire.call(
-            "giftcard_incoming_payment",
+            "giftcard_inbound_payment",
             repeat=True,
             tenant_id=job.tenant_id,
             correlation_id=job.correlation_id,

@@ -28,7 +28,8 @@ _TIMES = """
     select table_name, array_agg(column_name::text) as columns from information_schema.columns
      where table_schema = 'public' and data_type = 'timestamp with time zone' and table_name = any (array[
            'giftcard_jobs', 'giftcard_jobs_archive', 'giftcard_job_history', 'giftcard_circuits',
-           'giftcard_circuit_changes', 'giftcard_stages', 'giftcard_ticks', 'giftcard_chores', 'giftcard_effects'])
+           'giftcard_circuit_changes', 'giftcard_stages', 'giftcard_ticks', 'giftcard_maintenance_tasks',
+           'giftcard_effects'])
      group by table_name
 """
 

@@ -22,13 +22,13 @@ def from_square() -> tuple[dict[str, Any], int]:
     _check_signature(parts)
     event = checked(square.Event, value())
     tenant = parts.settings.square_tenant_id
-    does = square.meaning(event)
-    if "job" in does:
-        does["job"] = parts.registry().shaped(does["job"] | {"tenant_id": tenant}, parts.settings)
-    taken = parts.store.take_event(
-        source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, does=does
+    action = square.meaning(event)
+    if "job" in action:
+        action["job"] = parts.registry().shaped(action["job"] | {"tenant_id": tenant}, parts.settings)
+    taken = parts.store.receive_event(
+        source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, action=action
     )
-    events.emit("event_came_in", source="square", type=harmless(event.type), **taken)
+    events.emit("webhook_received", source="square", type=harmless(event.type), **taken)
     return {"event_id": event.event_id} | taken, 202
 
 

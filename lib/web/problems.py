@@ -81,7 +81,7 @@ def of_store(error: StoreError, **more: Any) -> Response:
 
 
 def _unexpected(error: Exception) -> Response:
-    if current_app.extensions["giftcards"].settings.giftcard_sync:
+    if current_app.extensions["giftcards"].settings.giftcard_inline:
         raise error  # a developer's: Flask writes its traceback, or opens its debugger there
     events.emit("request_failed", error=type(error).__name__)
     return answer(500, "something went wrong here", detail="it was logged")

@@ -28,5 +28,5 @@ def deep() -> tuple[dict[str, Any], int]:
 
     parts = giftcards(current_app)
     told = tell(parts.store, parts.registry(), parts.settings)
-    alerts = parts.store.open_alerts()
+    alerts = parts.store.active_alerts()
     return {"status": "troubled" if alerts else "well", "alerts": alerts, "told": told}, 503 if alerts else 200

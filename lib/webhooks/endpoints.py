@@ -48,7 +48,7 @@ class Endpoints:
             self._check(wanted.url)
         if wanted.events:
             changes["events"] = tuple(wanted.events)
-        return self._store.change_webhook_endpoint(endpoint_id, **changes)
+        return self._store.update_webhook_endpoint(endpoint_id, **changes)
 
     def delete(self, endpoint_id: int) -> Json:
         """For good. Webhooks that wait for it are cancelled when their turn comes."""

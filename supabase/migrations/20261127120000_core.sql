@@ -7,7 +7,7 @@
 --   giftcard_stages            a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks             one bounded pass over due work
 --   giftcard_orders            an order taken in: idempotency key and body hash
---   giftcard_customers, giftcard_payments, giftcard_cards          what the orders became
+--   giftcard_customers, giftcard_payments, giftcard_cards          what the orders kind
 --   giftcard_effects           an effect outside: the intent before it, the result after it
 --   giftcard_audit             personal data shown in clear, or erased
 --
@@ -185,7 +185,7 @@ create table public.giftcard_circuits (
 );
 
 -- Nearly all are closed and have not failed: a settle asks whether any is not.
-create index giftcard_circuits_troubled on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
+create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
 
 comment on table public.giftcard_circuits is 'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
 comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
@@ -236,8 +236,8 @@ create table public.giftcard_ticks (
   claim_key uuid,
   claim_ids bigint[],
   claim_interrupted bigint[],
-  turns jsonb not null default '{}',
-  -- what became of it
+  served jsonb not null default '{}',
+  -- what kind of it
   started integer not null default 0,
   completed integer not null default 0,
   retried integer not null default 0,
@@ -257,8 +257,8 @@ create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id)
 comment on table public.giftcard_ticks is 'One bounded pass over due work. ended_at null past live_until: the function was killed.';
 comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
 comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
-comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit: the circuit with the fewest is served first.';
--- Orders and what they became. Money is in minor units.
+comment on column public.giftcard_ticks.served is 'Jobs started so far by circuit: the circuit with the fewest is served first.';
+-- Orders and what they kind. Money is in minor units.
 
 create table public.giftcard_orders (
   tenant_id text collate "C" not null default 'default',
@@ -496,11 +496,11 @@ begin
   return null;
 end $$;
 
--- The head of each circuit's queue, and its door: 'open' (jobs may start), 'probe' (one may), 'shut' (until opens_at) or
+-- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
 -- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
 -- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, door text, opens_at timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
@@ -513,9 +513,9 @@ begin
        where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
   select h.circuit, h.stage, h.scheduled_at,
          case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
-              when coalesce(c.state, 'closed') = 'closed' then 'open'
-              when c.open_until <= p_now then 'probe'
-              else 'shut' end,
+              when coalesce(c.state, 'closed') = 'closed' then 'ready'
+              when c.open_until <= p_now then 'probing'
+              else 'blocked' end,
          c.open_until
     from heads h
     left join public.giftcard_circuits c on c.circuit = h.circuit
@@ -571,7 +571,7 @@ end $$;
 
 -- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
 -- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
-create function public.giftcard_claimed(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
+create function public.giftcard_claimed_jobs(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -639,7 +639,7 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   elsif t.claim_key = p_claim_key then
-    jobs := public.giftcard_claimed(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
+    jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
@@ -652,14 +652,14 @@ begin
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= v_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
 
-  select coalesce(array_agg(q.circuit order by coalesce((t.turns ->> q.circuit)::integer, 0), q.head_at) filter (where q.due and q.door = 'open'), '{}'),
-         coalesce(array_agg(q.circuit order by q.head_at) filter (where q.due and q.door = 'probe'), '{}'),
-         min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, v_now + interval '1 second')
-                         else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
+  select coalesce(array_agg(q.circuit order by coalesce((t.served ->> q.circuit)::integer, 0), q.head_at) filter (where q.due and q.availability = 'ready'), '{}'),
+         coalesce(array_agg(q.circuit order by q.head_at) filter (where q.due and q.availability = 'probing'), '{}'),
+         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at) when 'probing' then greatest(q.head_at, v_now + interval '1 second')
+                         else q.head_at end) filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
     into v_open, v_half_open, v_next
-    from (select h.*, h.door in ('open', 'probe') and (h.head_at <= v_now or t.only_job_id is not null) as due
+    from (select h.*, h.availability in ('ready', 'probing') and (h.head_at <= v_now or t.only_job_id is not null) as due
             from public.giftcard_queue_heads(t.stages, v_now) h
-           where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
              and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))) q;
 
   foreach v_circuit in array v_half_open loop
@@ -685,7 +685,7 @@ begin
       end if;
       v_ids := v_ids || v_got;
       v_left := v_left - cardinality(v_got);
-      t.turns := t.turns || jsonb_build_object(v_open[i], coalesce((t.turns ->> v_open[i])::integer, 0) + cardinality(v_got));
+      t.served := t.served || jsonb_build_object(v_open[i], coalesce((t.served ->> v_open[i])::integer, 0) + cardinality(v_got));
       v_from := v_from || v_open[i];
       if cardinality(v_got) = v_share then
         v_more := v_more || v_open[i];
@@ -715,9 +715,9 @@ begin
     end if;
     update public.giftcard_ticks
        set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           turns = t.turns, started = started + cardinality(v_ids)
+           served = t.served, started = started + cardinality(v_ids)
      where id = p_tick_id;
-    jobs := public.giftcard_claimed(v_ended || v_ids, p_claim_key, v_ended, t.stages);
+    jobs := public.giftcard_claimed_jobs(v_ended || v_ids, p_claim_key, v_ended, t.stages);
     claimed := cardinality(v_ended || v_ids);
   end if;
   if v_left > 0 or p_limit <= 0 then
@@ -1252,7 +1252,7 @@ begin
     'counts', (select coalesce(jsonb_object_agg(s.stage, s.counts), '{}') from (
         select c.stage, jsonb_object_agg(c.status, c.jobs) as counts from public.giftcard_counts() c group by c.stage) s),
     'queues', (select coalesce(jsonb_agg(jsonb_build_object(
-          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
+          'circuit', h.circuit, 'stage', h.stage, 'availability', h.availability, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 200) h),
     'circuits', (select coalesce(jsonb_agg(jsonb_build_object(
@@ -1265,7 +1265,7 @@ begin
           'id', d.id, 'stage', d.stage, 'attempts', d.attempts, 'revive_at', d.revive_at, 'finished_at', d.finished_at, 'last_error', d.last_error)), '[]')
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc limit 20) d),
     'paid_without_card', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from public.giftcard_paid_without_card(20) p),
-    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,turns}'::text[]), '[]')
+    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,served}'::text[]), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 
@@ -1750,7 +1750,7 @@ begin
 end $$;
 
 -- The card of an order, with its number as it is stored: encrypted. null: none.
-create function public.giftcard_card(p_tenant_id text, p_correlation_id text) returns jsonb
+create function public.giftcard_find_card(p_tenant_id text, p_correlation_id text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash,
                             'last4', c.last4, 'amount', c.amount, 'currency', c.currency, 'personal_code', u.personal_code)
@@ -1760,7 +1760,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 -- Personal data: seen in clear only with a trace, and removed on request.
 
-create function public.giftcard_note_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   insert into public.giftcard_audit (at, by, action, subject) values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);

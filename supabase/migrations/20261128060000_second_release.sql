@@ -56,11 +56,11 @@ alter table public.giftcard_ticks add column limits jsonb not null default '{}';
 comment on column public.giftcard_ticks.limits is 'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
 
 alter table public.giftcard_cards
-  add column told_at timestamptz,
+  add column vendor_updated_at timestamptz,
   drop constraint giftcard_cards_balance_is_covered,
   add constraint giftcard_cards_balance_is_not_negative check (amount > 0 and balance >= 0);  -- a card can be loaded again
 create index giftcard_cards_by_reference on public.giftcard_cards (tenant_id, provider_ref);
-comment on column public.giftcard_cards.told_at is 'When the vendor''s newest word on balance and state was said, by its clock: an older word changes nothing.';
+comment on column public.giftcard_cards.vendor_updated_at is 'When the vendor''s newest word on balance and state was said, by its clock: an older word changes nothing.';
 alter table public.giftcard_ticks add column code_version integer not null default 1;
 
 -- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here. Claim and
@@ -83,31 +83,31 @@ end $$;
 
 -- Chores: what a tick sees to now and then, after its jobs. Each has an interval; the first tick after it does the chore.
 
-create table public.giftcard_chores (
-  chore text collate "C" not null,
+create table public.giftcard_maintenance_tasks (
+  task text collate "C" not null,
   every interval not null,
   last_at timestamptz not null default '-infinity',
-  constraint giftcard_chores_pkey primary key (chore),
-  constraint giftcard_chores_every_is_positive check (every > interval '0')
+  constraint giftcard_maintenance_tasks_pkey primary key (task),
+  constraint giftcard_maintenance_tasks_every_is_positive check (every > interval '0')
 );
 
-comment on table public.giftcard_chores is 'What ticks see to after their jobs, each at its interval. A chore that failed waits for its next turn.';
+comment on table public.giftcard_maintenance_tasks is 'What ticks see to after their jobs, each at its interval. A chore that failed waits for its next turn.';
 
-insert into public.giftcard_chores (chore, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
+insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
 
 -- The chores whose time has come: read by each tick's begin.
-create function public.giftcard_due_chores(p_now timestamptz) returns json
+create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language sql stable security invoker set search_path = '' as $$
-  select coalesce(json_agg(chore order by chore), '[]') from public.giftcard_chores where last_at + every <= p_now
+  select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks where last_at + every <= p_now
 $$;
 
 -- Takes a chore: true for one of the ticks that see it due at the same time.
-create function public.giftcard_begin_chore(p_chore text, p_now timestamptz default null) returns boolean
+create function public.giftcard_begin_maintenance(p_task text, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
-  update public.giftcard_chores set last_at = v_now where chore = p_chore and last_at + every <= v_now;
+  update public.giftcard_maintenance_tasks set last_at = v_now where task = p_task and last_at + every <= v_now;
   return found;
 end $$;
 
@@ -201,7 +201,7 @@ declare
   v_left integer := p_limit;
   v_next timestamptz;
   v_circuit text;
-  v_room jsonb := '{}';          -- what limited stages may still begin
+  v_capacity jsonb := '{}';          -- what limited stages may still begin
   v_full boolean := false;       -- and whether one could have begun more
 begin
   jobs := '[]';
@@ -213,7 +213,7 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   elsif t.claim_key = p_claim_key then
-    jobs := public.giftcard_claimed(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
+    jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
@@ -226,30 +226,30 @@ begin
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= v_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
 
-  select coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'open'), '{}'),
-         coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
-         min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, v_now + interval '1 second')
-                         else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
+  select coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'ready'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
+         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at) when 'probing' then greatest(q.head_at, v_now + interval '1 second')
+                         else q.head_at end) filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
     into v_open, v_half_open, v_next
-    from (select h.*, h.door in ('open', 'probe') and (h.head_at <= v_now or t.only_job_id is not null) as due
+    from (select h.*, h.availability in ('ready', 'probing') and (h.head_at <= v_now or t.only_job_id is not null) as due
             from public.giftcard_queue_heads(t.stages, v_now) h
-           where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
              and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
 
   if t.limits <> '{}' and v_left > 0 then
-    v_room := public.giftcard_room(t.limits, v_open || v_half_open, v_now);
+    v_capacity := public.giftcard_remaining_capacity(t.limits, v_open || v_half_open, v_now);
   end if;
   foreach v_circuit in array v_half_open loop
     exit when v_left <= 0;
-    if (v_room ->> split_part(v_circuit, ':', 1))::integer = 0 then
+    if (v_capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
       v_full := true;
       continue;
     end if;
     v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, v_now)], null);
     v_ids := v_ids || v_got;
     v_left := v_left - cardinality(v_got);
-    v_room := public.giftcard_less_room(v_room, v_circuit, cardinality(v_got));
+    v_capacity := public.giftcard_reduce_capacity(v_capacity, v_circuit, cardinality(v_got));
   end loop;
   while v_left > 0 and cardinality(v_open) > 0 loop
     v_more := '{}';
@@ -257,8 +257,8 @@ begin
       exit when v_left <= 0;
       -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
       v_share := ceil(v_left::numeric / (cardinality(v_open) - i + 1));
-      if v_room ? split_part(v_open[i], ':', 1) then
-        v_share := least(v_share, (v_room ->> split_part(v_open[i], ':', 1))::integer);
+      if v_capacity ? split_part(v_open[i], ':', 1) then
+        v_share := least(v_share, (v_capacity ->> split_part(v_open[i], ':', 1))::integer);
         v_full := v_full or v_share = 0;
         continue when v_share = 0;
       end if;
@@ -273,9 +273,9 @@ begin
       end if;
       v_ids := v_ids || v_got;
       v_left := v_left - cardinality(v_got);
-      t.turns := t.turns || jsonb_build_object(v_open[i], coalesce((t.turns ->> v_open[i])::integer, 0) + cardinality(v_got));
+      t.served := t.served || jsonb_build_object(v_open[i], coalesce((t.served ->> v_open[i])::integer, 0) + cardinality(v_got));
       v_from := v_from || v_open[i];
-      v_room := public.giftcard_less_room(v_room, v_open[i], cardinality(v_got));
+      v_capacity := public.giftcard_reduce_capacity(v_capacity, v_open[i], cardinality(v_got));
       if cardinality(v_got) = v_share then
         v_more := v_more || v_open[i];
       end if;
@@ -304,9 +304,9 @@ begin
     end if;
     update public.giftcard_ticks
        set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           turns = t.turns, started = started + cardinality(v_ids)
+           served = t.served, started = started + cardinality(v_ids)
      where id = p_tick_id;
-    jobs := public.giftcard_claimed(v_ended || v_ids, p_claim_key, v_ended, t.stages);
+    jobs := public.giftcard_claimed_jobs(v_ended || v_ids, p_claim_key, v_ended, t.stages);
     claimed := cardinality(v_ended || v_ids);
   end if;
   if v_left > 0 or p_limit <= 0 then
@@ -362,7 +362,7 @@ begin
     perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
   end if;
   if v_contexts or v_next or v_details or v_lease_id is null or v_unfinished is not null then
-    v_by_id := public.giftcard_by_id(p_results);
+    v_by_id := public.giftcard_results_by_id(p_results);
   end if;
 
   -- The run's line of history is written from the row that was just changed, in the same statement.
@@ -404,7 +404,7 @@ begin
     settled := (select json_agg(json_build_object('id', i, 'status', 'completed', 'settled', 'settled', 'next_run_at', null)) from unnest(v_done) i);
     sums := sums || '{"lease_lost": 0}';
   else
-    v_by_id := coalesce(v_by_id, public.giftcard_by_id(p_results));
+    v_by_id := coalesce(v_by_id, public.giftcard_results_by_id(p_results));
     select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
       into settled, sums from (
       select j.id, j.status,
@@ -417,7 +417,7 @@ begin
         from public.giftcard_jobs j where j.id = any (v_ids)) s;
   end if;
   if exists (select from public.giftcard_webhook_endpoints where enabled) then
-    perform public.giftcard_tell_of(v_done, v_now);
+    perform public.giftcard_enqueue_webhooks(v_done, v_now);
   end if;
   if v_trips or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
     select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
@@ -428,7 +428,7 @@ begin
 end $$;
 
 -- Results by the id of their job.
-create function public.giftcard_by_id(p_results jsonb) returns jsonb
+create function public.giftcard_results_by_id(p_results jsonb) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
 $$;
@@ -454,7 +454,7 @@ begin
            last_error = coalesce(r ->> 'error', j.last_error),
            scheduled_at = case when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
                                when r ->> 'outcome' = 'error' then coalesce(p_now + public.giftcard_revives_in(j.trigger_type, r), j.scheduled_at)
-                               -- Woken while it ran (giftcard_wake): what it waits for has come.
+                               -- Woken while it ran (giftcard_make_due): what it waits for has come.
                                when r ->> 'outcome' = 'snooze' and j.scheduled_at > j.locked_at
                                then least(j.scheduled_at, p_now + make_interval(secs => (r ->> 'delay')::double precision))
                                else p_now + make_interval(secs => coalesce((r ->> 'delay')::double precision, 0)) end,
@@ -493,7 +493,7 @@ $$;
 create function public.giftcard_schedules_for(p_tick_id bigint, p_stop text, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  if p_stop is not null or not exists (select from public.giftcard_schedules where look_at is not null and look_at <= p_now) then
+  if p_stop is not null or not exists (select from public.giftcard_schedules where check_at is not null and check_at <= p_now) then
     return null;
   end if;
   return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
@@ -568,7 +568,7 @@ begin
   end if;
   return json_build_object('tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
                            'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
-                           'schedules', coalesce(v_schedules, '[]'), 'chores', public.giftcard_due_chores(v_now));
+                           'schedules', coalesce(v_schedules, '[]'), 'maintenance', public.giftcard_due_maintenance(v_now));
 end $$;
 
 -- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still running here)
@@ -630,7 +630,7 @@ $$;
 -- How many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits: {"email": 3}: at most so many
 -- running in the whole fleet. Lock first, then count in a new statement: it sees what those who held the lock have committed. Nothing is
 -- stored that could go wrong: runs of killed functions stop counting when their leases end.
-create function public.giftcard_room(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
+create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
@@ -647,11 +647,11 @@ begin
 end $$;
 
 -- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change nothing.
-create function public.giftcard_less_room(p_room jsonb, p_circuit text, p_begun integer) returns jsonb
+create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
-  select case when p_room ? split_part(p_circuit, ':', 1)
-              then p_room || jsonb_build_object(split_part(p_circuit, ':', 1), (p_room ->> split_part(p_circuit, ':', 1))::integer - p_begun)
-              else p_room end
+  select case when p_capacity ? split_part(p_circuit, ':', 1)
+              then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1), (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
+              else p_capacity end
 $$;
 
 -- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs to another run.
@@ -762,7 +762,7 @@ begin
     'counts', (select coalesce(jsonb_object_agg(s.stage, s.counts), '{}') from (
         select c.stage, jsonb_object_agg(c.status, c.jobs) as counts from public.giftcard_counts() c group by c.stage) s),
     'queues', (select coalesce(jsonb_agg(jsonb_build_object(
-          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
+          'circuit', h.circuit, 'stage', h.stage, 'availability', h.availability, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 200) h),
     'circuits', (select coalesce(jsonb_agg(jsonb_build_object(
@@ -776,7 +776,7 @@ begin
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc limit 20) d),
     'paid_without_card', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from public.giftcard_paid_without_card(20) p),
     'precision', public.giftcard_precision(3600, v_now),
-    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,turns}'::text[]), '[]')
+    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,served}'::text[]), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 
@@ -911,7 +911,7 @@ end $$;
 -- What the doctor asks the database: facts, for lib/doctor to judge. Each is bounded, so that a status may ask at any time.
 
 -- What of ours is granted to the web roles of Supabase or to everybody, and tables without row level security.
-create function public.giftcard_open_doors(p_limit integer default 20) returns table (name text, kind text, open_to text)
+create function public.giftcard_excess_privileges(p_limit integer default 20) returns table (name text, kind text, granted_to text)
 language sql stable security invoker set search_path = '' as $$
   with everybody as (
     select 0::oid as id, 'public' as who union all select oid, rolname from pg_roles where rolname in ('anon', 'authenticated')), ours as (
@@ -943,7 +943,7 @@ begin
     'clock', extract(epoch from clock_timestamp()),
     'schema', public.giftcard_schema_version(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
-    'open_doors', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_open_doors() d),
+    'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- The clock's, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
           'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
@@ -951,7 +951,7 @@ begin
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron' order by n.id desc limit 20) t),
     -- Stages with queued jobs; `due`: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
-          select h.stage, bool_or(h.door in ('open', 'probe') and h.head_at <= v_now) as due
+          select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
@@ -1192,10 +1192,10 @@ create table public.giftcard_schedules (
   missed_cap integer not null default 100,
   overlap_policy text not null default 'skip',
   pause_after_failures integer,
-  -- what became of it so far
+  -- what kind of it so far
   version integer not null default 1,
   next_at timestamptz,
-  look_at timestamptz default now(),
+  check_at timestamptz default now(),
   paused_at timestamptz,
   paused_by text,
   pause_reason text,
@@ -1222,15 +1222,15 @@ create table public.giftcard_schedules (
 comment on table public.giftcard_schedules is 'One row is one schedule. A plain INSERT (schedule, stage, payload) is a good one.';
 comment on column public.giftcard_schedules.version is 'One more at each change: what was read under another version does not count any more.';
 comment on column public.giftcard_schedules.next_at is 'The next occurrence. null: none, for it is paused, or has no job to make any more; or new and not looked at yet.';
-comment on column public.giftcard_schedules.look_at is 'When a tick looks at it: at next_at; or later, while it waits for the end of a job. null: never.';
+comment on column public.giftcard_schedules.check_at is 'When a tick looks at it: at next_at; or later, while it waits for the end of a job. null: never.';
 comment on column public.giftcard_schedules.last_at is 'The latest occurrence that became a job: last_job_id.';
 comment on column public.giftcard_schedules.open_jobs is 'Jobs that had not ended when a tick last looked, the newest 100.';
 comment on column public.giftcard_schedules.failures is 'Failures in a row, of the jobs that are not in open_jobs any more.';
 comment on column public.giftcard_schedules.missed is 'Occurrences that came to nothing because no tick looked in time; skipped: because a job of an earlier one had not ended.';
 
-create index giftcard_schedules_due on public.giftcard_schedules (look_at, id) where look_at is not null;
+create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
 -- Those that a waiting tick waits for: not those of which only the end of their job has to be seen.
-create index giftcard_schedules_next on public.giftcard_schedules (look_at) where look_at is not null and next_at is not null;
+create index giftcard_schedules_next on public.giftcard_schedules (check_at) where check_at is not null and next_at is not null;
 
 -- The database's clock: what times are computed from.
 create function public.giftcard_clock(p_now timestamptz default null) returns timestamptz
@@ -1268,7 +1268,7 @@ begin
 end $$;
 
 -- A schedule as people see it; null for one that ran once and is over: the next tick removes it.
-create function public.giftcard_told_schedule(s public.giftcard_schedules, p_now timestamptz) returns jsonb
+create function public.giftcard_schedule_json(s public.giftcard_schedules, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   o record := public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures);
@@ -1276,7 +1276,7 @@ begin
   if not s.is_recurring and s.last_at is not null and s.next_at is null and o.unfinished = '{}' then
     return null;
   end if;
-  return to_jsonb(s) - '{look_at,open_jobs}'::text[] || jsonb_build_object(
+  return to_jsonb(s) - '{check_at,open_jobs}'::text[] || jsonb_build_object(
     'now', p_now, 'unfinished', cardinality(o.unfinished), 'failures', o.failures,
     'last_job', (select jsonb_build_object(
         'id', j.id, 'status', j.status, 'attempts', j.attempts, 'scheduled_at', j.scheduled_at, 'finished_at', j.finished_at, 'last_error', j.last_error)
@@ -1287,12 +1287,12 @@ end $$;
 create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_told jsonb := (select public.giftcard_told_schedule(s, coalesce(p_now, clock_timestamp())) from public.giftcard_schedules s where s.id = p_id);
+  v_notify jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) from public.giftcard_schedules s where s.id = p_id);
 begin
-  if v_told is null then
+  if v_notify is null then
     perform public.giftcard_refuse('GC404', format('schedule %s does not exist', p_id), 'schedule_id');
   end if;
-  return v_told;
+  return v_notify;
 end $$;
 
 -- A page, the newest first. Answers {schedules, older: the id to ask on with, null at the end}.
@@ -1306,7 +1306,7 @@ declare
 begin
   v_found := array(
     select t.told from public.giftcard_schedules s
-     cross join lateral (select public.giftcard_told_schedule(s, coalesce(p_now, clock_timestamp())) as told) t
+     cross join lateral (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) as told) t
      where (p_before is null or s.id < p_before) and (p_tenant_id is null or s.tenant_id = p_tenant_id) and (p_name is null or s.name = p_name)
        and (p_paused is null or (s.paused_at is not null) = p_paused) and t.told is not null
      order by s.id desc limit v_limit + 1);
@@ -1330,7 +1330,7 @@ begin
              order by correlation_id desc limit least(p_limit, 1000)) j);
 end $$;
 
--- The report of a day: what became of one tenant's orders from one midnight to the next, in UTC. It holds no personal data.
+-- The report of a day: what kind of one tenant's orders from one midnight to the next, in UTC. It holds no personal data.
 
 create table public.giftcard_reports (
   tenant_id text collate "C" not null,
@@ -1509,7 +1509,7 @@ begin
 end $$;
 
 -- Tenants in which something happened on a day: an order, a payment, a card or a failure. As an array, by name.
-create function public.giftcard_tenants_of(p_day date, p_limit integer default 1000) returns jsonb
+create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
@@ -1539,7 +1539,7 @@ $$;
 -- Inlets: messages that others put into queues of pgmq (Supabase Queues) become jobs.
 
 -- The name that a message gives under a key: text of 1 to 200 characters, as the doors take it; null for anything else.
-create function public.giftcard_name_in(p_message jsonb, p_key text) returns text
+create function public.giftcard_message_field(p_message jsonb, p_key text) returns text
 language sql immutable security invoker set search_path = '' as $$
   select case when jsonb_typeof(p_message -> p_key) = 'string' and p_message ->> p_key ~ '^[^[:cntrl:]]{1,200}$'
                    and p_message ->> p_key = btrim(p_message ->> p_key) then p_message ->> p_key end
@@ -1549,16 +1549,16 @@ $$;
 -- else is the payload. A message without a correlation id is a flow of its own, known by its queue, its number and when it was sent:
 -- numbers begin anew when a queue is made anew. A message that cannot be a job is a dead letter, with its text. Answers moved, repeated
 -- (the job was there already) or refused.
-create function public.giftcard_take_message(
+create function public.giftcard_import_pgmq_message(
   p_queue text, p_job jsonb, p_msg_id bigint, p_sent_at timestamptz, p_message jsonb, p_now timestamptz) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_own_flow text := format('pgmq:%s:%s', p_queue, p_msg_id);
   v_sent text := extract(epoch from p_sent_at)::text;
-  v_tenant text := public.giftcard_name_in(p_message, 'tenant_id');
-  v_flow text := public.giftcard_name_in(p_message, 'correlation_id');
-  v_dedup_key text := public.giftcard_name_in(p_message, 'dedup_key');
+  v_tenant text := public.giftcard_message_field(p_message, 'tenant_id');
+  v_flow text := public.giftcard_message_field(p_message, 'correlation_id');
+  v_dedup_key text := public.giftcard_message_field(p_message, 'dedup_key');
   v_names text[] := array_remove(array[case when v_tenant is not null then 'tenant_id' end, case when v_flow is not null then 'correlation_id' end,
                                        case when v_dedup_key is not null then 'dedup_key' end], null);
   v_job jsonb;
@@ -1583,22 +1583,22 @@ end $$;
 
 -- Moves up to p_limit messages of one queue: in this transaction they are archived there and jobs here, or neither. pgmq's read passes
 -- by what another transaction is moving.
-create function public.giftcard_take_queue(p_queue text, p_job jsonb, p_limit integer, p_now timestamptz) returns jsonb
+create function public.giftcard_import_pgmq_queue(p_queue text, p_job jsonb, p_limit integer, p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_sums jsonb := '{"moved": 0, "repeated": 0, "refused": 0}';
   v_ids bigint[] := '{}';
-  v_became text;
+  v_kind text;
   m record;
 begin
   if to_regclass('pgmq.meta') is null then
-    perform public.giftcard_refuse('GC404', 'there is no pgmq in this database: create extension pgmq, or take it out of GIFTCARD_QUEUE_INLETS');
+    perform public.giftcard_refuse('GC404', 'there is no pgmq in this database: create extension pgmq, or take it out of GIFTCARD_PGMQ_QUEUES');
   elsif not exists (select from pgmq.meta where queue_name = p_queue) then
     perform public.giftcard_refuse('GC404', format('pgmq has no queue %s: select pgmq.create(%L) makes it', p_queue, p_queue));
   end if;
   for m in select r.msg_id, r.enqueued_at, r.message from pgmq.read(p_queue, 60, p_limit) r order by r.msg_id loop
-    v_became := public.giftcard_take_message(p_queue, p_job, m.msg_id, m.enqueued_at, m.message, p_now);
-    v_sums := v_sums || jsonb_build_object(v_became, (v_sums ->> v_became)::integer + 1);
+    v_kind := public.giftcard_import_pgmq_message(p_queue, p_job, m.msg_id, m.enqueued_at, m.message, p_now);
+    v_sums := v_sums || jsonb_build_object(v_kind, (v_sums ->> v_kind)::integer + 1);
     v_ids := v_ids || m.msg_id;
   end loop;
   if (select count(*) from pgmq.archive(p_queue, v_ids)) <> cardinality(v_ids) then
@@ -1607,21 +1607,21 @@ begin
   return v_sums;
 end $$;
 
--- Moves messages from queues of pgmq into jobs. p_inlets: {"email_queue": {"stage": "email"}}: by queue what its jobs have in common, as
+-- Moves messages from queues of pgmq into jobs. p_queues: {"email_queue": {"stage": "email"}}: by queue what its jobs have in common, as
 -- giftcard_enqueue takes it; p_limit: messages of each, at most 1,000 (0: only look whether it could). Answers, by queue, {moved, repeated,
 -- refused}, with `problem` for one that could not be moved: then nothing of it was, and the others were all the same.
-create function public.giftcard_take_in(p_inlets jsonb, p_limit integer, p_now timestamptz default null) returns jsonb
+create function public.giftcard_import_pgmq(p_queues jsonb, p_limit integer, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_answer jsonb := '{}';
   i record;
 begin
-  if jsonb_typeof(p_inlets) is distinct from 'object' then
-    perform public.giftcard_refuse('GC400', 'p_inlets must be an object of queues and what their jobs have in common', 'p_inlets');
+  if jsonb_typeof(p_queues) is distinct from 'object' then
+    perform public.giftcard_refuse('GC400', 'p_queues must be an object of queues and what their jobs have in common', 'p_queues');
   end if;
-  for i in select e.key as queue, e.value as job from jsonb_each(p_inlets) e order by e.key limit 100 loop
+  for i in select e.key as queue, e.value as job from jsonb_each(p_queues) e order by e.key limit 100 loop
     begin
-      v_answer := v_answer || jsonb_build_object(i.queue, public.giftcard_take_queue(i.queue, i.job, least(greatest(p_limit, 0), 1000), p_now));
+      v_answer := v_answer || jsonb_build_object(i.queue, public.giftcard_import_pgmq_queue(i.queue, i.job, least(greatest(p_limit, 0), 1000), p_now));
     exception when others then
       v_answer := v_answer || jsonb_build_object(i.queue, jsonb_build_object('moved', 0, 'repeated', 0, 'refused', 0, 'problem', sqlerrm));
     end;
@@ -1655,15 +1655,15 @@ comment on column public.giftcard_jobs_archive.job is 'The row as it was, withou
 
 -- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot leave yet costs one
 -- look a round, wherever it lies.
-create table public.giftcard_sweeps (
-  sweep text collate "C" not null,
+create table public.giftcard_prune_cursors (
+  scan text collate "C" not null,
   job_id bigint not null default 0,
   run_no integer not null default 0,
-  constraint giftcard_sweeps_pkey primary key (sweep)
+  constraint giftcard_prune_cursors_pkey primary key (scan)
 );
-comment on table public.giftcard_sweeps is 'How far pruning has looked through a table: jobs by id, history by job and run.';
+comment on table public.giftcard_prune_cursors is 'How far pruning has looked through a table: jobs by id, history by job and run.';
 
-insert into public.giftcard_sweeps (sweep) values ('jobs'), ('history');
+insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
 -- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
 create function public.giftcard_refuse_absent(p_job_id bigint) returns void
@@ -1692,7 +1692,7 @@ declare
 begin
   if not p_dry_run then
     -- Two that prune take turns.
-    select job_id into v_after from public.giftcard_sweeps where sweep = 'jobs' for update;
+    select job_id into v_after from public.giftcard_prune_cursors where scan = 'jobs' for update;
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
     select id, case when status in ('completed', 'cancelled') then greatest(finished_at, updated_at) <= v_over
@@ -1734,10 +1734,10 @@ begin
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
   moved := cardinality(v_ids);
-  update public.giftcard_sweeps set job_id = case when done then 0 else v_last end where sweep = 'jobs';
+  update public.giftcard_prune_cursors set job_id = case when done then 0 else v_last end where scan = 'jobs';
 end $$;
 
--- The same for runs that ended longer ago than p_keep, whatever became of their jobs.
+-- The same for runs that ended longer ago than p_keep, whatever kind of their jobs.
 create function public.giftcard_prune_history(
   p_keep interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out removed integer, out done boolean)
 language plpgsql volatile security invoker
@@ -1752,7 +1752,7 @@ declare
   v_rows tid[];
 begin
   if not p_dry_run then
-    select job_id, run_no into v_after_job, v_after_run from public.giftcard_sweeps where sweep = 'history' for update;
+    select job_id, run_no into v_after_job, v_after_run from public.giftcard_prune_cursors where scan = 'history' for update;
   end if;
   select count(*), max(array[l.job_id, l.run_no]), array_agg(array[l.job_id, l.run_no] order by l.job_id, l.run_no) filter (where l.finished_at <= v_over),
          array_agg(l.ctid order by l.job_id, l.run_no) filter (where l.finished_at <= v_over)
@@ -1771,8 +1771,8 @@ begin
   -- Asked again: a place may hold another row by now, which is young then.
   delete from public.giftcard_job_history where ctid = any (v_rows) and finished_at <= v_over;
   get diagnostics removed = row_count;
-  update public.giftcard_sweeps
-     set job_id = case when done then 0 else v_last[1] end, run_no = case when done then 0 else v_last[2] end where sweep = 'history';
+  update public.giftcard_prune_cursors
+     set job_id = case when done then 0 else v_last[1] end, run_no = case when done then 0 else v_last[2] end where scan = 'history';
 end $$;
 
 -- One step of pruning, short enough to keep no tick waiting: of each kind up to p_limit (1,000 at most) that are older than is asked; null:
@@ -1865,7 +1865,7 @@ begin
   elsif p_id is null then
     insert into public.giftcard_schedules
       (tenant_id, name, schedule, timezone, stage, payload, semantics, is_recurring, max_attempts, ttr_seconds, retry_delays, missed_policy,
-       catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, look_at, created_at, updated_at)
+       catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
     values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, n.semantics, n.is_recurring, n.max_attempts, n.ttr_seconds,
             n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures, p_next_at, p_next_at,
             v_now, v_now)
@@ -1875,7 +1875,7 @@ begin
        set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage, payload = n.payload, semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds, retry_delays = n.retry_delays,
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap, overlap_policy = n.overlap_policy,
-           pause_after_failures = n.pause_after_failures, next_at = p_next_at, look_at = coalesce(p_next_at, look_at), version = version + 1,
+           pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1,
            updated_at = v_now
      where id = p_id and version = p_version
     returning * into s;
@@ -1884,7 +1884,7 @@ begin
       perform public.giftcard_refuse('GC409', format('schedule %s has changed meanwhile: look at it and try again', p_id), 'schedule_id');
     end if;
   end if;
-  return public.giftcard_told_schedule(s, v_now);
+  return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
   perform public.giftcard_refuse('GC409', format('tenant %s has another schedule of the name %s', n.tenant_id, n.name), 'name');
 end $$;
@@ -1909,7 +1909,7 @@ begin
   update public.giftcard_schedules
      set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null, version = version + 1,
          -- the end of the one job of a schedule that runs once is looked for all the same
-         look_at = case when not is_recurring and last_at is not null then look_at end
+         check_at = case when not is_recurring and last_at is not null then check_at end
    where id = p_id;
   return public.giftcard_show_schedule(p_id, v_now);
 end $$;
@@ -1920,7 +1920,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 begin
   update public.giftcard_schedules
      set paused_at = null, paused_by = null, pause_reason = null, failures = 0,
-         open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished, next_at = p_next_at, look_at = coalesce(p_next_at, look_at), version = version + 1
+         open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished, next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1
    where id = p_id and version = p_version and paused_at is not null;
   if not found then
     perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
@@ -1946,19 +1946,19 @@ begin
         'missed_policy', s.missed_policy, 'catch_up_seconds', s.catch_up_seconds, 'missed_cap', s.missed_cap,
         'overlap_policy', s.overlap_policy, 'pause_after_failures', s.pause_after_failures,
         'failures', o.failures, 'unfinished', cardinality(o.unfinished), 'busy_since', o.busy_since, 'busy_until', o.busy_until)), '[]')
-      from (select * from public.giftcard_schedules where look_at is not null and look_at <= v_now
-             order by look_at, id limit least(p_limit, 1000)) s
+      from (select * from public.giftcard_schedules where check_at is not null and check_at <= v_now
+             order by check_at, id limit least(p_limit, 1000)) s
      cross join lateral public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures) o);
 end $$;
 
 -- When the next occurrence comes due; null: none will. What waits for the end of an earlier job is looked at now and then.
 create function public.giftcard_next_schedule_at(p_now timestamptz default null) returns timestamptz
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
-  select look_at from public.giftcard_schedules where look_at is not null and next_at is not null order by look_at limit 1
+  select check_at from public.giftcard_schedules where check_at is not null and next_at is not null order by check_at limit 1
 $$;
 
 -- Carries plans out; see giftcard_enqueue_occurrences, which has locked their schedules. Answers the ids of the jobs that were made.
-create function public.giftcard_move_schedules(p_plans jsonb, p_now timestamptz) returns bigint[]
+create function public.giftcard_apply_plans(p_plans jsonb, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
@@ -1989,8 +1989,8 @@ begin
      set version = s.version + 1, failures = m.failures,
          open_jobs = m.open_jobs[greatest(1, cardinality(m.open_jobs) - 99):],
          next_at = case when not pauses then (plan ->> 'next_at')::timestamptz end,
-         look_at = case when pauses then null
-                        when plan ? 'look_in' then p_now + make_interval(secs => (plan ->> 'look_in')::double precision)
+         check_at = case when pauses then null
+                        when plan ? 'check_in' then p_now + make_interval(secs => (plan ->> 'check_in')::double precision)
                         else (plan ->> 'next_at')::timestamptz end,
          last_at = greatest(s.last_at, (plan ->> 'last_at')::timestamptz),
          last_job_id = coalesce(m.last_job_id, s.last_job_id),
@@ -2009,7 +2009,7 @@ end $$;
 -- Carries plans out, in one transaction. Each: {id, version, and one of
 --   delete: true                   it ran once and is over
 --   pause: reason                  it is paused
---   next_at (null: none), and perhaps jobs (as giftcard_enqueue takes them), last_at, look_in (seconds: look at it then, not at next_at),
+--   next_at (null: none), and perhaps jobs (as giftcard_enqueue takes them), last_at, check_in (seconds: look at it then, not at next_at),
 --   missed, missed_at, skipped, skipped_at}; up to 1,000 jobs in all.
 -- A schedule that has changed since it was read is left alone, and so is one that another tick works on. One whose job cannot be stored is
 -- paused with the reason, and stops no other. Answers {jobs: ids of those made, paused: [{id, reason}], deleted, left: how many}.
@@ -2033,15 +2033,15 @@ declare
 begin
   delete from public.giftcard_schedules where id = any (v_over);
   begin
-    v_jobs := public.giftcard_move_schedules(v_plans, v_now);
+    v_jobs := public.giftcard_apply_plans(v_plans, v_now);
   exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
     -- One job cannot be stored: each schedule is moved alone, so that it spoils nothing but its own.
     for v_plan in select value from jsonb_array_elements(v_plans) loop
       begin
-        v_jobs := v_jobs || public.giftcard_move_schedules(jsonb_build_array(v_plan), v_now);
+        v_jobs := v_jobs || public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
       exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
         v_plan := jsonb_build_object('id', v_plan -> 'id', 'pause', 'its job cannot be stored: ' || left(sqlerrm, 300));
-        perform public.giftcard_move_schedules(jsonb_build_array(v_plan), v_now);
+        perform public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
         v_paused := v_paused || jsonb_build_object('id', v_plan -> 'id', 'reason', v_plan -> 'pause');
       end;
     end loop;
@@ -2082,27 +2082,27 @@ create table public.giftcard_webhook_endpoints (
   url text collate "C" not null,
   events text[] not null,
   enabled boolean not null default true,
-  off_because text,
+  disabled_reason text,
   secret_encrypted text not null,
-  former_secret_encrypted text,
-  former_secret_until timestamptz,
+  previous_secret_encrypted text,
+  previous_secret_until timestamptz,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint giftcard_webhook_endpoints_pkey primary key (id),
   constraint giftcard_webhook_endpoints_url_key unique (tenant_id, url),
   constraint giftcard_webhook_endpoints_events_are_known check (cardinality(events) > 0 and events <@ array[
     'giftcard.issued', 'giftcard.delivered', 'giftcard.failed', 'job.completed', 'job.dead_lettered', 'report.ready']),
-  constraint giftcard_webhook_endpoints_off_has_a_reason check (enabled = (off_because is null))
+  constraint giftcard_webhook_endpoints_disabled_has_a_reason check (enabled = (disabled_reason is null))
 );
 -- What a settle looks into: nothing is in it where nobody wants to be told.
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
 comment on table public.giftcard_webhook_endpoints is 'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by the application alone.';
-comment on column public.giftcard_webhook_endpoints.former_secret_encrypted is 'Signs beside the new one until former_secret_until, so that the receiver has time to take the new one.';
+comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is 'Signs beside the new one until previous_secret_until, so that the receiver has time to take the new one.';
 
 -- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000. The id is the same whenever
 -- the same fact is told; a card is issued and delivered once, however often its jobs run. Ids, amounts and last four digits, no more.
-create function public.giftcard_events_of(p_ids bigint[], p_now timestamptz)
+create function public.giftcard_events_for(p_ids bigint[], p_now timestamptz)
 returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -2149,7 +2149,7 @@ $$;
 
 -- Enqueues the webhooks that tell of jobs which have just been settled: in the same transaction, so that there is no event without its fact
 -- and no fact without its event.
-create function public.giftcard_tell_of(p_ids bigint[], p_now timestamptz) returns void
+create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   insert into public.giftcard_jobs
@@ -2157,7 +2157,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
   select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event',
          jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body),
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
-    from public.giftcard_events_of(p_ids, p_now) m
+    from public.giftcard_events_for(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
    order by m.correlation_id, m.event, e.id
   on conflict on constraint giftcard_jobs_flow_key do nothing
@@ -2182,40 +2182,40 @@ begin
     return null;
   end if;
   return jsonb_build_object('url', e.url, 'at', extract(epoch from v_now), 'secrets', to_jsonb(array_remove(array[
-    e.secret_encrypted, case when e.former_secret_until > v_now then e.former_secret_encrypted end], null)));
+    e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end], null)));
 end $$;
 
 -- Turns an endpoint off because its receiver wants no more, unless it has moved to another address meanwhile.
-create function public.giftcard_turn_off_webhook_endpoint(p_endpoint_id bigint, p_url text, p_because text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_disable_webhook_endpoint(p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  update public.giftcard_webhook_endpoints set enabled = false, off_because = p_because, updated_at = coalesce(p_now, clock_timestamp())
+  update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = p_reason, updated_at = coalesce(p_now, clock_timestamp())
    where id = p_endpoint_id and url = p_url and enabled;
-  return jsonb_build_object('id', p_endpoint_id, 'turned_off', found);
+  return jsonb_build_object('id', p_endpoint_id, 'disabled', found);
 end $$;
 
 -- Incoming: events that vendors send. Each counts once, for good.
 
-create table public.giftcard_incoming_events (
+create table public.giftcard_inbound_events (
   source text collate "C" not null,
   event_id text collate "C" not null,
   type text collate "C" not null,
-  became text not null,
+  kind text not null,
   tenant_id text collate "C" not null,
   correlation_id text collate "C",
   facts jsonb not null default '{}',
   received_at timestamptz not null,
-  constraint giftcard_incoming_events_pkey primary key (source, event_id),
-  constraint giftcard_incoming_events_became_is_known check (became in ('job', 'payment', 'card', 'ignored', 'unknown'))
+  constraint giftcard_inbound_events_pkey primary key (source, event_id),
+  constraint giftcard_inbound_events_became_is_known check (kind in ('job', 'payment', 'card', 'ignored', 'unknown'))
 );
-create index giftcard_incoming_events_payments on public.giftcard_incoming_events (tenant_id, correlation_id) where became = 'payment';
+create index giftcard_inbound_events_payments on public.giftcard_inbound_events (tenant_id, correlation_id) where kind = 'payment';
 
-comment on table public.giftcard_incoming_events is 'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no personal data.';
-comment on column public.giftcard_incoming_events.became is 'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. unknown: no type that means something here.';
-comment on column public.giftcard_incoming_events.correlation_id is 'Of a payment: the order that it names, whether or not there is one yet.';
+comment on table public.giftcard_inbound_events is 'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no personal data.';
+comment on column public.giftcard_inbound_events.kind is 'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. unknown: no type that means something here.';
+comment on column public.giftcard_inbound_events.correlation_id is 'Of a payment: the order that it names, whether or not there is one yet.';
 
 -- Makes a job of a flow due at once: one that waits, or one that runs, should its run end in a snooze. Answers whether there was one.
-create function public.giftcard_wake(p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
+create function public.giftcard_make_due(p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -2228,7 +2228,7 @@ end $$;
 
 -- What a gift card is worth now, by the vendor's reference: {reference, balance, currency, blocked (null: as before), at}. Events may come in
 -- any order: one that is older than what is known changes nothing. Answers why it changed nothing; null: it did.
-create function public.giftcard_change_card(p_tenant_id text, p_card jsonb) returns text
+create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_at timestamptz := p_card ->> 'at';
@@ -2241,72 +2241,72 @@ begin
     return 'no card of ours';
   elsif c.currency <> p_card ->> 'currency' then
     return 'another currency';
-  elsif c.told_at >= v_at then
+  elsif c.vendor_updated_at >= v_at then
     return 'not the newest';
   end if;
   update public.giftcard_cards
-     set balance = v_balance, told_at = v_at,
+     set balance = v_balance, vendor_updated_at = v_at,
          state = case when coalesce((p_card ->> 'blocked')::boolean, state = 'blocked') then 'blocked'
                       when v_balance = 0 then 'redeemed' else 'active' end
    where id = c.id;
   return null;
 end $$;
 
--- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_does says what it means here, with one of
--- job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_change_card takes it), ignored (why);
--- none of them: an unknown type. Answers {became, repeated}.
-create function public.giftcard_take_event(
-  p_source text, p_event_id text, p_type text, p_tenant_id text, p_does jsonb, p_now timestamptz default null) returns jsonb
+-- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_action says what it means here, with one of
+-- job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_update_card takes it), ignored (why);
+-- none of them: an unknown type. Answers {kind, repeated}.
+create function public.giftcard_receive_event(
+  p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_became text := case when p_does ? 'job' then 'job' when p_does ? 'payment' then 'payment' when p_does ? 'card' then 'card'
-                        when p_does ? 'ignored' then 'ignored' else 'unknown' end;
-  v_why text := p_does ->> 'ignored';
+  v_kind text := case when p_action ? 'job' then 'job' when p_action ? 'payment' then 'payment' when p_action ? 'card' then 'card'
+                        when p_action ? 'ignored' then 'ignored' else 'unknown' end;
+  v_why text := p_action ->> 'ignored';
 begin
   -- Two deliveries at once: the second waits here, and finds the first.
-  insert into public.giftcard_incoming_events (source, event_id, type, became, tenant_id, correlation_id, facts, received_at)
-  values (p_source, p_event_id, p_type, v_became, p_tenant_id, p_does #>> '{payment,correlation_id}',
-          coalesce(p_does -> 'payment', '{}') - 'correlation_id', coalesce(p_now, clock_timestamp()))
-  on conflict on constraint giftcard_incoming_events_pkey do nothing;
+  insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts, received_at)
+  values (p_source, p_event_id, p_type, v_kind, p_tenant_id, p_action #>> '{payment,correlation_id}',
+          coalesce(p_action -> 'payment', '{}') - 'correlation_id', coalesce(p_now, clock_timestamp()))
+  on conflict on constraint giftcard_inbound_events_pkey do nothing;
   if not found then
-    return (select jsonb_build_object('became', became, 'repeated', true) from public.giftcard_incoming_events
+    return (select jsonb_build_object('kind', kind, 'repeated', true) from public.giftcard_inbound_events
              where source = p_source and event_id = p_event_id);
-  elsif v_became = 'job' then
-    perform public.giftcard_enqueue(jsonb_build_array(p_does -> 'job'), false, p_now);
-  elsif v_became = 'payment' then
-    perform public.giftcard_wake(p_tenant_id, p_does #>> '{payment,correlation_id}', 'payment', p_now);
-  elsif v_became = 'card' then
-    v_why := public.giftcard_change_card(p_tenant_id, p_does -> 'card');
+  elsif v_kind = 'job' then
+    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), false, p_now);
+  elsif v_kind = 'payment' then
+    perform public.giftcard_make_due(p_tenant_id, p_action #>> '{payment,correlation_id}', 'payment', p_now);
+  elsif v_kind = 'card' then
+    v_why := public.giftcard_update_card(p_tenant_id, p_action -> 'card');
   end if;
   if v_why is not null then
-    v_became := 'ignored';
-    update public.giftcard_incoming_events set became = v_became, facts = jsonb_build_object('why', v_why)
+    v_kind := 'ignored';
+    update public.giftcard_inbound_events set kind = v_kind, facts = jsonb_build_object('why', v_why)
      where source = p_source and event_id = p_event_id;
   end if;
-  return jsonb_build_object('became', v_became, 'repeated', false);
+  return jsonb_build_object('kind', v_kind, 'repeated', false);
 end $$;
 
 -- The payment that has come in for an order: {reference, amount, currency}; of several the one over this amount, else the first. null: none.
-create function public.giftcard_incoming_payment(p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
+create function public.giftcard_inbound_payment(p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select facts from public.giftcard_incoming_events
-   where became = 'payment' and tenant_id = p_tenant_id and correlation_id = p_correlation_id
+  select facts from public.giftcard_inbound_events
+   where kind = 'payment' and tenant_id = p_tenant_id and correlation_id = p_correlation_id
    order by facts @> jsonb_build_object('amount', p_amount, 'currency', p_currency) desc, received_at, event_id limit 1
 $$;
 
 -- What people do to webhook endpoints.
 
 -- As people see it: never with its secrets.
-create function public.giftcard_shown_endpoint(e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
+create function public.giftcard_webhook_endpoint_json(e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select jsonb_build_object(
-    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url, 'events', to_jsonb(e.events), 'enabled', e.enabled, 'off_because', e.off_because,
-    'former_secret_until', case when e.former_secret_until > p_now then e.former_secret_until end,
+    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url, 'events', to_jsonb(e.events), 'enabled', e.enabled, 'disabled_reason', e.disabled_reason,
+    'previous_secret_until', case when e.previous_secret_until > p_now then e.previous_secret_until end,
     'created_at', e.created_at, 'updated_at', e.updated_at)
 $$;
 
 -- The endpoint, locked. GC404 for none.
-create function public.giftcard_locked_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
+create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   e public.giftcard_webhook_endpoints;
@@ -2319,10 +2319,10 @@ begin
 end $$;
 
 -- Refuses an address that another endpoint of the tenant has: each event would come there twice.
-create function public.giftcard_refuse_same_endpoint(p_tenant_id text, p_url text, p_but bigint default null) returns void
+create function public.giftcard_refuse_duplicate_endpoint(p_tenant_id text, p_url text, p_except bigint default null) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_id bigint := (select id from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id and url = p_url and id is distinct from p_but);
+  v_id bigint := (select id from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id and url = p_url and id is distinct from p_except);
 begin
   if v_id is not null then
     perform public.giftcard_refuse('GC409', format('webhook endpoint %s of this tenant has this address already', v_id), 'url');
@@ -2338,37 +2338,37 @@ declare
   e public.giftcard_webhook_endpoints;
 begin
   perform pg_advisory_xact_lock(hashtextextended('webhook endpoints of ' || p_tenant_id, 0));
-  perform public.giftcard_refuse_same_endpoint(p_tenant_id, p_url);
+  perform public.giftcard_refuse_duplicate_endpoint(p_tenant_id, p_url);
   if (select count(*) from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id) >= 20 then
     perform public.giftcard_refuse('GC409', 'this tenant has 20 webhook endpoints, which is the most', 'tenant_id');
   end if;
-  insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, off_because, secret_encrypted, created_at, updated_at)
+  insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, disabled_reason, secret_encrypted, created_at, updated_at)
   values (p_tenant_id, p_url, p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted, v_now, v_now)
   returning * into e;
-  return public.giftcard_shown_endpoint(e, v_now);
+  return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
 -- Changes what is given: another address, other events, on or off. Webhooks that wait go by what is then.
-create function public.giftcard_change_webhook_endpoint(
+create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_locked_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
 begin
-  perform public.giftcard_refuse_same_endpoint(e.tenant_id, p_url, e.id);
+  perform public.giftcard_refuse_duplicate_endpoint(e.tenant_id, p_url, e.id);
   update public.giftcard_webhook_endpoints
      set url = coalesce(p_url, url), events = coalesce(p_events, events), enabled = coalesce(p_enabled, enabled),
-         off_because = case when coalesce(p_enabled, enabled) then null else coalesce(off_because, 'turned off by hand') end, updated_at = v_now
+         disabled_reason = case when coalesce(p_enabled, enabled) then null else coalesce(disabled_reason, 'turned off by hand') end, updated_at = v_now
    where id = p_endpoint_id returning * into e;
-  return public.giftcard_shown_endpoint(e, v_now);
+  return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
 -- Removes an endpoint for good. Webhooks that wait for it are cancelled when their turn comes.
 create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  perform public.giftcard_locked_endpoint(p_endpoint_id);
+  perform public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   delete from public.giftcard_webhook_endpoints where id = p_endpoint_id;
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
@@ -2379,13 +2379,13 @@ create function public.giftcard_rotate_webhook_secret(
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_locked_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
 begin
   update public.giftcard_webhook_endpoints
-     set secret_encrypted = p_secret_encrypted, former_secret_encrypted = case when p_former_seconds > 0 then secret_encrypted end,
-         former_secret_until = case when p_former_seconds > 0 then v_now + make_interval(secs => p_former_seconds) end, updated_at = v_now
+     set secret_encrypted = p_secret_encrypted, previous_secret_encrypted = case when p_former_seconds > 0 then secret_encrypted end,
+         previous_secret_until = case when p_former_seconds > 0 then v_now + make_interval(secs => p_former_seconds) end, updated_at = v_now
    where id = p_endpoint_id returning * into e;
-  return public.giftcard_shown_endpoint(e, v_now);
+  return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
 -- Sends a test event, whatever the endpoint wants to be told of; each call is an event of its own. GC409 for one that is off.
@@ -2394,11 +2394,11 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
-  e public.giftcard_webhook_endpoints := public.giftcard_locked_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   v_job jsonb;
 begin
   if not e.enabled then
-    perform public.giftcard_refuse('GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.off_because), 'enabled');
+    perform public.giftcard_refuse('GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.disabled_reason), 'enabled');
   end if;
   v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
     'tenant_id', e.tenant_id, 'correlation_id', 'webhook-endpoint:' || e.id, 'stage', 'webhook', 'dedup_key', v_event_id || ':' || e.id,
@@ -2419,7 +2419,7 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
   end if;
-  return public.giftcard_shown_endpoint(e, coalesce(p_now, clock_timestamp()));
+  return public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
 end $$;
 
 -- A page of endpoints, the newest first: {endpoints, older}: the id to ask on with, null at the end.
@@ -2431,7 +2431,7 @@ declare
   v_page jsonb;
 begin
   -- One more than is shown tells whether there are more.
-  select coalesce(jsonb_agg(public.giftcard_shown_endpoint(e, coalesce(p_now, clock_timestamp())) order by e.id desc), '[]') into v_page from (
+  select coalesce(jsonb_agg(public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp())) order by e.id desc), '[]') into v_page from (
     select * from public.giftcard_webhook_endpoints
      where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older) order by id desc limit v_limit + 1) e;
   if jsonb_array_length(v_page) <= v_limit then
@@ -2444,49 +2444,49 @@ end $$;
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
 -- Sums that only grow, although history and ticks are pruned. What is counted is told where it is added up.
-create table public.giftcard_sums (
+create table public.giftcard_counters (
   name text collate "C" not null,
   stage text collate "C" not null default '',
   label text collate "C" not null default '',
   value double precision not null default 0,
-  constraint giftcard_sums_pkey primary key (name, stage, label)
+  constraint giftcard_counters_pkey primary key (name, stage, label)
 );
 
-comment on table public.giftcard_sums is 'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
+comment on table public.giftcard_counters is 'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
 
 -- How far they have been added up.
-create table public.giftcard_sums_until (
+create table public.giftcard_counter_watermarks (
   source text collate "C" not null,
   until timestamptz not null default '-infinity',
-  constraint giftcard_sums_until_pkey primary key (source)
+  constraint giftcard_counter_watermarks_pkey primary key (source)
 );
 
-comment on table public.giftcard_sums_until is 'Up to where history and ticks are in giftcard_sums.';
+comment on table public.giftcard_counter_watermarks is 'Up to where history and ticks are in giftcard_counters.';
 
-insert into public.giftcard_sums_until (source) values ('history'), ('ticks');
+insert into public.giftcard_counter_watermarks (source) values ('history'), ('ticks');
 
 create index giftcard_ticks_ended on public.giftcard_ticks (ended_at) where ended_at is not null;
 
 -- Adds to sums: [{name, stage, label, value}].
-create function public.giftcard_add(p_sums jsonb) returns void
+create function public.giftcard_increment_counters(p_counters jsonb) returns void
 language sql volatile security invoker set search_path = '' as $$
-  insert into public.giftcard_sums (name, stage, label, value)
+  insert into public.giftcard_counters (name, stage, label, value)
   select s.name, coalesce(s.stage, ''), coalesce(s.label, ''), s.value
-    from jsonb_to_recordset(p_sums) as s(name text, stage text, label text, value double precision)
+    from jsonb_to_recordset(p_counters) as s(name text, stage text, label text, value double precision)
    order by s.name, s.stage, s.label
-  on conflict (name, stage, label) do update set value = giftcard_sums.value + excluded.value
+  on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
 -- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall not be passed by.
 -- At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds up.
-create function public.giftcard_add_up(p_limit integer default 20000, p_now timestamptz default null) returns void
+create function public.giftcard_update_counters(p_limit integer default 20000, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
   v_from timestamptz;
   v_to timestamptz;
 begin
-  select until into v_from from public.giftcard_sums_until where source = 'history' for update skip locked;
+  select until into v_from from public.giftcard_counter_watermarks where source = 'history' for update skip locked;
   if not found then
     return;
   end if;
@@ -2494,7 +2494,7 @@ begin
   select max(finished_at) into v_to from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled order by finished_at limit p_limit) h;
   if v_to is not null then
-    perform public.giftcard_add(jsonb_agg(to_jsonb(s))) from (
+    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with h as (
         select stage, result, extract(epoch from finished_at - started_at) as seconds,
                case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
@@ -2509,13 +2509,13 @@ begin
        where delay <= b.most::double precision group by stage, b.le
       union all
       select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
-    update public.giftcard_sums_until set until = v_to where source = 'history';
+    update public.giftcard_counter_watermarks set until = v_to where source = 'history';
   end if;
-  select until into v_from from public.giftcard_sums_until where source = 'ticks' for update;
+  select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
   select max(ended_at) into v_to from (
     select ended_at from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
-    perform public.giftcard_add(jsonb_agg(to_jsonb(s))) from (
+    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with t as (select * from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_to)
       select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
       union all
@@ -2524,7 +2524,7 @@ begin
       select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
       union all
       select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
-    update public.giftcard_sums_until set until = v_to where source = 'ticks';
+    update public.giftcard_counter_watermarks set until = v_to where source = 'ticks';
   end if;
 end $$;
 
@@ -2536,10 +2536,10 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
-  perform public.giftcard_add_up(20000, p_now);
+  perform public.giftcard_update_counters(20000, p_now);
   return jsonb_build_object(
-    'sums', (select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.stage, s.label), '[]')
-               from (select * from public.giftcard_sums order by name, stage, label limit 10000) s),
+    'counters', (select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.stage, s.label), '[]')
+               from (select * from public.giftcard_counters order by name, stage, label limit 10000) s),
     'jobs', (select coalesce(jsonb_agg(to_jsonb(c)), '[]') from public.giftcard_open_counts(100000) c),
     'due', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
               select h.stage, extract(epoch from v_now - min(h.head_at)) as seconds
@@ -2596,22 +2596,22 @@ create table public.giftcard_alerts (
   condition text collate "C" not null,
   since timestamptz not null,
   detail jsonb not null default '{}',
-  told_at timestamptz,
-  told_until timestamptz,
-  over_at timestamptz,
+  notified_at timestamptz,
+  notified_through timestamptz,
+  resolved_at timestamptz,
   sending_until timestamptz,
   constraint giftcard_alerts_pkey primary key (condition)
 );
 
 comment on table public.giftcard_alerts is 'One row is one trouble that was found. It leaves when its end was told.';
 comment on column public.giftcard_alerts.condition is 'dead_letters, circuit:<name>, no_tick, late:<stage>, paid_without_card, limit.';
-comment on column public.giftcard_alerts.told_at is 'When operators were told of it the last time. null: not yet.';
-comment on column public.giftcard_alerts.told_until is 'dead_letters: the death of the newest that was told.';
-comment on column public.giftcard_alerts.over_at is 'It was over then, which is still to be told.';
+comment on column public.giftcard_alerts.notified_at is 'When operators were told of it the last time. null: not yet.';
+comment on column public.giftcard_alerts.notified_through is 'dead_letters: the death of the newest that was told.';
+comment on column public.giftcard_alerts.resolved_at is 'It was over then, which is still to be told.';
 comment on column public.giftcard_alerts.sending_until is 'A tick is about to tell it. Past this another one tries.';
 
 -- What is wrong now: (condition, since, detail). p_stages as in giftcard_status; p_late: how long a due job may wait.
-create function public.giftcard_troubles(p_stages jsonb, p_late interval, p_now timestamptz)
+create function public.giftcard_active_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
 returns table (condition text, since timestamptz, detail jsonb)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   select t.* from (
@@ -2636,7 +2636,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     union all
     (select 'late:' || h.stage, min(h.head_at), jsonb_build_object('stage', h.stage, 'seconds', round(extract(epoch from p_now - min(h.head_at))))
        from public.giftcard_queue_heads(p_stages, p_now) h
-      where h.door <> 'parked' and isfinite(h.head_at) and h.head_at <= p_now - p_late group by h.stage order by h.stage limit 100)
+      where h.availability <> 'parked' and isfinite(h.head_at) and h.head_at <= p_now - p_late group by h.stage order by h.stage limit 100)
     union all
     (select 'paid_without_card', min(p.paid_at), jsonb_build_object('orders', count(*), 'first', min(p.correlation_id))
        from public.giftcard_paid_without_card(100) p where p.paid_at <= p_now - interval '5 minutes' having count(*) > 0)
@@ -2644,12 +2644,12 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     (select 'limit', min(k.started_at), jsonb_build_object('ticks', count(*), 'stopped_because', max(k.stopped_because))
        from (select x.started_at, x.stopped_because from public.giftcard_ticks x where x.source = 'cron' and x.ended_at is not null order by x.id desc limit 10) k
      having count(*) = 10 and bool_and(k.stopped_because in ('limit', 'budget')) and exists (
-         select from public.giftcard_queue_heads(p_stages, p_now) h where h.door = 'open' and h.head_at <= p_now))) as t(condition, since, detail)
+         select from public.giftcard_queue_heads(p_stages, p_now) h where h.availability = 'ready' and h.head_at <= p_now))) as t(condition, since, detail)
    order by t.condition limit 1000
 $$;
 
--- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'over', since, detail}].
--- Of two ticks at once one gets it, for a minute: giftcard_alert_told says that it was told, else the next check brings it again.
+-- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'resolved', since, detail}].
+-- Of two ticks at once one gets it, for a minute: giftcard_record_notifications says that it was told, else the next check brings it again.
 -- Dead letters: only those that no alert has told of, at most once an hour; again after p_repeat_hours while any is left.
 create function public.giftcard_check_alerts(
   p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24, p_now timestamptz default null) returns jsonb
@@ -2662,42 +2662,42 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
   with found as (
     insert into public.giftcard_alerts (condition, since, detail)
-    select t.condition, t.since, t.detail from public.giftcard_troubles(p_stages, make_interval(secs => p_late_seconds), v_now) t
-    on conflict (condition) do update set detail = excluded.detail, over_at = null
+    select t.condition, t.since, t.detail from public.giftcard_active_conditions(p_stages, make_interval(secs => p_late_seconds), v_now) t
+    on conflict (condition) do update set detail = excluded.detail, resolved_at = null
     returning condition)
   select coalesce(array_agg(condition), '{}') into v_conditions from found;
   -- What ended before anybody was told of it is not worth a word.
-  delete from public.giftcard_alerts where told_at is null and condition <> all (v_conditions);
-  update public.giftcard_alerts set over_at = v_now where over_at is null and condition <> all (v_conditions);
+  delete from public.giftcard_alerts where notified_at is null and condition <> all (v_conditions);
+  update public.giftcard_alerts set resolved_at = v_now where resolved_at is null and condition <> all (v_conditions);
   with due as (
     update public.giftcard_alerts a set sending_until = v_now + interval '1 minute'
      where (a.sending_until is null or a.sending_until <= v_now)
-       and (a.told_at is null or a.over_at is not null or a.told_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
-            or a.condition = 'dead_letters' and a.told_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.told_until)
+       and (a.notified_at is null or a.resolved_at is not null or a.notified_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
+            or a.condition = 'dead_letters' and a.notified_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.notified_through)
     returning a.*)
   select coalesce(jsonb_agg(jsonb_build_object(
       'condition', d.condition, 'since', d.since, 'detail', d.detail,
-      'kind', case when d.over_at is not null then 'over' when d.told_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
+      'kind', case when d.resolved_at is not null then 'resolved' when d.notified_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
     into v_due from due d;
   return v_due;
 end $$;
 
 -- Operators were told of these, as giftcard_check_alerts answered them. What is over leaves.
-create function public.giftcard_alert_told(p_told jsonb, p_now timestamptz default null) returns void
+create function public.giftcard_record_notifications(p_notified jsonb, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   delete from public.giftcard_alerts a
-   using jsonb_array_elements(p_told) t where a.condition = t ->> 'condition' and t ->> 'kind' = 'over' and a.over_at is not null;
+   using jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' = 'resolved' and a.resolved_at is not null;
   update public.giftcard_alerts a
-     set told_at = coalesce(p_now, clock_timestamp()), told_until = (t -> 'detail' ->> 'newest')::timestamptz, sending_until = null
-    from jsonb_array_elements(p_told) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'over';
+     set notified_at = coalesce(p_now, clock_timestamp()), notified_through = (t -> 'detail' ->> 'newest')::timestamptz, sending_until = null
+    from jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'resolved';
 end $$;
 
--- What was found and is not over, for whoever looks: [{condition, since, told_at, detail}].
-create function public.giftcard_open_alerts() returns jsonb
+-- What was found and is not over, for whoever looks: [{condition, since, notified_at, detail}].
+create function public.giftcard_active_alerts() returns jsonb
 language sql stable security invoker set search_path = '' as $$
-  select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'told_at', told_at, 'detail', detail) order by since), '[]')
-    from (select * from public.giftcard_alerts where over_at is null order by since limit 200) a
+  select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'notified_at', notified_at, 'detail', detail) order by since), '[]')
+    from (select * from public.giftcard_alerts where resolved_at is null order by since limit 200) a
 $$;
 
 create trigger giftcard_jobs_payload_is_not_too_deep before insert or update of payload on public.giftcard_jobs

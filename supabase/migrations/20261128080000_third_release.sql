@@ -1,12 +1,12 @@
 -- The third release. What the schema holds now is told in supabase/schemas; this is the way there.
 
 -- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
-create type public.giftcard_position as (circuit text, scheduled_at timestamptz, id bigint);
+create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
 alter table public.giftcard_ticks
-  add column looked_at timestamptz,
-  add column more public.giftcard_position[] not null default '{}';
-comment on column public.giftcard_ticks.looked_at is 'When it last looked at all queues; for a second it goes by what it knows.';
-comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
+  add column scanned_at timestamptz,
+  add column cursors public.giftcard_cursor[] not null default '{}';
+comment on column public.giftcard_ticks.scanned_at is 'When it last looked at all queues; for a second it goes by what it knows.';
+comment on column public.giftcard_ticks.cursors is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
 
 drop trigger giftcard_jobs_payload_is_not_too_deep on public.giftcard_jobs;
 create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
@@ -104,9 +104,9 @@ end $$;
 
 -- A look at all queues: up to 10 runs whose lease has ended, locked; the circuits that have a due job, in their turn (those that this tick
 -- has started the fewest of come first); those that are half-open; and when something else may start.
-create function public.giftcard_look(
+create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_position[], out half_open text[], out next_due_at timestamptz)
+  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
@@ -114,26 +114,26 @@ begin
     select id from public.giftcard_jobs
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_position) filter (where q.due and q.door = 'open'), '{}'),
-         coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
-         min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
-                         else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor) filter (where q.due and q.availability = 'ready'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
+         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at) when 'probing' then greatest(q.head_at, p_now + interval '1 second')
+                         else q.head_at end) filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
     into open, half_open, next_due_at
-    from (select h.*, h.door in ('open', 'probe') and (h.head_at <= p_now or t.only_job_id is not null) as due
+    from (select h.*, h.availability in ('ready', 'probing') and (h.head_at <= p_now or t.only_job_id is not null) as due
             from public.giftcard_queue_heads(t.stages, p_now) h
-           where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
              and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
 end $$;
 
 -- Takes over up to 10 runs whose lease has ended (new lease of 30 s, marked interrupted, outside the limit), then claims up to
 -- p_limit due jobs for a tick: the circuits take turns, those this tick has started the fewest of first, the oldest due job of
 -- each first. The claim's key is the lease of what it takes: asking again with the same key brings the same live leases and no others.
--- p_calm: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
+-- p_unrestricted: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
 -- A tick that works through a backlog looks at all queues once a second; in between it takes from those that had more, from where it
 -- left off. Jobs that have gone leave dead entries at the head of each queue until vacuum comes: it does not read them again.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_calm boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
+  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
 -- The statistics of a queue are always stale; each plan here is the index's, or wrong. A sort that cannot be avoided costs so much on
@@ -143,52 +143,52 @@ declare
   v_knows boolean;               -- goes by what the tick knows of the queues
   v_ended bigint[] := '{}';      -- runs taken over
   v_ids bigint[] := '{}';        -- jobs claimed
-  v_open public.giftcard_position[];  -- circuits with a due job, in their turn
-  v_again public.giftcard_position[];
+  v_open public.giftcard_cursor[];  -- circuits with a due job, in their turn
+  v_again public.giftcard_cursor[];
   v_half_open text[] := '{}';
   v_from text[] := '{}';
-  q public.giftcard_position;
+  q public.giftcard_cursor;
   v_got bigint[];
   v_got_at timestamptz;          -- the time of the last of them
   v_share integer;
   v_left integer := p_limit;
   v_next timestamptz;
   v_circuit text;
-  v_room jsonb := '{}';          -- what limited stages may still begin
+  v_capacity jsonb := '{}';          -- what limited stages may still begin
   v_full boolean := false;       -- and whether one could have begun more
 begin
   jobs := '[]';
   claimed := 0;
   paused := false;
   if t.claim_key = p_claim_key then
-    jobs := public.giftcard_claimed(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
+    jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif not p_calm and exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif not p_unrestricted and exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
 
-  v_knows := p_calm and v_left > 0 and t.more <> '{}' and t.looked_at between p_now - interval '1 second' and p_now;
+  v_knows := p_unrestricted and v_left > 0 and t.cursors <> '{}' and t.scanned_at between p_now - interval '1 second' and p_now;
   loop
     if v_knows then
-      v_open := t.more;
+      v_open := t.cursors;
     else
-      t.looked_at := p_now;
-      select l.ended, l.open, l.half_open, l.next_due_at into v_ended, v_open, v_half_open, v_next from public.giftcard_look(t, p_limit, p_now) l;
+      t.scanned_at := p_now;
+      select l.ended, l.open, l.half_open, l.next_due_at into v_ended, v_open, v_half_open, v_next from public.giftcard_scan_queues(t, p_limit, p_now) l;
       if t.limits <> '{}' and v_left > 0 then
-        v_room := public.giftcard_room(t.limits, array(select circuit from unnest(v_open)) || v_half_open, p_now);
+        v_capacity := public.giftcard_remaining_capacity(t.limits, array(select circuit from unnest(v_open)) || v_half_open, p_now);
       end if;
       foreach v_circuit in array v_half_open loop
         exit when v_left <= 0;
-        if (v_room ->> split_part(v_circuit, ':', 1))::integer = 0 then
+        if (v_capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
           v_full := true;
           continue;
         end if;
         v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, p_now)], null);
         v_ids := v_ids || v_got;
         v_left := v_left - cardinality(v_got);
-        v_room := public.giftcard_less_room(v_room, v_circuit, cardinality(v_got));
+        v_capacity := public.giftcard_reduce_capacity(v_capacity, v_circuit, cardinality(v_got));
       end loop;
     end if;
 
@@ -202,8 +202,8 @@ begin
         q := v_open[i];
         -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
         v_share := (v_left + cardinality(v_open) - i) / (cardinality(v_open) - i + 1);
-        if v_room <> '{}' and v_room ? split_part(q.circuit, ':', 1) then
-          v_share := least(v_share, (v_room ->> split_part(q.circuit, ':', 1))::integer);
+        if v_capacity <> '{}' and v_capacity ? split_part(q.circuit, ':', 1) then
+          v_share := least(v_share, (v_capacity ->> split_part(q.circuit, ':', 1))::integer);
           v_full := v_full or v_share = 0;
           continue when v_share = 0;
         end if;
@@ -219,13 +219,13 @@ begin
         end if;
         v_ids := v_ids || v_got;
         v_left := v_left - cardinality(v_got);
-        t.turns := t.turns || jsonb_build_object(q.circuit, coalesce((t.turns ->> q.circuit)::integer, 0) + cardinality(v_got));
+        t.served := t.served || jsonb_build_object(q.circuit, coalesce((t.served ->> q.circuit)::integer, 0) + cardinality(v_got));
         v_from := v_from || q.circuit;
-        if v_room <> '{}' then
-          v_room := public.giftcard_less_room(v_room, q.circuit, cardinality(v_got));
+        if v_capacity <> '{}' then
+          v_capacity := public.giftcard_reduce_capacity(v_capacity, q.circuit, cardinality(v_got));
         end if;
         if cardinality(v_got) = v_share then
-          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_position;
+          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_cursor;
         end if;
       end loop;
       v_open := v_again;
@@ -259,9 +259,9 @@ begin
     end if;
     update public.giftcard_ticks
        set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           turns = t.turns, started = started + cardinality(v_ids), looked_at = t.looked_at, more = v_open
+           served = t.served, started = started + cardinality(v_ids), scanned_at = t.scanned_at, cursors = v_open
      where id = t.id;
-    jobs := public.giftcard_claimed(v_ended || v_ids, p_claim_key, v_ended, t.stages);
+    jobs := public.giftcard_claimed_jobs(v_ended || v_ids, p_claim_key, v_ended, t.stages);
     claimed := cardinality(v_ended || v_ids);
   end if;
   if v_left > 0 or p_limit <= 0 then
@@ -312,8 +312,8 @@ declare
   v_contexts boolean := p_results @? '$[*].context ? (@ != null)';
   v_details boolean := p_results @? '$[*].detail ? (@ != null)';
   v_next boolean := p_results @? '$[*].next ? (@ != null)';
-  v_told boolean;      -- somebody wants to be told
-  v_troubled boolean;  -- a circuit has failed
+  v_notify boolean;      -- somebody wants to be told
+  v_failing boolean;  -- a circuit has failed
   v_ids bigint[];
   v_complete bigint[];
   v_unfinished bigint[];
@@ -333,7 +333,7 @@ begin
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
   end if;
   if v_contexts or v_next or v_details or v_lease_id is null or v_unfinished is not null then
-    v_by_id := public.giftcard_by_id(p_results);
+    v_by_id := public.giftcard_results_by_id(p_results);
   end if;
 
   -- The run's line of history is written from the row that was just changed, in the same statement.
@@ -376,7 +376,7 @@ begin
     if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
       perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
     end if;
-    v_by_id := coalesce(v_by_id, public.giftcard_by_id(p_results));
+    v_by_id := coalesce(v_by_id, public.giftcard_results_by_id(p_results));
     select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
       into settled, sums from (
       select j.id, j.status,
@@ -389,11 +389,11 @@ begin
         from public.giftcard_jobs j where j.id = any (v_ids)) s;
   end if;
   select exists (select from public.giftcard_webhook_endpoints where enabled),
-         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') into v_told, v_troubled;
-  if v_told then
-    perform public.giftcard_tell_of(v_done, v_now);
+         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') into v_notify, v_failing;
+  if v_notify then
+    perform public.giftcard_enqueue_webhooks(v_done, v_now);
   end if;
-  if v_troubled or p_results @? '$[*].trips ? (@ != null)' then
+  if v_failing or p_results @? '$[*].trips ? (@ != null)' then
     select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
   else
     opened := '{}';
@@ -414,7 +414,7 @@ drop function public.giftcard_schedules_for;
 create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  if not exists (select from public.giftcard_schedules where look_at is not null and look_at <= p_now) then
+  if not exists (select from public.giftcard_schedules where check_at is not null and check_at <= p_now) then
     return null;
   end if;
   return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
@@ -488,7 +488,7 @@ begin
   end if;
   return json_build_object('tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
                            'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
-                           'schedules', coalesce(v_schedules, '[]'), 'chores', public.giftcard_due_chores(v_now));
+                           'schedules', coalesce(v_schedules, '[]'), 'maintenance', public.giftcard_due_maintenance(v_now));
 end $$;
 
 -- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still running here)
@@ -520,7 +520,7 @@ begin
      where t.id = p_tick_id
     returning t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
                          and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as calm,
-              exists (select from public.giftcard_schedules where look_at is not null and look_at <= v_now) as scheduled into r;
+              exists (select from public.giftcard_schedules where check_at is not null and check_at <= v_now) as scheduled into r;
     if not found then
       perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
     end if;
@@ -554,8 +554,8 @@ begin
                            'schedules', coalesce(v_schedules, '[]'));
 end $$;
 
--- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'over', since, detail}].
--- Of two ticks at once one gets it, for a minute: giftcard_alert_told says that it was told, else the next check brings it again.
+-- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'resolved', since, detail}].
+-- Of two ticks at once one gets it, for a minute: giftcard_record_notifications says that it was told, else the next check brings it again.
 -- Dead letters: only those that no alert has told of, at most once an hour; again after p_repeat_hours while any is left.
 create or replace function public.giftcard_check_alerts(
   p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24, p_now timestamptz default null) returns jsonb
@@ -568,22 +568,22 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
   with found as (
     insert into public.giftcard_alerts (condition, since, detail)
-    select t.condition, t.since, t.detail from public.giftcard_troubles(p_stages, make_interval(secs => p_late_seconds), v_now) t
-    on conflict (condition) do update set detail = excluded.detail, over_at = null
+    select t.condition, t.since, t.detail from public.giftcard_active_conditions(p_stages, make_interval(secs => p_late_seconds), v_now) t
+    on conflict (condition) do update set detail = excluded.detail, resolved_at = null
     returning condition)
   select coalesce(array_agg(condition), '{}') into v_conditions from found;
   -- What ended before anybody was told of it is not worth a word.
-  delete from public.giftcard_alerts where told_at is null and condition <> all (v_conditions);
-  update public.giftcard_alerts set over_at = v_now where over_at is null and condition <> all (v_conditions);
+  delete from public.giftcard_alerts where notified_at is null and condition <> all (v_conditions);
+  update public.giftcard_alerts set resolved_at = v_now where resolved_at is null and condition <> all (v_conditions);
   with due as (
     update public.giftcard_alerts a set sending_until = v_now + interval '1 minute'
      where (a.sending_until is null or a.sending_until <= v_now)
-       and (a.told_at is null or a.over_at is not null or a.told_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
-            or a.condition = 'dead_letters' and a.told_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.told_until)
+       and (a.notified_at is null or a.resolved_at is not null or a.notified_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
+            or a.condition = 'dead_letters' and a.notified_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.notified_through)
     returning a.*)
   select coalesce(jsonb_agg(jsonb_build_object(
       'condition', d.condition, 'since', d.since, 'detail', d.detail,
-      'kind', case when d.over_at is not null then 'over' when d.told_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
+      'kind', case when d.resolved_at is not null then 'resolved' when d.notified_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
     into v_due from due d;
   return v_due;
 end $$;

@@ -6,16 +6,16 @@
 --   giftcard_circuits          one breaker: closed, open, half_open;   giftcard_circuit_changes: each change, with its cause
 --   giftcard_stages            a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks             one bounded pass over due work
---   giftcard_chores            what ticks see to now and then, after their jobs
+--   giftcard_maintenance_tasks            what ticks see to now and then, after their jobs
 --   giftcard_schedules         what runs by the clock: each occurrence is a job; Python computes the times
 --   giftcard_orders            an order taken in: idempotency key and body hash
 --   giftcard_customers, giftcard_payments, giftcard_cards          what the orders became
 --   giftcard_effects           an effect outside: the intent before it, the result after it
 --   giftcard_webhook_endpoints an address of a tenant that is told of events: webhooks are jobs, enqueued by the settle that they tell of
---   giftcard_incoming_events   an event that a vendor has sent, for good
+--   giftcard_inbound_events   an event that a vendor has sent, for good
 --   giftcard_audit             personal data shown in clear, or erased
 --   giftcard_reports           the report of one tenant's day
---   giftcard_jobs_archive      a job that has left giftcard_jobs;   giftcard_sweeps: how far pruning has looked through a table
+--   giftcard_jobs_archive      a job that has left giftcard_jobs;   giftcard_prune_cursors: how far pruning has looked through a table
 --
 -- States of a job              by                                   functions
 --   - → queued                 enqueue, a plain INSERT              giftcard_enqueue, giftcard_submit_order

@@ -14,7 +14,7 @@ create table public.giftcard_circuits (
 );
 
 -- Nearly all are closed and have not failed: a settle asks whether any is not.
-create index giftcard_circuits_troubled on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
+create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
 
 comment on table public.giftcard_circuits is 'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
 comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
@@ -51,7 +51,7 @@ create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
 
 -- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
-create type public.giftcard_position as (circuit text, scheduled_at timestamptz, id bigint);
+create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
 
 create table public.giftcard_ticks (
   id bigint generated always as identity,
@@ -71,7 +71,7 @@ create table public.giftcard_ticks (
   claim_key uuid,
   claim_ids bigint[],
   claim_interrupted bigint[],
-  turns jsonb not null default '{}',
+  served jsonb not null default '{}',
   -- what became of it
   started integer not null default 0,
   completed integer not null default 0,
@@ -85,8 +85,8 @@ create table public.giftcard_ticks (
   limits jsonb not null default '{}',
   code_version integer not null default 1,
   -- what it knows of the queues
-  looked_at timestamptz,
-  more public.giftcard_position[] not null default '{}',
+  scanned_at timestamptz,
+  cursors public.giftcard_cursor[] not null default '{}',
   constraint giftcard_ticks_pkey primary key (id),
   constraint giftcard_ticks_key_key unique (key)
 ) with (fillfactor = 50);
@@ -96,6 +96,6 @@ comment on table public.giftcard_ticks is 'One bounded pass over due work. ended
 comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
 comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is 'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
-comment on column public.giftcard_ticks.looked_at is 'When it last looked at all queues; for a second it goes by what it knows.';
-comment on column public.giftcard_ticks.more is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
-comment on column public.giftcard_ticks.turns is 'Jobs started so far by circuit: the circuit with the fewest is served first.';
+comment on column public.giftcard_ticks.scanned_at is 'When it last looked at all queues; for a second it goes by what it knows.';
+comment on column public.giftcard_ticks.cursors is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
+comment on column public.giftcard_ticks.served is 'Jobs started so far by circuit: the circuit with the fewest is served first.';

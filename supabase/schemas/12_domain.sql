@@ -70,7 +70,7 @@ create table public.giftcard_cards (
   currency text not null,
   state text not null default 'active',
   created_at timestamptz not null,
-  told_at timestamptz,
+  vendor_updated_at timestamptz,
   constraint giftcard_cards_pkey primary key (id),
   constraint giftcard_cards_order_key unique (tenant_id, correlation_id),
   constraint giftcard_cards_number_key unique (number_hash),
@@ -84,7 +84,7 @@ create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
 create index giftcard_cards_by_reference on public.giftcard_cards (tenant_id, provider_ref);
 
 comment on table public.giftcard_cards is 'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
-comment on column public.giftcard_cards.told_at is 'When the vendor''s newest word on balance and state was said, by its clock: an older word changes nothing.';
+comment on column public.giftcard_cards.vendor_updated_at is 'When the vendor''s newest word on balance and state was said, by its clock: an older word changes nothing.';
 
 create table public.giftcard_effects (
   tenant_id text collate "C" not null,

@@ -2,7 +2,7 @@
 
 -- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
 -- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
-create function public.giftcard_claimed(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
+create function public.giftcard_claimed_jobs(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -37,9 +37,9 @@ $$;
 
 -- A look at all queues: up to 10 runs whose lease has ended, locked; the circuits that have a due job, in their turn (those that this tick
 -- has started the fewest of come first); those that are half-open; and when something else may start.
-create function public.giftcard_look(
+create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_position[], out half_open text[], out next_due_at timestamptz)
+  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
@@ -47,26 +47,26 @@ begin
     select id from public.giftcard_jobs
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_position) filter (where q.due and q.door = 'open'), '{}'),
-         coalesce(array_agg(q.circuit) filter (where q.due and q.door = 'probe'), '{}'),
-         min(case q.door when 'shut' then greatest(q.head_at, q.opens_at) when 'probe' then greatest(q.head_at, p_now + interval '1 second')
-                         else q.head_at end) filter (where not q.due or q.door = 'probe' or p_limit <= 0)
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor) filter (where q.due and q.availability = 'ready'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
+         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at) when 'probing' then greatest(q.head_at, p_now + interval '1 second')
+                         else q.head_at end) filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
     into open, half_open, next_due_at
-    from (select h.*, h.door in ('open', 'probe') and (h.head_at <= p_now or t.only_job_id is not null) as due
+    from (select h.*, h.availability in ('ready', 'probing') and (h.head_at <= p_now or t.only_job_id is not null) as due
             from public.giftcard_queue_heads(t.stages, p_now) h
-           where h.door <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
              and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.turns ->> h.circuit)::integer, 0), h.head_at) q;
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
 end $$;
 
 -- Takes over up to 10 runs whose lease has ended (new lease of 30 s, marked interrupted, outside the limit), then claims up to
 -- p_limit due jobs for a tick: the circuits take turns, those this tick has started the fewest of first, the oldest due job of
 -- each first. The claim's key is the lease of what it takes: asking again with the same key brings the same live leases and no others.
--- p_calm: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
+-- p_unrestricted: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
 -- A tick that works through a backlog looks at all queues once a second; in between it takes from those that had more, from where it
 -- left off. Jobs that have gone leave dead entries at the head of each queue until vacuum comes: it does not read them again.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_calm boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
+  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
 -- The statistics of a queue are always stale; each plan here is the index's, or wrong. A sort that cannot be avoided costs so much on
@@ -76,52 +76,52 @@ declare
   v_knows boolean;               -- goes by what the tick knows of the queues
   v_ended bigint[] := '{}';      -- runs taken over
   v_ids bigint[] := '{}';        -- jobs claimed
-  v_open public.giftcard_position[];  -- circuits with a due job, in their turn
-  v_again public.giftcard_position[];
+  v_open public.giftcard_cursor[];  -- circuits with a due job, in their turn
+  v_again public.giftcard_cursor[];
   v_half_open text[] := '{}';
   v_from text[] := '{}';
-  q public.giftcard_position;
+  q public.giftcard_cursor;
   v_got bigint[];
   v_got_at timestamptz;          -- the time of the last of them
   v_share integer;
   v_left integer := p_limit;
   v_next timestamptz;
   v_circuit text;
-  v_room jsonb := '{}';          -- what limited stages may still begin
+  v_capacity jsonb := '{}';          -- what limited stages may still begin
   v_full boolean := false;       -- and whether one could have begun more
 begin
   jobs := '[]';
   claimed := 0;
   paused := false;
   if t.claim_key = p_claim_key then
-    jobs := public.giftcard_claimed(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
+    jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif not p_calm and exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif not p_unrestricted and exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
 
-  v_knows := p_calm and v_left > 0 and t.more <> '{}' and t.looked_at between p_now - interval '1 second' and p_now;
+  v_knows := p_unrestricted and v_left > 0 and t.cursors <> '{}' and t.scanned_at between p_now - interval '1 second' and p_now;
   loop
     if v_knows then
-      v_open := t.more;
+      v_open := t.cursors;
     else
-      t.looked_at := p_now;
-      select l.ended, l.open, l.half_open, l.next_due_at into v_ended, v_open, v_half_open, v_next from public.giftcard_look(t, p_limit, p_now) l;
+      t.scanned_at := p_now;
+      select l.ended, l.open, l.half_open, l.next_due_at into v_ended, v_open, v_half_open, v_next from public.giftcard_scan_queues(t, p_limit, p_now) l;
       if t.limits <> '{}' and v_left > 0 then
-        v_room := public.giftcard_room(t.limits, array(select circuit from unnest(v_open)) || v_half_open, p_now);
+        v_capacity := public.giftcard_remaining_capacity(t.limits, array(select circuit from unnest(v_open)) || v_half_open, p_now);
       end if;
       foreach v_circuit in array v_half_open loop
         exit when v_left <= 0;
-        if (v_room ->> split_part(v_circuit, ':', 1))::integer = 0 then
+        if (v_capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
           v_full := true;
           continue;
         end if;
         v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, p_now)], null);
         v_ids := v_ids || v_got;
         v_left := v_left - cardinality(v_got);
-        v_room := public.giftcard_less_room(v_room, v_circuit, cardinality(v_got));
+        v_capacity := public.giftcard_reduce_capacity(v_capacity, v_circuit, cardinality(v_got));
       end loop;
     end if;
 
@@ -135,8 +135,8 @@ begin
         q := v_open[i];
         -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
         v_share := (v_left + cardinality(v_open) - i) / (cardinality(v_open) - i + 1);
-        if v_room <> '{}' and v_room ? split_part(q.circuit, ':', 1) then
-          v_share := least(v_share, (v_room ->> split_part(q.circuit, ':', 1))::integer);
+        if v_capacity <> '{}' and v_capacity ? split_part(q.circuit, ':', 1) then
+          v_share := least(v_share, (v_capacity ->> split_part(q.circuit, ':', 1))::integer);
           v_full := v_full or v_share = 0;
           continue when v_share = 0;
         end if;
@@ -152,13 +152,13 @@ begin
         end if;
         v_ids := v_ids || v_got;
         v_left := v_left - cardinality(v_got);
-        t.turns := t.turns || jsonb_build_object(q.circuit, coalesce((t.turns ->> q.circuit)::integer, 0) + cardinality(v_got));
+        t.served := t.served || jsonb_build_object(q.circuit, coalesce((t.served ->> q.circuit)::integer, 0) + cardinality(v_got));
         v_from := v_from || q.circuit;
-        if v_room <> '{}' then
-          v_room := public.giftcard_less_room(v_room, q.circuit, cardinality(v_got));
+        if v_capacity <> '{}' then
+          v_capacity := public.giftcard_reduce_capacity(v_capacity, q.circuit, cardinality(v_got));
         end if;
         if cardinality(v_got) = v_share then
-          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_position;
+          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_cursor;
         end if;
       end loop;
       v_open := v_again;
@@ -192,9 +192,9 @@ begin
     end if;
     update public.giftcard_ticks
        set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           turns = t.turns, started = started + cardinality(v_ids), looked_at = t.looked_at, more = v_open
+           served = t.served, started = started + cardinality(v_ids), scanned_at = t.scanned_at, cursors = v_open
      where id = t.id;
-    jobs := public.giftcard_claimed(v_ended || v_ids, p_claim_key, v_ended, t.stages);
+    jobs := public.giftcard_claimed_jobs(v_ended || v_ids, p_claim_key, v_ended, t.stages);
     claimed := cardinality(v_ended || v_ids);
   end if;
   if v_left > 0 or p_limit <= 0 then

@@ -17,8 +17,8 @@ declare
   v_contexts boolean := p_results @? '$[*].context ? (@ != null)';
   v_details boolean := p_results @? '$[*].detail ? (@ != null)';
   v_next boolean := p_results @? '$[*].next ? (@ != null)';
-  v_told boolean;      -- somebody wants to be told
-  v_troubled boolean;  -- a circuit has failed
+  v_notify boolean;      -- somebody wants to be told
+  v_failing boolean;  -- a circuit has failed
   v_ids bigint[];
   v_complete bigint[];
   v_unfinished bigint[];
@@ -38,7 +38,7 @@ begin
     perform public.giftcard_refuse('GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
   end if;
   if v_contexts or v_next or v_details or v_lease_id is null or v_unfinished is not null then
-    v_by_id := public.giftcard_by_id(p_results);
+    v_by_id := public.giftcard_results_by_id(p_results);
   end if;
 
   -- The run's line of history is written from the row that was just changed, in the same statement.
@@ -81,7 +81,7 @@ begin
     if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
       perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
     end if;
-    v_by_id := coalesce(v_by_id, public.giftcard_by_id(p_results));
+    v_by_id := coalesce(v_by_id, public.giftcard_results_by_id(p_results));
     select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
       into settled, sums from (
       select j.id, j.status,
@@ -94,11 +94,11 @@ begin
         from public.giftcard_jobs j where j.id = any (v_ids)) s;
   end if;
   select exists (select from public.giftcard_webhook_endpoints where enabled),
-         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') into v_told, v_troubled;
-  if v_told then
-    perform public.giftcard_tell_of(v_done, v_now);
+         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') into v_notify, v_failing;
+  if v_notify then
+    perform public.giftcard_enqueue_webhooks(v_done, v_now);
   end if;
-  if v_troubled or p_results @? '$[*].trips ? (@ != null)' then
+  if v_failing or p_results @? '$[*].trips ? (@ != null)' then
     select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
   else
     opened := '{}';
@@ -107,7 +107,7 @@ begin
 end $$;
 
 -- Results by the id of their job.
-create function public.giftcard_by_id(p_results jsonb) returns jsonb
+create function public.giftcard_results_by_id(p_results jsonb) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
 $$;
@@ -133,7 +133,7 @@ begin
            last_error = coalesce(r ->> 'error', j.last_error),
            scheduled_at = case when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
                                when r ->> 'outcome' = 'error' then coalesce(p_now + public.giftcard_revives_in(j.trigger_type, r), j.scheduled_at)
-                               -- Woken while it ran (giftcard_wake): what it waits for has come.
+                               -- Woken while it ran (giftcard_make_due): what it waits for has come.
                                when r ->> 'outcome' = 'snooze' and j.scheduled_at > j.locked_at
                                then least(j.scheduled_at, p_now + make_interval(secs => (r ->> 'delay')::double precision))
                                else p_now + make_interval(secs => coalesce((r ->> 'delay')::double precision, 0)) end,

@@ -48,7 +48,7 @@ end $$;
 create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  if not exists (select from public.giftcard_schedules where look_at is not null and look_at <= p_now) then
+  if not exists (select from public.giftcard_schedules where check_at is not null and check_at <= p_now) then
     return null;
   end if;
   return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
@@ -129,7 +129,7 @@ begin
   end if;
   return json_build_object('tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
                            'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
-                           'schedules', coalesce(v_schedules, '[]'), 'chores', public.giftcard_due_chores(v_now));
+                           'schedules', coalesce(v_schedules, '[]'), 'maintenance', public.giftcard_due_maintenance(v_now));
 end $$;
 
 -- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still running here)
@@ -161,7 +161,7 @@ begin
      where t.id = p_tick_id
     returning t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
                          and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as calm,
-              exists (select from public.giftcard_schedules where look_at is not null and look_at <= v_now) as scheduled into r;
+              exists (select from public.giftcard_schedules where check_at is not null and check_at <= v_now) as scheduled into r;
     if not found then
       perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
     end if;

@@ -10,7 +10,7 @@ $$;
 -- How many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits: {"email": 3}: at most so many
 -- running in the whole fleet. Lock first, then count in a new statement: it sees what those who held the lock have committed. Nothing is
 -- stored that could go wrong: runs of killed functions stop counting when their leases end.
-create function public.giftcard_room(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
+create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
@@ -27,11 +27,11 @@ begin
 end $$;
 
 -- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change nothing.
-create function public.giftcard_less_room(p_room jsonb, p_circuit text, p_begun integer) returns jsonb
+create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
-  select case when p_room ? split_part(p_circuit, ':', 1)
-              then p_room || jsonb_build_object(split_part(p_circuit, ':', 1), (p_room ->> split_part(p_circuit, ':', 1))::integer - p_begun)
-              else p_room end
+  select case when p_capacity ? split_part(p_circuit, ':', 1)
+              then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1), (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
+              else p_capacity end
 $$;
 
 -- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs to another run.

@@ -91,7 +91,7 @@ begin
     'counts', (select coalesce(jsonb_object_agg(s.stage, s.counts), '{}') from (
         select c.stage, jsonb_object_agg(c.status, c.jobs) as counts from public.giftcard_counts() c group by c.stage) s),
     'queues', (select coalesce(jsonb_agg(jsonb_build_object(
-          'circuit', h.circuit, 'stage', h.stage, 'door', h.door, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
+          'circuit', h.circuit, 'stage', h.stage, 'availability', h.availability, 'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at)) end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 200) h),
     'circuits', (select coalesce(jsonb_agg(jsonb_build_object(
@@ -105,7 +105,7 @@ begin
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc limit 20) d),
     'paid_without_card', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from public.giftcard_paid_without_card(20) p),
     'precision', public.giftcard_precision(3600, v_now),
-    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,turns}'::text[]), '[]')
+    'ticks', (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,served}'::text[]), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 

@@ -1,7 +1,7 @@
 -- What the doctor asks the database: facts, for lib/doctor to judge. Each is bounded, so that a status may ask at any time.
 
 -- What of ours is granted to the web roles of Supabase or to everybody, and tables without row level security.
-create function public.giftcard_open_doors(p_limit integer default 20) returns table (name text, kind text, open_to text)
+create function public.giftcard_excess_privileges(p_limit integer default 20) returns table (name text, kind text, granted_to text)
 language sql stable security invoker set search_path = '' as $$
   with everybody as (
     select 0::oid as id, 'public' as who union all select oid, rolname from pg_roles where rolname in ('anon', 'authenticated')), ours as (
@@ -33,7 +33,7 @@ begin
     'clock', extract(epoch from clock_timestamp()),
     'schema', public.giftcard_schema_version(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
-    'open_doors', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_open_doors() d),
+    'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- The clock's, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
           'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
@@ -41,7 +41,7 @@ begin
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron' order by n.id desc limit 20) t),
     -- Stages with queued jobs; `due`: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
-          select h.stage, bool_or(h.door in ('open', 'probe') and h.head_at <= v_now) as due
+          select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),

@@ -147,7 +147,7 @@ begin
 end $$;
 
 -- The card of an order, with its number as it is stored: encrypted. null: none.
-create function public.giftcard_card(p_tenant_id text, p_correlation_id text) returns jsonb
+create function public.giftcard_find_card(p_tenant_id text, p_correlation_id text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash,
                             'last4', c.last4, 'amount', c.amount, 'currency', c.currency, 'personal_code', u.personal_code)

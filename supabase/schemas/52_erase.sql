@@ -1,6 +1,6 @@
 -- Personal data: seen in clear only with a trace, and removed on request.
 
-create function public.giftcard_note_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   insert into public.giftcard_audit (at, by, action, subject) values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);

@@ -21,7 +21,7 @@ create table public.giftcard_schedules (
   -- what became of it so far
   version integer not null default 1,
   next_at timestamptz,
-  look_at timestamptz default now(),
+  check_at timestamptz default now(),
   paused_at timestamptz,
   paused_by text,
   pause_reason text,
@@ -48,15 +48,15 @@ create table public.giftcard_schedules (
 comment on table public.giftcard_schedules is 'One row is one schedule. A plain INSERT (schedule, stage, payload) is a good one.';
 comment on column public.giftcard_schedules.version is 'One more at each change: what was read under another version does not count any more.';
 comment on column public.giftcard_schedules.next_at is 'The next occurrence. null: none, for it is paused, or has no job to make any more; or new and not looked at yet.';
-comment on column public.giftcard_schedules.look_at is 'When a tick looks at it: at next_at; or later, while it waits for the end of a job. null: never.';
+comment on column public.giftcard_schedules.check_at is 'When a tick looks at it: at next_at; or later, while it waits for the end of a job. null: never.';
 comment on column public.giftcard_schedules.last_at is 'The latest occurrence that became a job: last_job_id.';
 comment on column public.giftcard_schedules.open_jobs is 'Jobs that had not ended when a tick last looked, the newest 100.';
 comment on column public.giftcard_schedules.failures is 'Failures in a row, of the jobs that are not in open_jobs any more.';
 comment on column public.giftcard_schedules.missed is 'Occurrences that came to nothing because no tick looked in time; skipped: because a job of an earlier one had not ended.';
 
-create index giftcard_schedules_due on public.giftcard_schedules (look_at, id) where look_at is not null;
+create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
 -- Those that a waiting tick waits for: not those of which only the end of their job has to be seen.
-create index giftcard_schedules_next on public.giftcard_schedules (look_at) where look_at is not null and next_at is not null;
+create index giftcard_schedules_next on public.giftcard_schedules (check_at) where check_at is not null and next_at is not null;
 
 -- The database's clock: what times are computed from.
 create function public.giftcard_clock(p_now timestamptz default null) returns timestamptz
@@ -94,7 +94,7 @@ begin
 end $$;
 
 -- A schedule as people see it; null for one that ran once and is over: the next tick removes it.
-create function public.giftcard_told_schedule(s public.giftcard_schedules, p_now timestamptz) returns jsonb
+create function public.giftcard_schedule_json(s public.giftcard_schedules, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   o record := public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures);
@@ -102,7 +102,7 @@ begin
   if not s.is_recurring and s.last_at is not null and s.next_at is null and o.unfinished = '{}' then
     return null;
   end if;
-  return to_jsonb(s) - '{look_at,open_jobs}'::text[] || jsonb_build_object(
+  return to_jsonb(s) - '{check_at,open_jobs}'::text[] || jsonb_build_object(
     'now', p_now, 'unfinished', cardinality(o.unfinished), 'failures', o.failures,
     'last_job', (select jsonb_build_object(
         'id', j.id, 'status', j.status, 'attempts', j.attempts, 'scheduled_at', j.scheduled_at, 'finished_at', j.finished_at, 'last_error', j.last_error)
@@ -113,12 +113,12 @@ end $$;
 create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_told jsonb := (select public.giftcard_told_schedule(s, coalesce(p_now, clock_timestamp())) from public.giftcard_schedules s where s.id = p_id);
+  v_notify jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) from public.giftcard_schedules s where s.id = p_id);
 begin
-  if v_told is null then
+  if v_notify is null then
     perform public.giftcard_refuse('GC404', format('schedule %s does not exist', p_id), 'schedule_id');
   end if;
-  return v_told;
+  return v_notify;
 end $$;
 
 -- A page, the newest first. Answers {schedules, older: the id to ask on with, null at the end}.
@@ -132,7 +132,7 @@ declare
 begin
   v_found := array(
     select t.told from public.giftcard_schedules s
-     cross join lateral (select public.giftcard_told_schedule(s, coalesce(p_now, clock_timestamp())) as told) t
+     cross join lateral (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) as told) t
      where (p_before is null or s.id < p_before) and (p_tenant_id is null or s.tenant_id = p_tenant_id) and (p_name is null or s.name = p_name)
        and (p_paused is null or (s.paused_at is not null) = p_paused) and t.told is not null
      order by s.id desc limit v_limit + 1);

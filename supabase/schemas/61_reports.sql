@@ -177,7 +177,7 @@ begin
 end $$;
 
 -- Tenants in which something happened on a day: an order, a payment, a card or a failure. As an array, by name.
-create function public.giftcard_tenants_of(p_day date, p_limit integer default 1000) returns jsonb
+create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (

@@ -24,15 +24,15 @@ comment on column public.giftcard_jobs_archive.job is 'The row as it was, withou
 
 -- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot leave yet costs one
 -- look a round, wherever it lies.
-create table public.giftcard_sweeps (
-  sweep text collate "C" not null,
+create table public.giftcard_prune_cursors (
+  scan text collate "C" not null,
   job_id bigint not null default 0,
   run_no integer not null default 0,
-  constraint giftcard_sweeps_pkey primary key (sweep)
+  constraint giftcard_prune_cursors_pkey primary key (scan)
 );
-comment on table public.giftcard_sweeps is 'How far pruning has looked through a table: jobs by id, history by job and run.';
+comment on table public.giftcard_prune_cursors is 'How far pruning has looked through a table: jobs by id, history by job and run.';
 
-insert into public.giftcard_sweeps (sweep) values ('jobs'), ('history');
+insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
 -- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
 create function public.giftcard_refuse_absent(p_job_id bigint) returns void
@@ -61,7 +61,7 @@ declare
 begin
   if not p_dry_run then
     -- Two that prune take turns.
-    select job_id into v_after from public.giftcard_sweeps where sweep = 'jobs' for update;
+    select job_id into v_after from public.giftcard_prune_cursors where scan = 'jobs' for update;
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
     select id, case when status in ('completed', 'cancelled') then greatest(finished_at, updated_at) <= v_over
@@ -103,7 +103,7 @@ begin
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
   moved := cardinality(v_ids);
-  update public.giftcard_sweeps set job_id = case when done then 0 else v_last end where sweep = 'jobs';
+  update public.giftcard_prune_cursors set job_id = case when done then 0 else v_last end where scan = 'jobs';
 end $$;
 
 -- The same for runs that ended longer ago than p_keep, whatever became of their jobs.
@@ -121,7 +121,7 @@ declare
   v_rows tid[];
 begin
   if not p_dry_run then
-    select job_id, run_no into v_after_job, v_after_run from public.giftcard_sweeps where sweep = 'history' for update;
+    select job_id, run_no into v_after_job, v_after_run from public.giftcard_prune_cursors where scan = 'history' for update;
   end if;
   select count(*), max(array[l.job_id, l.run_no]), array_agg(array[l.job_id, l.run_no] order by l.job_id, l.run_no) filter (where l.finished_at <= v_over),
          array_agg(l.ctid order by l.job_id, l.run_no) filter (where l.finished_at <= v_over)
@@ -140,8 +140,8 @@ begin
   -- Asked again: a place may hold another row by now, which is young then.
   delete from public.giftcard_job_history where ctid = any (v_rows) and finished_at <= v_over;
   get diagnostics removed = row_count;
-  update public.giftcard_sweeps
-     set job_id = case when done then 0 else v_last[1] end, run_no = case when done then 0 else v_last[2] end where sweep = 'history';
+  update public.giftcard_prune_cursors
+     set job_id = case when done then 0 else v_last[1] end, run_no = case when done then 0 else v_last[2] end where scan = 'history';
 end $$;
 
 -- One step of pruning, short enough to keep no tick waiting: of each kind up to p_limit (1,000 at most) that are older than is asked; null:

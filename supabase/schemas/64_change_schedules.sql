@@ -15,7 +15,7 @@ begin
   elsif p_id is null then
     insert into public.giftcard_schedules
       (tenant_id, name, schedule, timezone, stage, payload, semantics, is_recurring, max_attempts, ttr_seconds, retry_delays, missed_policy,
-       catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, look_at, created_at, updated_at)
+       catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
     values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, n.semantics, n.is_recurring, n.max_attempts, n.ttr_seconds,
             n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures, p_next_at, p_next_at,
             v_now, v_now)
@@ -25,7 +25,7 @@ begin
        set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage, payload = n.payload, semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds, retry_delays = n.retry_delays,
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap, overlap_policy = n.overlap_policy,
-           pause_after_failures = n.pause_after_failures, next_at = p_next_at, look_at = coalesce(p_next_at, look_at), version = version + 1,
+           pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1,
            updated_at = v_now
      where id = p_id and version = p_version
     returning * into s;
@@ -34,7 +34,7 @@ begin
       perform public.giftcard_refuse('GC409', format('schedule %s has changed meanwhile: look at it and try again', p_id), 'schedule_id');
     end if;
   end if;
-  return public.giftcard_told_schedule(s, v_now);
+  return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
   perform public.giftcard_refuse('GC409', format('tenant %s has another schedule of the name %s', n.tenant_id, n.name), 'name');
 end $$;
@@ -59,7 +59,7 @@ begin
   update public.giftcard_schedules
      set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null, version = version + 1,
          -- the end of the one job of a schedule that runs once is looked for all the same
-         look_at = case when not is_recurring and last_at is not null then look_at end
+         check_at = case when not is_recurring and last_at is not null then check_at end
    where id = p_id;
   return public.giftcard_show_schedule(p_id, v_now);
 end $$;
@@ -70,7 +70,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 begin
   update public.giftcard_schedules
      set paused_at = null, paused_by = null, pause_reason = null, failures = 0,
-         open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished, next_at = p_next_at, look_at = coalesce(p_next_at, look_at), version = version + 1
+         open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished, next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1
    where id = p_id and version = p_version and paused_at is not null;
   if not found then
     perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone

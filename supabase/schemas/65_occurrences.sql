@@ -15,19 +15,19 @@ begin
         'missed_policy', s.missed_policy, 'catch_up_seconds', s.catch_up_seconds, 'missed_cap', s.missed_cap,
         'overlap_policy', s.overlap_policy, 'pause_after_failures', s.pause_after_failures,
         'failures', o.failures, 'unfinished', cardinality(o.unfinished), 'busy_since', o.busy_since, 'busy_until', o.busy_until)), '[]')
-      from (select * from public.giftcard_schedules where look_at is not null and look_at <= v_now
-             order by look_at, id limit least(p_limit, 1000)) s
+      from (select * from public.giftcard_schedules where check_at is not null and check_at <= v_now
+             order by check_at, id limit least(p_limit, 1000)) s
      cross join lateral public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures) o);
 end $$;
 
 -- When the next occurrence comes due; null: none will. What waits for the end of an earlier job is looked at now and then.
 create function public.giftcard_next_schedule_at(p_now timestamptz default null) returns timestamptz
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
-  select look_at from public.giftcard_schedules where look_at is not null and next_at is not null order by look_at limit 1
+  select check_at from public.giftcard_schedules where check_at is not null and next_at is not null order by check_at limit 1
 $$;
 
 -- Carries plans out; see giftcard_enqueue_occurrences, which has locked their schedules. Answers the ids of the jobs that were made.
-create function public.giftcard_move_schedules(p_plans jsonb, p_now timestamptz) returns bigint[]
+create function public.giftcard_apply_plans(p_plans jsonb, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
@@ -58,8 +58,8 @@ begin
      set version = s.version + 1, failures = m.failures,
          open_jobs = m.open_jobs[greatest(1, cardinality(m.open_jobs) - 99):],
          next_at = case when not pauses then (plan ->> 'next_at')::timestamptz end,
-         look_at = case when pauses then null
-                        when plan ? 'look_in' then p_now + make_interval(secs => (plan ->> 'look_in')::double precision)
+         check_at = case when pauses then null
+                        when plan ? 'check_in' then p_now + make_interval(secs => (plan ->> 'check_in')::double precision)
                         else (plan ->> 'next_at')::timestamptz end,
          last_at = greatest(s.last_at, (plan ->> 'last_at')::timestamptz),
          last_job_id = coalesce(m.last_job_id, s.last_job_id),
@@ -78,7 +78,7 @@ end $$;
 -- Carries plans out, in one transaction. Each: {id, version, and one of
 --   delete: true                   it ran once and is over
 --   pause: reason                  it is paused
---   next_at (null: none), and perhaps jobs (as giftcard_enqueue takes them), last_at, look_in (seconds: look at it then, not at next_at),
+--   next_at (null: none), and perhaps jobs (as giftcard_enqueue takes them), last_at, check_in (seconds: look at it then, not at next_at),
 --   missed, missed_at, skipped, skipped_at}; up to 1,000 jobs in all.
 -- A schedule that has changed since it was read is left alone, and so is one that another tick works on. One whose job cannot be stored is
 -- paused with the reason, and stops no other. Answers {jobs: ids of those made, paused: [{id, reason}], deleted, left: how many}.
@@ -102,15 +102,15 @@ declare
 begin
   delete from public.giftcard_schedules where id = any (v_over);
   begin
-    v_jobs := public.giftcard_move_schedules(v_plans, v_now);
+    v_jobs := public.giftcard_apply_plans(v_plans, v_now);
   exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
     -- One job cannot be stored: each schedule is moved alone, so that it spoils nothing but its own.
     for v_plan in select value from jsonb_array_elements(v_plans) loop
       begin
-        v_jobs := v_jobs || public.giftcard_move_schedules(jsonb_build_array(v_plan), v_now);
+        v_jobs := v_jobs || public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
       exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
         v_plan := jsonb_build_object('id', v_plan -> 'id', 'pause', 'its job cannot be stored: ' || left(sqlerrm, 300));
-        perform public.giftcard_move_schedules(jsonb_build_array(v_plan), v_now);
+        perform public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
         v_paused := v_paused || jsonb_build_object('id', v_plan -> 'id', 'reason', v_plan -> 'pause');
       end;
     end loop;

@@ -6,27 +6,27 @@ create table public.giftcard_webhook_endpoints (
   url text collate "C" not null,
   events text[] not null,
   enabled boolean not null default true,
-  off_because text,
+  disabled_reason text,
   secret_encrypted text not null,
-  former_secret_encrypted text,
-  former_secret_until timestamptz,
+  previous_secret_encrypted text,
+  previous_secret_until timestamptz,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint giftcard_webhook_endpoints_pkey primary key (id),
   constraint giftcard_webhook_endpoints_url_key unique (tenant_id, url),
   constraint giftcard_webhook_endpoints_events_are_known check (cardinality(events) > 0 and events <@ array[
     'giftcard.issued', 'giftcard.delivered', 'giftcard.failed', 'job.completed', 'job.dead_lettered', 'report.ready']),
-  constraint giftcard_webhook_endpoints_off_has_a_reason check (enabled = (off_because is null))
+  constraint giftcard_webhook_endpoints_disabled_has_a_reason check (enabled = (disabled_reason is null))
 );
 -- What a settle looks into: nothing is in it where nobody wants to be told.
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
 comment on table public.giftcard_webhook_endpoints is 'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by the application alone.';
-comment on column public.giftcard_webhook_endpoints.former_secret_encrypted is 'Signs beside the new one until former_secret_until, so that the receiver has time to take the new one.';
+comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is 'Signs beside the new one until previous_secret_until, so that the receiver has time to take the new one.';
 
 -- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000. The id is the same whenever
 -- the same fact is told; a card is issued and delivered once, however often its jobs run. Ids, amounts and last four digits, no more.
-create function public.giftcard_events_of(p_ids bigint[], p_now timestamptz)
+create function public.giftcard_events_for(p_ids bigint[], p_now timestamptz)
 returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -73,7 +73,7 @@ $$;
 
 -- Enqueues the webhooks that tell of jobs which have just been settled: in the same transaction, so that there is no event without its fact
 -- and no fact without its event.
-create function public.giftcard_tell_of(p_ids bigint[], p_now timestamptz) returns void
+create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   insert into public.giftcard_jobs
@@ -81,7 +81,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
   select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event',
          jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body),
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
-    from public.giftcard_events_of(p_ids, p_now) m
+    from public.giftcard_events_for(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
    order by m.correlation_id, m.event, e.id
   on conflict on constraint giftcard_jobs_flow_key do nothing
@@ -106,14 +106,14 @@ begin
     return null;
   end if;
   return jsonb_build_object('url', e.url, 'at', extract(epoch from v_now), 'secrets', to_jsonb(array_remove(array[
-    e.secret_encrypted, case when e.former_secret_until > v_now then e.former_secret_encrypted end], null)));
+    e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end], null)));
 end $$;
 
 -- Turns an endpoint off because its receiver wants no more, unless it has moved to another address meanwhile.
-create function public.giftcard_turn_off_webhook_endpoint(p_endpoint_id bigint, p_url text, p_because text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_disable_webhook_endpoint(p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  update public.giftcard_webhook_endpoints set enabled = false, off_because = p_because, updated_at = coalesce(p_now, clock_timestamp())
+  update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = p_reason, updated_at = coalesce(p_now, clock_timestamp())
    where id = p_endpoint_id and url = p_url and enabled;
-  return jsonb_build_object('id', p_endpoint_id, 'turned_off', found);
+  return jsonb_build_object('id', p_endpoint_id, 'disabled', found);
 end $$;

@@ -1,25 +1,25 @@
 -- Incoming: events that vendors send. Each counts once, for good.
 
-create table public.giftcard_incoming_events (
+create table public.giftcard_inbound_events (
   source text collate "C" not null,
   event_id text collate "C" not null,
   type text collate "C" not null,
-  became text not null,
+  kind text not null,
   tenant_id text collate "C" not null,
   correlation_id text collate "C",
   facts jsonb not null default '{}',
   received_at timestamptz not null,
-  constraint giftcard_incoming_events_pkey primary key (source, event_id),
-  constraint giftcard_incoming_events_became_is_known check (became in ('job', 'payment', 'card', 'ignored', 'unknown'))
+  constraint giftcard_inbound_events_pkey primary key (source, event_id),
+  constraint giftcard_inbound_events_became_is_known check (kind in ('job', 'payment', 'card', 'ignored', 'unknown'))
 );
-create index giftcard_incoming_events_payments on public.giftcard_incoming_events (tenant_id, correlation_id) where became = 'payment';
+create index giftcard_inbound_events_payments on public.giftcard_inbound_events (tenant_id, correlation_id) where kind = 'payment';
 
-comment on table public.giftcard_incoming_events is 'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no personal data.';
-comment on column public.giftcard_incoming_events.became is 'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. unknown: no type that means something here.';
-comment on column public.giftcard_incoming_events.correlation_id is 'Of a payment: the order that it names, whether or not there is one yet.';
+comment on table public.giftcard_inbound_events is 'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no personal data.';
+comment on column public.giftcard_inbound_events.kind is 'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. unknown: no type that means something here.';
+comment on column public.giftcard_inbound_events.correlation_id is 'Of a payment: the order that it names, whether or not there is one yet.';
 
 -- Makes a job of a flow due at once: one that waits, or one that runs, should its run end in a snooze. Answers whether there was one.
-create function public.giftcard_wake(p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
+create function public.giftcard_make_due(p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -32,7 +32,7 @@ end $$;
 
 -- What a gift card is worth now, by the vendor's reference: {reference, balance, currency, blocked (null: as before), at}. Events may come in
 -- any order: one that is older than what is known changes nothing. Answers why it changed nothing; null: it did.
-create function public.giftcard_change_card(p_tenant_id text, p_card jsonb) returns text
+create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_at timestamptz := p_card ->> 'at';
@@ -45,55 +45,55 @@ begin
     return 'no card of ours';
   elsif c.currency <> p_card ->> 'currency' then
     return 'another currency';
-  elsif c.told_at >= v_at then
+  elsif c.vendor_updated_at >= v_at then
     return 'not the newest';
   end if;
   update public.giftcard_cards
-     set balance = v_balance, told_at = v_at,
+     set balance = v_balance, vendor_updated_at = v_at,
          state = case when coalesce((p_card ->> 'blocked')::boolean, state = 'blocked') then 'blocked'
                       when v_balance = 0 then 'redeemed' else 'active' end
    where id = c.id;
   return null;
 end $$;
 
--- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_does says what it means here, with one of
--- job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_change_card takes it), ignored (why);
--- none of them: an unknown type. Answers {became, repeated}.
-create function public.giftcard_take_event(
-  p_source text, p_event_id text, p_type text, p_tenant_id text, p_does jsonb, p_now timestamptz default null) returns jsonb
+-- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_action says what it means here, with one of
+-- job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_update_card takes it), ignored (why);
+-- none of them: an unknown type. Answers {kind, repeated}.
+create function public.giftcard_receive_event(
+  p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_became text := case when p_does ? 'job' then 'job' when p_does ? 'payment' then 'payment' when p_does ? 'card' then 'card'
-                        when p_does ? 'ignored' then 'ignored' else 'unknown' end;
-  v_why text := p_does ->> 'ignored';
+  v_kind text := case when p_action ? 'job' then 'job' when p_action ? 'payment' then 'payment' when p_action ? 'card' then 'card'
+                        when p_action ? 'ignored' then 'ignored' else 'unknown' end;
+  v_why text := p_action ->> 'ignored';
 begin
   -- Two deliveries at once: the second waits here, and finds the first.
-  insert into public.giftcard_incoming_events (source, event_id, type, became, tenant_id, correlation_id, facts, received_at)
-  values (p_source, p_event_id, p_type, v_became, p_tenant_id, p_does #>> '{payment,correlation_id}',
-          coalesce(p_does -> 'payment', '{}') - 'correlation_id', coalesce(p_now, clock_timestamp()))
-  on conflict on constraint giftcard_incoming_events_pkey do nothing;
+  insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts, received_at)
+  values (p_source, p_event_id, p_type, v_kind, p_tenant_id, p_action #>> '{payment,correlation_id}',
+          coalesce(p_action -> 'payment', '{}') - 'correlation_id', coalesce(p_now, clock_timestamp()))
+  on conflict on constraint giftcard_inbound_events_pkey do nothing;
   if not found then
-    return (select jsonb_build_object('became', became, 'repeated', true) from public.giftcard_incoming_events
+    return (select jsonb_build_object('kind', kind, 'repeated', true) from public.giftcard_inbound_events
              where source = p_source and event_id = p_event_id);
-  elsif v_became = 'job' then
-    perform public.giftcard_enqueue(jsonb_build_array(p_does -> 'job'), false, p_now);
-  elsif v_became = 'payment' then
-    perform public.giftcard_wake(p_tenant_id, p_does #>> '{payment,correlation_id}', 'payment', p_now);
-  elsif v_became = 'card' then
-    v_why := public.giftcard_change_card(p_tenant_id, p_does -> 'card');
+  elsif v_kind = 'job' then
+    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), false, p_now);
+  elsif v_kind = 'payment' then
+    perform public.giftcard_make_due(p_tenant_id, p_action #>> '{payment,correlation_id}', 'payment', p_now);
+  elsif v_kind = 'card' then
+    v_why := public.giftcard_update_card(p_tenant_id, p_action -> 'card');
   end if;
   if v_why is not null then
-    v_became := 'ignored';
-    update public.giftcard_incoming_events set became = v_became, facts = jsonb_build_object('why', v_why)
+    v_kind := 'ignored';
+    update public.giftcard_inbound_events set kind = v_kind, facts = jsonb_build_object('why', v_why)
      where source = p_source and event_id = p_event_id;
   end if;
-  return jsonb_build_object('became', v_became, 'repeated', false);
+  return jsonb_build_object('kind', v_kind, 'repeated', false);
 end $$;
 
 -- The payment that has come in for an order: {reference, amount, currency}; of several the one over this amount, else the first. null: none.
-create function public.giftcard_incoming_payment(p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
+create function public.giftcard_inbound_payment(p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select facts from public.giftcard_incoming_events
-   where became = 'payment' and tenant_id = p_tenant_id and correlation_id = p_correlation_id
+  select facts from public.giftcard_inbound_events
+   where kind = 'payment' and tenant_id = p_tenant_id and correlation_id = p_correlation_id
    order by facts @> jsonb_build_object('amount', p_amount, 'currency', p_currency) desc, received_at, event_id limit 1
 $$;

@@ -1,16 +1,16 @@
 -- What people do to webhook endpoints.
 
 -- As people see it: never with its secrets.
-create function public.giftcard_shown_endpoint(e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
+create function public.giftcard_webhook_endpoint_json(e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select jsonb_build_object(
-    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url, 'events', to_jsonb(e.events), 'enabled', e.enabled, 'off_because', e.off_because,
-    'former_secret_until', case when e.former_secret_until > p_now then e.former_secret_until end,
+    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url, 'events', to_jsonb(e.events), 'enabled', e.enabled, 'disabled_reason', e.disabled_reason,
+    'previous_secret_until', case when e.previous_secret_until > p_now then e.previous_secret_until end,
     'created_at', e.created_at, 'updated_at', e.updated_at)
 $$;
 
 -- The endpoint, locked. GC404 for none.
-create function public.giftcard_locked_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
+create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   e public.giftcard_webhook_endpoints;
@@ -23,10 +23,10 @@ begin
 end $$;
 
 -- Refuses an address that another endpoint of the tenant has: each event would come there twice.
-create function public.giftcard_refuse_same_endpoint(p_tenant_id text, p_url text, p_but bigint default null) returns void
+create function public.giftcard_refuse_duplicate_endpoint(p_tenant_id text, p_url text, p_except bigint default null) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_id bigint := (select id from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id and url = p_url and id is distinct from p_but);
+  v_id bigint := (select id from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id and url = p_url and id is distinct from p_except);
 begin
   if v_id is not null then
     perform public.giftcard_refuse('GC409', format('webhook endpoint %s of this tenant has this address already', v_id), 'url');
@@ -42,37 +42,37 @@ declare
   e public.giftcard_webhook_endpoints;
 begin
   perform pg_advisory_xact_lock(hashtextextended('webhook endpoints of ' || p_tenant_id, 0));
-  perform public.giftcard_refuse_same_endpoint(p_tenant_id, p_url);
+  perform public.giftcard_refuse_duplicate_endpoint(p_tenant_id, p_url);
   if (select count(*) from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id) >= 20 then
     perform public.giftcard_refuse('GC409', 'this tenant has 20 webhook endpoints, which is the most', 'tenant_id');
   end if;
-  insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, off_because, secret_encrypted, created_at, updated_at)
+  insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, disabled_reason, secret_encrypted, created_at, updated_at)
   values (p_tenant_id, p_url, p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted, v_now, v_now)
   returning * into e;
-  return public.giftcard_shown_endpoint(e, v_now);
+  return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
 -- Changes what is given: another address, other events, on or off. Webhooks that wait go by what is then.
-create function public.giftcard_change_webhook_endpoint(
+create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_locked_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
 begin
-  perform public.giftcard_refuse_same_endpoint(e.tenant_id, p_url, e.id);
+  perform public.giftcard_refuse_duplicate_endpoint(e.tenant_id, p_url, e.id);
   update public.giftcard_webhook_endpoints
      set url = coalesce(p_url, url), events = coalesce(p_events, events), enabled = coalesce(p_enabled, enabled),
-         off_because = case when coalesce(p_enabled, enabled) then null else coalesce(off_because, 'turned off by hand') end, updated_at = v_now
+         disabled_reason = case when coalesce(p_enabled, enabled) then null else coalesce(disabled_reason, 'turned off by hand') end, updated_at = v_now
    where id = p_endpoint_id returning * into e;
-  return public.giftcard_shown_endpoint(e, v_now);
+  return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
 -- Removes an endpoint for good. Webhooks that wait for it are cancelled when their turn comes.
 create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  perform public.giftcard_locked_endpoint(p_endpoint_id);
+  perform public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   delete from public.giftcard_webhook_endpoints where id = p_endpoint_id;
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
@@ -83,13 +83,13 @@ create function public.giftcard_rotate_webhook_secret(
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_locked_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
 begin
   update public.giftcard_webhook_endpoints
-     set secret_encrypted = p_secret_encrypted, former_secret_encrypted = case when p_former_seconds > 0 then secret_encrypted end,
-         former_secret_until = case when p_former_seconds > 0 then v_now + make_interval(secs => p_former_seconds) end, updated_at = v_now
+     set secret_encrypted = p_secret_encrypted, previous_secret_encrypted = case when p_former_seconds > 0 then secret_encrypted end,
+         previous_secret_until = case when p_former_seconds > 0 then v_now + make_interval(secs => p_former_seconds) end, updated_at = v_now
    where id = p_endpoint_id returning * into e;
-  return public.giftcard_shown_endpoint(e, v_now);
+  return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
 -- Sends a test event, whatever the endpoint wants to be told of; each call is an event of its own. GC409 for one that is off.
@@ -98,11 +98,11 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
-  e public.giftcard_webhook_endpoints := public.giftcard_locked_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   v_job jsonb;
 begin
   if not e.enabled then
-    perform public.giftcard_refuse('GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.off_because), 'enabled');
+    perform public.giftcard_refuse('GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.disabled_reason), 'enabled');
   end if;
   v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
     'tenant_id', e.tenant_id, 'correlation_id', 'webhook-endpoint:' || e.id, 'stage', 'webhook', 'dedup_key', v_event_id || ':' || e.id,
@@ -123,7 +123,7 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
   end if;
-  return public.giftcard_shown_endpoint(e, coalesce(p_now, clock_timestamp()));
+  return public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
 end $$;
 
 -- A page of endpoints, the newest first: {endpoints, older}: the id to ask on with, null at the end.
@@ -135,7 +135,7 @@ declare
   v_page jsonb;
 begin
   -- One more than is shown tells whether there are more.
-  select coalesce(jsonb_agg(public.giftcard_shown_endpoint(e, coalesce(p_now, clock_timestamp())) order by e.id desc), '[]') into v_page from (
+  select coalesce(jsonb_agg(public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp())) order by e.id desc), '[]') into v_page from (
     select * from public.giftcard_webhook_endpoints
      where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older) order by id desc limit v_limit + 1) e;
   if jsonb_array_length(v_page) <= v_limit then

@@ -1,49 +1,49 @@
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
 -- Sums that only grow, although history and ticks are pruned. What is counted is told where it is added up.
-create table public.giftcard_sums (
+create table public.giftcard_counters (
   name text collate "C" not null,
   stage text collate "C" not null default '',
   label text collate "C" not null default '',
   value double precision not null default 0,
-  constraint giftcard_sums_pkey primary key (name, stage, label)
+  constraint giftcard_counters_pkey primary key (name, stage, label)
 );
 
-comment on table public.giftcard_sums is 'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
+comment on table public.giftcard_counters is 'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
 
 -- How far they have been added up.
-create table public.giftcard_sums_until (
+create table public.giftcard_counter_watermarks (
   source text collate "C" not null,
   until timestamptz not null default '-infinity',
-  constraint giftcard_sums_until_pkey primary key (source)
+  constraint giftcard_counter_watermarks_pkey primary key (source)
 );
 
-comment on table public.giftcard_sums_until is 'Up to where history and ticks are in giftcard_sums.';
+comment on table public.giftcard_counter_watermarks is 'Up to where history and ticks are in giftcard_counters.';
 
-insert into public.giftcard_sums_until (source) values ('history'), ('ticks');
+insert into public.giftcard_counter_watermarks (source) values ('history'), ('ticks');
 
 create index giftcard_ticks_ended on public.giftcard_ticks (ended_at) where ended_at is not null;
 
 -- Adds to sums: [{name, stage, label, value}].
-create function public.giftcard_add(p_sums jsonb) returns void
+create function public.giftcard_increment_counters(p_counters jsonb) returns void
 language sql volatile security invoker set search_path = '' as $$
-  insert into public.giftcard_sums (name, stage, label, value)
+  insert into public.giftcard_counters (name, stage, label, value)
   select s.name, coalesce(s.stage, ''), coalesce(s.label, ''), s.value
-    from jsonb_to_recordset(p_sums) as s(name text, stage text, label text, value double precision)
+    from jsonb_to_recordset(p_counters) as s(name text, stage text, label text, value double precision)
    order by s.name, s.stage, s.label
-  on conflict (name, stage, label) do update set value = giftcard_sums.value + excluded.value
+  on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
 -- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall not be passed by.
 -- At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds up.
-create function public.giftcard_add_up(p_limit integer default 20000, p_now timestamptz default null) returns void
+create function public.giftcard_update_counters(p_limit integer default 20000, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
   v_from timestamptz;
   v_to timestamptz;
 begin
-  select until into v_from from public.giftcard_sums_until where source = 'history' for update skip locked;
+  select until into v_from from public.giftcard_counter_watermarks where source = 'history' for update skip locked;
   if not found then
     return;
   end if;
@@ -51,7 +51,7 @@ begin
   select max(finished_at) into v_to from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled order by finished_at limit p_limit) h;
   if v_to is not null then
-    perform public.giftcard_add(jsonb_agg(to_jsonb(s))) from (
+    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with h as (
         select stage, result, extract(epoch from finished_at - started_at) as seconds,
                case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
@@ -66,13 +66,13 @@ begin
        where delay <= b.most::double precision group by stage, b.le
       union all
       select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
-    update public.giftcard_sums_until set until = v_to where source = 'history';
+    update public.giftcard_counter_watermarks set until = v_to where source = 'history';
   end if;
-  select until into v_from from public.giftcard_sums_until where source = 'ticks' for update;
+  select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
   select max(ended_at) into v_to from (
     select ended_at from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
-    perform public.giftcard_add(jsonb_agg(to_jsonb(s))) from (
+    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with t as (select * from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_to)
       select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
       union all
@@ -81,7 +81,7 @@ begin
       select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
       union all
       select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
-    update public.giftcard_sums_until set until = v_to where source = 'ticks';
+    update public.giftcard_counter_watermarks set until = v_to where source = 'ticks';
   end if;
 end $$;
 
@@ -93,10 +93,10 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
-  perform public.giftcard_add_up(20000, p_now);
+  perform public.giftcard_update_counters(20000, p_now);
   return jsonb_build_object(
-    'sums', (select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.stage, s.label), '[]')
-               from (select * from public.giftcard_sums order by name, stage, label limit 10000) s),
+    'counters', (select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.stage, s.label), '[]')
+               from (select * from public.giftcard_counters order by name, stage, label limit 10000) s),
     'jobs', (select coalesce(jsonb_agg(to_jsonb(c)), '[]') from public.giftcard_open_counts(100000) c),
     'due', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
               select h.stage, extract(epoch from v_now - min(h.head_at)) as seconds

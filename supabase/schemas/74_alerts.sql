@@ -4,22 +4,22 @@ create table public.giftcard_alerts (
   condition text collate "C" not null,
   since timestamptz not null,
   detail jsonb not null default '{}',
-  told_at timestamptz,
-  told_until timestamptz,
-  over_at timestamptz,
+  notified_at timestamptz,
+  notified_through timestamptz,
+  resolved_at timestamptz,
   sending_until timestamptz,
   constraint giftcard_alerts_pkey primary key (condition)
 );
 
 comment on table public.giftcard_alerts is 'One row is one trouble that was found. It leaves when its end was told.';
 comment on column public.giftcard_alerts.condition is 'dead_letters, circuit:<name>, no_tick, late:<stage>, paid_without_card, limit.';
-comment on column public.giftcard_alerts.told_at is 'When operators were told of it the last time. null: not yet.';
-comment on column public.giftcard_alerts.told_until is 'dead_letters: the death of the newest that was told.';
-comment on column public.giftcard_alerts.over_at is 'It was over then, which is still to be told.';
+comment on column public.giftcard_alerts.notified_at is 'When operators were told of it the last time. null: not yet.';
+comment on column public.giftcard_alerts.notified_through is 'dead_letters: the death of the newest that was told.';
+comment on column public.giftcard_alerts.resolved_at is 'It was over then, which is still to be told.';
 comment on column public.giftcard_alerts.sending_until is 'A tick is about to tell it. Past this another one tries.';
 
 -- What is wrong now: (condition, since, detail). p_stages as in giftcard_status; p_late: how long a due job may wait.
-create function public.giftcard_troubles(p_stages jsonb, p_late interval, p_now timestamptz)
+create function public.giftcard_active_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
 returns table (condition text, since timestamptz, detail jsonb)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   select t.* from (
@@ -44,7 +44,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     union all
     (select 'late:' || h.stage, min(h.head_at), jsonb_build_object('stage', h.stage, 'seconds', round(extract(epoch from p_now - min(h.head_at))))
        from public.giftcard_queue_heads(p_stages, p_now) h
-      where h.door <> 'parked' and isfinite(h.head_at) and h.head_at <= p_now - p_late group by h.stage order by h.stage limit 100)
+      where h.availability <> 'parked' and isfinite(h.head_at) and h.head_at <= p_now - p_late group by h.stage order by h.stage limit 100)
     union all
     (select 'paid_without_card', min(p.paid_at), jsonb_build_object('orders', count(*), 'first', min(p.correlation_id))
        from public.giftcard_paid_without_card(100) p where p.paid_at <= p_now - interval '5 minutes' having count(*) > 0)
@@ -52,12 +52,12 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     (select 'limit', min(k.started_at), jsonb_build_object('ticks', count(*), 'stopped_because', max(k.stopped_because))
        from (select x.started_at, x.stopped_because from public.giftcard_ticks x where x.source = 'cron' and x.ended_at is not null order by x.id desc limit 10) k
      having count(*) = 10 and bool_and(k.stopped_because in ('limit', 'budget')) and exists (
-         select from public.giftcard_queue_heads(p_stages, p_now) h where h.door = 'open' and h.head_at <= p_now))) as t(condition, since, detail)
+         select from public.giftcard_queue_heads(p_stages, p_now) h where h.availability = 'ready' and h.head_at <= p_now))) as t(condition, since, detail)
    order by t.condition limit 1000
 $$;
 
--- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'over', since, detail}].
--- Of two ticks at once one gets it, for a minute: giftcard_alert_told says that it was told, else the next check brings it again.
+-- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind: 'raised'|'repeated'|'resolved', since, detail}].
+-- Of two ticks at once one gets it, for a minute: giftcard_record_notifications says that it was told, else the next check brings it again.
 -- Dead letters: only those that no alert has told of, at most once an hour; again after p_repeat_hours while any is left.
 create function public.giftcard_check_alerts(
   p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24, p_now timestamptz default null) returns jsonb
@@ -70,40 +70,40 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
   with found as (
     insert into public.giftcard_alerts (condition, since, detail)
-    select t.condition, t.since, t.detail from public.giftcard_troubles(p_stages, make_interval(secs => p_late_seconds), v_now) t
-    on conflict (condition) do update set detail = excluded.detail, over_at = null
+    select t.condition, t.since, t.detail from public.giftcard_active_conditions(p_stages, make_interval(secs => p_late_seconds), v_now) t
+    on conflict (condition) do update set detail = excluded.detail, resolved_at = null
     returning condition)
   select coalesce(array_agg(condition), '{}') into v_conditions from found;
   -- What ended before anybody was told of it is not worth a word.
-  delete from public.giftcard_alerts where told_at is null and condition <> all (v_conditions);
-  update public.giftcard_alerts set over_at = v_now where over_at is null and condition <> all (v_conditions);
+  delete from public.giftcard_alerts where notified_at is null and condition <> all (v_conditions);
+  update public.giftcard_alerts set resolved_at = v_now where resolved_at is null and condition <> all (v_conditions);
   with due as (
     update public.giftcard_alerts a set sending_until = v_now + interval '1 minute'
      where (a.sending_until is null or a.sending_until <= v_now)
-       and (a.told_at is null or a.over_at is not null or a.told_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
-            or a.condition = 'dead_letters' and a.told_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.told_until)
+       and (a.notified_at is null or a.resolved_at is not null or a.notified_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
+            or a.condition = 'dead_letters' and a.notified_at <= v_now - interval '1 hour' and (a.detail ->> 'newest')::timestamptz > a.notified_through)
     returning a.*)
   select coalesce(jsonb_agg(jsonb_build_object(
       'condition', d.condition, 'since', d.since, 'detail', d.detail,
-      'kind', case when d.over_at is not null then 'over' when d.told_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
+      'kind', case when d.resolved_at is not null then 'resolved' when d.notified_at is null then 'raised' else 'repeated' end) order by d.condition), '[]')
     into v_due from due d;
   return v_due;
 end $$;
 
 -- Operators were told of these, as giftcard_check_alerts answered them. What is over leaves.
-create function public.giftcard_alert_told(p_told jsonb, p_now timestamptz default null) returns void
+create function public.giftcard_record_notifications(p_notified jsonb, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   delete from public.giftcard_alerts a
-   using jsonb_array_elements(p_told) t where a.condition = t ->> 'condition' and t ->> 'kind' = 'over' and a.over_at is not null;
+   using jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' = 'resolved' and a.resolved_at is not null;
   update public.giftcard_alerts a
-     set told_at = coalesce(p_now, clock_timestamp()), told_until = (t -> 'detail' ->> 'newest')::timestamptz, sending_until = null
-    from jsonb_array_elements(p_told) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'over';
+     set notified_at = coalesce(p_now, clock_timestamp()), notified_through = (t -> 'detail' ->> 'newest')::timestamptz, sending_until = null
+    from jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'resolved';
 end $$;
 
--- What was found and is not over, for whoever looks: [{condition, since, told_at, detail}].
-create function public.giftcard_open_alerts() returns jsonb
+-- What was found and is not over, for whoever looks: [{condition, since, notified_at, detail}].
+create function public.giftcard_active_alerts() returns jsonb
 language sql stable security invoker set search_path = '' as $$
-  select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'told_at', told_at, 'detail', detail) order by since), '[]')
-    from (select * from public.giftcard_alerts where over_at is null order by since limit 200) a
+  select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'notified_at', notified_at, 'detail', detail) order by since), '[]')
+    from (select * from public.giftcard_alerts where resolved_at is null order by since limit 200) a
 $$;

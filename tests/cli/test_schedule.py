@@ -83,7 +83,7 @@ def test_both_doors_give_the_same_json(world: World, direct: Door, remote: Door)
 
 def test_what_was_missed_is_seen(world: World, door: Door) -> None:
     number = add(door)["id"]
-    world.sql("update giftcard_schedules set next_at = next_at - interval '1 hour', look_at = now()")
+    world.sql("update giftcard_schedules set next_at = next_at - interval '1 hour', check_at = now()")
     world.store.enqueue_occurrences(plan(world.store.due_schedules()))
     (row,) = door.json("schedule", "list")["schedules"]
     assert (row["id"], row["missed"] in (359, 360), row["lastJob"]["status"]) == (number, True, "queued")

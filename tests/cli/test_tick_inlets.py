@@ -13,7 +13,7 @@ from tests.world import World
 def test_tick_tells_what_came_in_and_what_could_not(
     make_world: Callable[..., World], connection: psycopg.Connection[Any]
 ) -> None:
-    world = make_world(GIFTCARD_QUEUE_INLETS="email_queue:email,nope:email,quiet:email")
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email,nope:email,quiet:email")
     queues = Queues(connection)
     queues.create("quiet")
     queues.create("email_queue", {"correlation_id": "o-1"}, {"correlation_id": "o-1"}, "text", {"n": 1})

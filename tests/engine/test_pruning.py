@@ -26,7 +26,7 @@ def done(world: World) -> str:
 
 def pruned(world: World) -> dict[str, int]:
     """What a tick's housekeeping has let go, without the kinds that are none."""
-    report = world.tick()["chores"]["prune"]
+    report = world.tick()["maintenance"]["prune"]
     assert set(report) == set(KINDS)
     return {kind: number for kind, number in report.items() if number}
 
@@ -43,10 +43,10 @@ def test_tick_lets_finished_orders_leave_after_thirty_days(world: World, done: s
 
 
 def test_pruning_is_a_chore_of_every_ten_minutes(world: World) -> None:
-    assert "prune" in world.tick()["chores"]
-    assert "prune" not in world.tick()["chores"]
+    assert "prune" in world.tick()["maintenance"]
+    assert "prune" not in world.tick()["maintenance"]
     world.move(600)
-    assert "prune" in world.tick()["chores"]
+    assert "prune" in world.tick()["maintenance"]
 
 
 def test_runs_leave_after_ninety_days_and_the_archive_after_a_year(world: World, done: str) -> None:
@@ -114,7 +114,7 @@ def test_chore_that_has_much_to_do_stops_in_time_and_goes_on_the_next_time(world
 
 def test_everything_at_once_begins_before_the_place_where_ticks_stand(world: World) -> None:
     old = world.enqueue("email", count=3, status="completed")
-    world.sql("update giftcard_sweeps set job_id = %s where sweep = 'jobs'", old[1])
+    world.sql("update giftcard_prune_cursors set job_id = %s where scan = 'jobs'", old[1])
     world.move(31 * DAY)
     assert prune_all(world.store, world.settings)["jobs"] == 3
 

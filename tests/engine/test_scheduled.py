@@ -28,7 +28,7 @@ def fails(payload: Any, context: Any) -> Outcome:
 def a_schedule(world: World, **columns: Any) -> int:
     """One with an occurrence that came due a second ago, and the next one in a year."""
     due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
-    row = {"schedule": f"{due:%S %M %H %d %m} *", "stage": "work", "next_at": due, "look_at": due, **columns}
+    row = {"schedule": f"{due:%S %M %H %d %m} *", "stage": "work", "next_at": due, "check_at": due, **columns}
     statement = SQL("insert into giftcard_schedules ({}) values ({}) returning id").format(
         SQL(", ").join(map(Identifier, row)), SQL(", ").join([Placeholder()] * len(row))
     )
@@ -52,7 +52,7 @@ def test_tick_with_schedules_that_are_not_due_is_one_call(make_world: Make) -> N
     world = make_world(handlers={"work": nothing})
     a_schedule(world)
     world.tick()
-    world.sql("update giftcard_chores set last_at = now()")
+    world.sql("update giftcard_maintenance_tasks set last_at = now()")
     assert (world.tick()["calls"], world.value("select count(*) from giftcard_schedules")) == (1, 1)
 
 

@@ -49,7 +49,7 @@ def after(payload: Any, context: Any) -> Outcome:
 @pytest.fixture
 def world(make_world: Make) -> World:
     """A world whose enqueues run what they enqueue."""
-    return synchronous(make_world(handlers={"work": work, "after": after}, GIFTCARD_SYNC=1))
+    return synchronous(make_world(handlers={"work": work, "after": after}, GIFTCARD_INLINE=1))
 
 
 def synchronous(world: World) -> World:
@@ -110,7 +110,7 @@ def test_traceback_ends_in_the_handler(world: World) -> None:
 
 
 def test_payload_that_does_not_fit_is_raised_too(make_world: Make) -> None:
-    world = synchronous(make_world(GIFTCARD_SYNC=1))
+    world = synchronous(make_world(GIFTCARD_INLINE=1))
     with pytest.raises(PermanentError, match="payload: customer"):
         world.store.enqueue([{"stage": "email", "correlation_id": "f", "payload": {}}])
     assert world.job()["status"] == "error"
@@ -154,7 +154,7 @@ def test_job_that_may_not_start_stays_queued(world: World, make_world: Make, why
     if why == "paused":
         world.store.pause("work", by="ann", reason=None)
     elif why == "paused by setting":
-        world = synchronous(make_world(handlers={"work": work}, GIFTCARD_SYNC=1, GIFTCARD_PAUSED=1))
+        world = synchronous(make_world(handlers={"work": work}, GIFTCARD_INLINE=1, GIFTCARD_PAUSED=1))
     assert enqueue(world, "nothing", stage=stage)["status"] == "queued"
     assert world.job()["attempts"] == 0
 
@@ -167,7 +167,7 @@ def test_run_of_a_killed_process_is_seen_to_on_the_way(world: World) -> None:
 
 
 def test_order_goes_all_the_way_before_its_door_answers(make_world: Make) -> None:
-    world = synchronous(make_world(GIFTCARD_SYNC=1))
+    world = synchronous(make_world(GIFTCARD_INLINE=1))
     assert world.submit(an_order(correlation_id="order-1")).status_code == 202
     assert world.statuses() == {"completed": 5}
     assert world.flow("order-1")["card"]["amount"] == 2500
@@ -188,7 +188,7 @@ def test_failure_comes_out_of_the_request_that_enqueued(world: World) -> None:
 
 
 def flask_jobs(world: World, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    own = {"DATABASE_URL": world.url, "GIFTCARD_SYNC": "1", "GIFTCARD_ENV": "development", "GIFTCARD_API_TOKEN": API}
+    own = {"DATABASE_URL": world.url, "GIFTCARD_INLINE": "1", "GIFTCARD_ENV": "development", "GIFTCARD_API_TOKEN": API}
     own |= {"PATH": os.environ["PATH"], "FLASK_APP": "api/index.py"}
     command = [sys.executable, "-m", "flask", "jobs", *args]
     return subprocess.run(command, cwd=ROOT, env=own | environ, capture_output=True, text=True, timeout=60)
@@ -206,12 +206,12 @@ def test_command_shows_the_traceback_of_the_handler(make_world: Make) -> None:
     assert "Traceback" in ended.stderr
     assert world.job()["status"] == "error"
     ended = flask_jobs(world, "enqueue", "customer_ingest", "g", "--payload", order)
-    assert "ran at once (GIFTCARD_SYNC) and is completed" in ended.stdout
+    assert "ran at once (GIFTCARD_INLINE) and is completed" in ended.stdout
 
 
 @pytest.mark.parametrize("where", ["production", "preview", None])
 def test_production_does_not_start_with_it(where: str | None) -> None:
-    with pytest.raises(SettingsError, match="GIFTCARD_SYNC is for GIFTCARD_ENV=development or test"):
-        settings_of(GIFTCARD_SYNC=1, GIFTCARD_ENV=where)
-    assert not settings_of(GIFTCARD_ENV=where).giftcard_sync
-    assert settings_of(GIFTCARD_SYNC=1, GIFTCARD_ENV="development").giftcard_sync
+    with pytest.raises(SettingsError, match="GIFTCARD_INLINE is for GIFTCARD_ENV=development or test"):
+        settings_of(GIFTCARD_INLINE=1, GIFTCARD_ENV=where)
+    assert not settings_of(GIFTCARD_ENV=where).giftcard_inline
+    assert settings_of(GIFTCARD_INLINE=1, GIFTCARD_ENV="development").giftcard_inline

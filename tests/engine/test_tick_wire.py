@@ -55,7 +55,7 @@ class Forgetful(Counting):
 def test_idle_tick_is_one_call(make_world: Make, database_url: str) -> None:
     wire = Counting(database_url)
     world = make_world(wire=wire)
-    world.sql("update giftcard_chores set last_at = now()")
+    world.sql("update giftcard_maintenance_tasks set last_at = now()")
     report = world.tick()
     assert (wire.calls, wire.sent, report["calls"]) == (["giftcard_begin_tick"], 1, 1)
 
@@ -63,7 +63,7 @@ def test_idle_tick_is_one_call(make_world: Make, database_url: str) -> None:
 def test_tick_of_ten_jobs_at_once_is_three_calls_at_most(make_world: Make, database_url: str) -> None:
     wire = Counting(database_url)
     world = make_world(handlers={"work": quick}, wire=wire, GIFTCARD_CONCURRENCY=10)
-    world.sql("update giftcard_chores set last_at = now()")
+    world.sql("update giftcard_maintenance_tasks set last_at = now()")
     world.enqueue("work", count=10)
     report = world.tick()
     assert report["completed"] == 10

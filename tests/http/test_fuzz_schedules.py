@@ -55,7 +55,7 @@ def test_new_schedules(world: World, body: Any) -> None:
         path = f"{PATH}/{answer.json['id']}"
         assert check(world, "GET", path).json["nextTimes"]
         # Its time comes.
-        world.sql("update giftcard_schedules set next_at = now(), look_at = now() where id = %s", answer.json["id"])
+        world.sql("update giftcard_schedules set next_at = now(), check_at = now() where id = %s", answer.json["id"])
         assert world.store.enqueue_occurrences(plan(world.store.due_schedules()))["paused"] == []
         assert check(world, "DELETE", path).status_code == 200
 

@@ -136,7 +136,7 @@ def test_status_tells_what_is_wrong(make_world: Make) -> None:
     (paused,) = found["paused"]
     assert (paused["stage"], paused["by"], paused["reason"]) == ("payment", "ann", "audit")
     (queue,) = found["queues"]
-    assert queue["door"] == "parked"
+    assert queue["availability"] == "parked"
     assert queue["oldest_due_seconds"] == pytest.approx(90, abs=10)
 
 

@@ -60,7 +60,7 @@ def test_pause_and_resume(world: World) -> None:
 def test_a_bad_row_is_shown_and_mended(world: World) -> None:
     made = create(world)
     path = f"/{made['id']}"
-    world.sql("update giftcard_schedules set schedule = 'now and then', look_at = now()")
+    world.sql("update giftcard_schedules set schedule = 'now and then', check_at = now()")
     world.store.enqueue_occurrences(plan(world.store.due_schedules()))
     assert "cannot be planned: schedule:" in show(world, made["id"])["pauseReason"]
     assert at_fault(call(world, "POST", f"{path}/resume"), 400) == "schedule"
@@ -107,7 +107,7 @@ def test_run_is_the_one_run_of_a_schedule_that_runs_once(world: World) -> None:
 def test_run_is_followed_by_no_occurrence_while_its_job_has_not_ended(world: World) -> None:
     made = create(world)
     call(world, "POST", f"/{made['id']}/run")
-    world.sql("update giftcard_schedules set next_at = next_at - interval '10 seconds', look_at = now()")
+    world.sql("update giftcard_schedules set next_at = next_at - interval '10 seconds', check_at = now()")
     world.store.enqueue_occurrences(plan(world.store.due_schedules()))
     assert show(world, made["id"])["skipped"] == 1
 

@@ -115,7 +115,7 @@ def test_with_many_queues_it_looks_each_time(world: World) -> None:
     for number in range(21):
         world.enqueue("webhook", circuit=f"webhook:{number}")
     tick = world.begin(limit=2)
-    assert world.rows("select cardinality(more) as queues from giftcard_ticks") == [{"queues": 0}]
+    assert world.rows("select cardinality(cursors) as queues from giftcard_ticks") == [{"queues": 0}]
     world.enqueue("payment", delay_seconds=-60)
     more(tick, limit=20)
     assert "payment" in stages(tick.jobs)

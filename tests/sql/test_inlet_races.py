@@ -26,8 +26,8 @@ def other(database_url: str) -> Iterator[World]:
         yield World(connection, now=None)
 
 
-def take_in(world: World, *, limit: int = 100) -> Any:
-    return world.ask("take_in", inlets=INLETS, limit=limit)
+def import_pgmq(world: World, *, limit: int = 100) -> Any:
+    return world.ask("import_pgmq", queues=INLETS, limit=limit)
 
 
 def taken(world: World) -> list[int]:
@@ -36,24 +36,24 @@ def taken(world: World) -> list[int]:
 
 def test_a_tick_passes_by_what_another_is_moving(world: World, other: World, queues: Queues) -> None:
     queues.create("email_queue", *({"n": n} for n in range(5)))
-    assert take_in(other, limit=3)["email_queue"]["moved"] == 3
+    assert import_pgmq(other, limit=3)["email_queue"]["moved"] == 3
     world.run("set statement_timeout = '5s'")  # it must not wait for the other
-    assert take_in(world)["email_queue"]["moved"] == 2
+    assert import_pgmq(world)["email_queue"]["moved"] == 2
     assert taken(world) == [3, 4]
     other.connection.commit()
-    assert take_in(world)["email_queue"]["moved"] == 0
+    assert import_pgmq(world)["email_queue"]["moved"] == 0
     assert taken(world) == [0, 1, 2, 3, 4]
     assert (queues.waiting("email_queue"), len(queues.archived("email_queue"))) == ([], 5)
 
 
 def test_a_tick_that_is_killed_in_the_middle_has_moved_nothing(world: World, other: World, queues: Queues) -> None:
     queues.create("email_queue", *({"n": n} for n in range(5)))
-    assert take_in(other, limit=3)["email_queue"]["moved"] == 3
+    assert import_pgmq(other, limit=3)["email_queue"]["moved"] == 3
     world.rows("select pg_terminate_backend(%s)", other.connection.info.backend_pid)
     with pytest.raises(psycopg.OperationalError):
         other.rows("select 1")
     assert (taken(world), queues.archived("email_queue")) == ([], [])
-    assert take_in(world)["email_queue"]["moved"] == 5
+    assert import_pgmq(world)["email_queue"]["moved"] == 5
     assert taken(world) == [0, 1, 2, 3, 4]
 
 
@@ -61,7 +61,7 @@ def test_a_batch_that_cannot_be_archived_is_not_enqueued_either(world: World, qu
     queues.create("email_queue", *({"n": n} for n in range(3)))
     queues.create("payments_queue", {"n": 7})
     world.run("insert into pgmq.a_email_queue (msg_id, vt) values (2, now())")
-    answer = take_in(world)
+    answer = import_pgmq(world)
     assert "a_email_queue_pkey" in answer["email_queue"]["problem"]
     assert (answer["email_queue"]["moved"], answer["payments_queue"]["moved"]) == (0, 1)
     assert (taken(world), queues.waiting("email_queue")) == ([7], [1, 2, 3])
@@ -81,7 +81,7 @@ def role(world: World) -> Iterator[str]:
 def test_a_role_without_rights_in_pgmq_says_so(world: World, other: World, queues: Queues, role: str) -> None:
     queues.create("email_queue", {"n": 1})
     other.run(f"set local role {role}")
-    assert take_in(other)["email_queue"]["problem"] == "permission denied for schema pgmq"
+    assert import_pgmq(other)["email_queue"]["problem"] == "permission denied for schema pgmq"
     other.connection.rollback()
 
 
@@ -90,7 +90,7 @@ def test_what_the_page_grants_is_enough(world: World, other: World, queues: Queu
     (grants,) = fenced("queues", language="sql")
     world.run(grants.replace("service_role", role))
     other.run(f"set local role {role}")
-    assert take_in(other)["email_queue"] == {"moved": 1, "repeated": 0, "refused": 1}
+    assert import_pgmq(other)["email_queue"] == {"moved": 1, "repeated": 0, "refused": 1}
     other.connection.rollback()
 
 
@@ -102,7 +102,7 @@ def test_eight_ticks_at_once_move_each_message_once(world: World, database_url: 
     def tick() -> None:
         with psycopg.connect(database_url, autocommit=True) as connection:
             mine = World(connection, now=None)
-            while sums := sum(queue["moved"] for queue in take_in(mine, limit=7).values()):
+            while sums := sum(queue["moved"] for queue in import_pgmq(mine, limit=7).values()):
                 moved.append(sums)
 
     ticks = [threading.Thread(target=tick) for _ in range(8)]
@@ -111,7 +111,7 @@ def test_eight_ticks_at_once_move_each_message_once(world: World, database_url: 
     for one in ticks:
         one.join()
     # One that saw only what others were moving has ended: the rest is for the next.
-    while sums := sum(queue["moved"] for queue in take_in(world).values()):
+    while sums := sum(queue["moved"] for queue in import_pgmq(world).values()):
         moved.append(sums)
     assert (sum(moved), taken(world)) == (500, list(range(500)))
     assert len(queues.archived("email_queue")) + len(queues.archived("payments_queue")) == 500

@@ -48,7 +48,7 @@ def test_each_count_is_capped(world: World, made: str) -> None:
     assert counted == [{"stage": "email", "status": made, "jobs": 10}]
 
 
-def test_each_queue_tells_its_age_and_its_door(world: World) -> None:
+def test_each_queue_has_its_age_and_its_availability(world: World) -> None:
     world.open_circuit("email")
     world.enqueue("email")
     world.enqueue("payment", delay_seconds=-30)
@@ -57,8 +57,8 @@ def test_each_queue_tells_its_age_and_its_door(world: World) -> None:
     world.enqueue("webhook")
     world.call("pause", stage="webhook", by="kate", reason="vendor moves")
     queues = {queue["circuit"]: queue for queue in status(world)["queues"]}
-    assert {name: queue["door"] for name, queue in queues.items()} == {
-        "email": "shut", "payment": "open", "issue_card": "open", "report": "parked", "webhook": "parked"
+    assert {name: queue["availability"] for name, queue in queues.items()} == {
+        "email": "blocked", "payment": "ready", "issue_card": "ready", "report": "parked", "webhook": "parked"
     }  # fmt: skip
     assert queues["payment"]["oldest_due_seconds"] == 30
     assert queues["issue_card"]["oldest_due_seconds"] == 0

@@ -8,7 +8,7 @@ import pytest
 
 from lib.schedules.plan import plan
 from tests.factory import World
-from tests.schedules import a_schedule, an_insert, end, look, look_at, occurrences, the_schedule
+from tests.schedules import a_schedule, an_insert, check_at, end, look, occurrences, the_schedule
 
 
 def test_an_occurrence_is_a_job_of_the_schedules_own(world: World) -> None:
@@ -16,7 +16,7 @@ def test_an_occurrence_is_a_job_of_the_schedules_own(world: World) -> None:
         world, tenant_id="acme", payload={"price": 1}, semantics="at_most_once", max_attempts=3, ttr_seconds=20
     )
     assert look(world) == {"jobs": [], "paused": [], "deleted": 0, "left": 0}
-    (job_id,) = look_at(world, "12:00:10")["jobs"]
+    (job_id,) = check_at(world, "12:00:10")["jobs"]
     job = world.job(job_id)
     assert (job["correlation_id"], job["tenant_id"]) == (f"schedule:{schedule}:2035-01-01T12:00:10Z", "acme")
     assert (job["stage"], job["payload"], job["trigger_type"]) == ("email", {"price": 1}, "schedule")
@@ -30,7 +30,7 @@ def test_an_occurrence_is_a_job_of_the_schedules_own(world: World) -> None:
 def test_a_payload_keeps_each_of_its_digits(world: World) -> None:
     schedule = a_schedule(world)
     world.run("""update giftcard_schedules set payload = '{"n": 12345678901234567890.10}' where id = %s""", schedule)
-    (job_id,) = look_at(world, "12:00:10")["jobs"]
+    (job_id,) = check_at(world, "12:00:10")["jobs"]
     assert world.rows("select payload::text as p from giftcard_jobs where id = %s", job_id)[0]["p"] == (
         '{"n": 12345678901234567890.10}'
     )
@@ -39,7 +39,7 @@ def test_a_payload_keeps_each_of_its_digits(world: World) -> None:
 def test_a_plain_insert_is_a_good_schedule(world: World) -> None:
     schedule = an_insert(world, {"schedule": "*/10 * * * * *", "stage": "email"})
     assert look(world)["jobs"] == []
-    assert len(look_at(world, "12:00:10")["jobs"]) == 1
+    assert len(check_at(world, "12:00:10")["jobs"]) == 1
     assert occurrences(world, schedule) == ["12:00:10"]
 
 
@@ -63,20 +63,20 @@ def test_a_plan_for_a_schedule_that_was_changed_meanwhile_is_not_carried_out(wor
 
 def test_a_clock_that_goes_back_makes_no_second_job(world: World) -> None:
     schedule = a_schedule(world)
-    look_at(world, "12:00:10")
+    check_at(world, "12:00:10")
     end(world, schedule)
-    look_at(world, "11:59:00")
+    check_at(world, "11:59:00")
     # Not even if its next time is computed anew by that clock.
-    world.run("update giftcard_schedules set next_at = '2035-01-01 12:00:10Z', look_at = '2035-01-01 12:00:10Z'")
-    look_at(world, "12:00:10")
+    world.run("update giftcard_schedules set next_at = '2035-01-01 12:00:10Z', check_at = '2035-01-01 12:00:10Z'")
+    check_at(world, "12:00:10")
     assert occurrences(world, schedule) == ["12:00:10"]
-    look_at(world, "12:00:20")
+    check_at(world, "12:00:20")
     assert occurrences(world, schedule) == ["12:00:10", "12:00:20"]
 
 
 def test_a_backdated_next_time_runs_real_times_only(world: World) -> None:
     schedule = a_schedule(world, "0 * * * *", missed_policy="one")
-    world.run("update giftcard_schedules set next_at = '2035-01-01 11:13:17Z', look_at = '2035-01-01 11:13:17Z'")
+    world.run("update giftcard_schedules set next_at = '2035-01-01 11:13:17Z', check_at = '2035-01-01 11:13:17Z'")
     look(world)
     assert occurrences(world, schedule) == ["12:00:00"]
 
@@ -147,22 +147,22 @@ def test_a_bad_row_is_paused_with_its_reason_and_stops_no_other(world: World, wh
     first, bad, last = (a_schedule(world) for _ in range(3))
     change, reason = BAD[what]
     world.run(f"update giftcard_schedules set {change} where id = %s", bad)
-    answer = look_at(world, "12:00:10")
+    answer = check_at(world, "12:00:10")
     assert [paused["id"] for paused in answer["paused"]] == [bad]
     assert reason in answer["paused"][0]["reason"]
     assert len(answer["jobs"]) == 2
     row = the_schedule(world, bad)
-    assert (row["paused_at"], row["paused_by"], row["next_at"], row["look_at"]) == (world.now, "tick", None, None)
+    assert (row["paused_at"], row["paused_by"], row["next_at"], row["check_at"]) == (world.now, "tick", None, None)
     assert reason in row["pause_reason"]
     assert occurrences(world, first) == occurrences(world, last) == ["12:00:10"]
     # It is not looked at again.
-    assert look_at(world, "12:00:20")["paused"] == []
+    assert check_at(world, "12:00:20")["paused"] == []
 
 
 def test_an_occurrence_of_a_stage_that_nobody_knows_waits_and_the_next_is_dropped(world: World) -> None:
     schedule = a_schedule(world, stage="unheard_of")
-    look_at(world, "12:00:10")
-    look_at(world, "12:00:20")
+    check_at(world, "12:00:10")
+    check_at(world, "12:00:20")
     assert occurrences(world, schedule) == ["12:00:10"]
     assert the_schedule(world, schedule)["skipped"] == 1
 
@@ -187,7 +187,7 @@ def test_the_next_look_is_that_of_the_earliest_schedule_that_runs(world: World) 
 
 def test_nobody_has_to_wait_for_the_end_of_a_job(world: World) -> None:
     a_schedule(world, is_recurring=False)
-    look_at(world, "12:00:10")
+    check_at(world, "12:00:10")
     assert next_at(world) is None
 
 

@@ -226,9 +226,9 @@ def test_a_card_shows_four_digits_and_its_owners_code(world: World) -> None:
     assign(world, one, "KATE0001")
     issue(world)
     world.run("update giftcard_cards set customer_id = %s", one)
-    card = world.ask("card", tenant_id="default", correlation_id="order-7")
+    card = world.ask("find_card", tenant_id="default", correlation_id="order-7")
     assert (card["last4"], card["personal_code"], card["number_encrypted"]) == ("4242", "KATE0001", "secret")
-    assert world.ask("card", tenant_id="acme", correlation_id="order-7") is None
+    assert world.ask("find_card", tenant_id="acme", correlation_id="order-7") is None
 
 
 def test_four_digits_are_four_digits(world: World) -> None:

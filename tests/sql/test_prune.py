@@ -192,10 +192,10 @@ def test_a_dry_run_counts_from_the_beginning_and_changes_nothing(world: World) -
     world.later(100 * DAY)
     prune(world, limit=1)
     world.call("restore_job", job_id=jobs[0])
-    before = world.snapshot(*jobs), world.rows("select * from giftcard_sweeps")
+    before = world.snapshot(*jobs), world.rows("select * from giftcard_prune_cursors")
     answer = prune(world, dry_run=True)
     assert (answer["jobs"], answer["dry_run"], answer["done"]) == (4, True, True)
-    assert (world.snapshot(*jobs), world.rows("select * from giftcard_sweeps")) == before
+    assert (world.snapshot(*jobs), world.rows("select * from giftcard_prune_cursors")) == before
     assert world.ask("prune")["dry_run"] is True
 
 

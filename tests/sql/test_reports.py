@@ -192,9 +192,9 @@ def test_tenants_of_a_day_are_those_in_which_something_happened(world: World) ->
     world.settled(Retry(delay=5, error="TransientError: no"), tenant_id="failed")
     world.completed(tenant_id="all well")
     world.dead_letter(tenant_id="failed")
-    assert world.ask("tenants_of", day=YESTERDAY) == ["failed", "issued", "ordered", "paid"]
-    assert world.ask("tenants_of", day=YESTERDAY, limit=2) == ["failed", "issued"]
-    assert world.ask("tenants_of", day=YESTERDAY - timedelta(days=5)) == []
+    assert world.ask("report_tenants", day=YESTERDAY) == ["failed", "issued", "ordered", "paid"]
+    assert world.ask("report_tenants", day=YESTERDAY, limit=2) == ["failed", "issued"]
+    assert world.ask("report_tenants", day=YESTERDAY - timedelta(days=5)) == []
 
 
 def test_the_schedule_that_the_page_shows_can_be_made(world: World) -> None:

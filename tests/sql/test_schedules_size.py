@@ -12,7 +12,7 @@ from tests.sql.test_size import pages
 pytestmark = pytest.mark.slow
 
 MANY = """
-    insert into giftcard_schedules (schedule, stage, next_at, look_at)
+    insert into giftcard_schedules (schedule, stage, next_at, check_at)
     select %s, 'email', %s::timestamptz, %s::timestamptz from generate_series(1, %s)
 """
 ENDED = """

@@ -126,7 +126,7 @@ def paid(world: World) -> None:
     secret = {"number_encrypted": "x", "number_hash": key, "last4": "1111", "provider_ref": "x"}
     for _ in range(2):
         world.call("record_card", customer_id=None, **money, **secret)
-    world.ask("card", tenant_id="default", correlation_id=flow)
+    world.ask("find_card", tenant_id="default", correlation_id=flow)
 
 
 def code(world: World) -> None:

@@ -142,18 +142,18 @@ def test_allow_runs_beside_it() -> None:
 
 def test_queue_waits_for_its_end() -> None:
     found = planned(late=1, unfinished=1, overlap_policy="queue", busy_since=NOON.isoformat())
-    assert found == {"id": 7, "version": 3, "next_at": "2026-01-01T12:00:00Z", "look_in": 1}
+    assert found == {"id": 7, "version": 3, "next_at": "2026-01-01T12:00:00Z", "check_in": 1}
 
 
 def test_who_waits_looks_the_less_often_the_longer() -> None:
-    def look_in(**job: Any) -> float:
-        waits: float = planned(late=600, unfinished=1, overlap_policy="queue", **job)["look_in"]
+    def check_in(**job: Any) -> float:
+        waits: float = planned(late=600, unfinished=1, overlap_policy="queue", **job)["check_in"]
         return waits
 
-    assert look_in(busy_since=(NOON + timedelta(seconds=500)).isoformat()) == 10
-    assert look_in(busy_since=(NOON - timedelta(days=1)).isoformat()) == 60
+    assert check_in(busy_since=(NOON + timedelta(seconds=500)).isoformat()) == 10
+    assert check_in(busy_since=(NOON - timedelta(days=1)).isoformat()) == 60
     retry_at = (NOON + timedelta(seconds=640)).isoformat()
-    assert look_in(busy_since=(NOON + timedelta(seconds=599)).isoformat(), busy_until=retry_at) == 40
+    assert check_in(busy_since=(NOON + timedelta(seconds=599)).isoformat(), busy_until=retry_at) == 40
 
 
 # Schedules that run once
@@ -180,7 +180,7 @@ def test_what_runs_once_and_came_too_late_waits_for_its_next_time() -> None:
 def test_what_has_run_once_is_deleted_when_its_job_has_ended() -> None:
     ran = {"is_recurring": False, "next_at": None, "last_at": NOON.isoformat()}
     assert planned(**ran, late=60) == {"id": 7, "version": 3, "delete": True}
-    assert planned(**ran, late=60, unfinished=1, busy_since=NOON.isoformat())["look_in"] == 6
+    assert planned(**ran, late=60, unfinished=1, busy_since=NOON.isoformat())["check_in"] == 6
 
 
 # Pauses

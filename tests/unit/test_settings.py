@@ -65,10 +65,10 @@ WRONG = [
     ("GIFTCARD_CIRCUIT_COOLDOWN_SECONDS", "0", "greater than 0"),
     ("GIFTCARD_VENDOR_KEY_HOURS", "0", "greater than 0"),
     ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "'ledger', 'http' or 'square'"),
-    ("GIFTCARD_QUEUE_INLETS", "email_queue", "like email_queue:email,payments_queue:payment"),
-    ("GIFTCARD_QUEUE_INLETS", "email queue:email", "like email_queue:email,payments_queue:payment"),
-    ("GIFTCARD_QUEUE_INLETS", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
-    ("GIFTCARD_QUEUE_INLETS", "a:email,b:email,a:payment", "names the queue a twice"),
+    ("GIFTCARD_PGMQ_QUEUES", "email_queue", "like email_queue:email,payments_queue:payment"),
+    ("GIFTCARD_PGMQ_QUEUES", "email queue:email", "like email_queue:email,payments_queue:payment"),
+    ("GIFTCARD_PGMQ_QUEUES", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
+    ("GIFTCARD_PGMQ_QUEUES", "a:email,b:email,a:payment", "names the queue a twice"),
 ]
 
 

@@ -8,10 +8,10 @@ from tests.unit.test_settings import refused
 
 def test_recipients_and_inlets_are_lists_by_comma(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPORT_RECIPIENTS", " ann@ops.example,ben+o'neill@xn--bcher-kva.example ,, ann@ops.example,")
-    monkeypatch.setenv("GIFTCARD_QUEUE_INLETS", "email_queue:email, payments-queue:payment,")
+    monkeypatch.setenv("GIFTCARD_PGMQ_QUEUES", "email_queue:email, payments-queue:payment,")
     settings = load()
     assert settings.report_recipients == ("ann@ops.example", "ben+o'neill@xn--bcher-kva.example")
-    assert settings.giftcard_queue_inlets == (("email_queue", "email"), ("payments-queue", "payment"))
+    assert settings.giftcard_pgmq_queues == (("email_queue", "email"), ("payments-queue", "payment"))
     assert "ann" not in repr(settings)
 
 

@@ -44,12 +44,12 @@ def an_evening(code: Version1) -> Iterator[Any]:
     yield call("find_payment", idempotency_key="k")
     card = {"number_encrypted": "x", "number_hash": "h", "last4": "4242", "provider_ref": "c"}
     yield call("record_card", **WHO, **MONEY, **card, customer_id=customer["id"])
-    yield call("card", **WHO)
+    yield call("find_card", **WHO)
     yield code.advance(result(payment, "error", error="TransientError: HTTP 500", revive=3600, trips=1))
     yield from looked_at(code)
     yield from mended(code)
     yield call("find_customer", tenant_id="default", external_id="C-1")
-    yield call("note_reveal", by="kim", subject="job 1")
+    yield call("record_reveal", by="kim", subject="job 1")
     yield call("erase_customer", customer_id=customer["id"], by="kim")
 
 

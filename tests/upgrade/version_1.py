@@ -23,7 +23,7 @@ CALLS: dict[str, str] = {
     " only_job_id",
     "cancel": "job_id",
     "cancel_flow": "tenant_id correlation_id",
-    "card": "tenant_id correlation_id",
+    "find_card": "tenant_id correlation_id",
     "enqueue": "jobs replace",
     "erase_customer": "customer_id by",
     "find_customer": "tenant_id external_id email",
@@ -32,7 +32,7 @@ CALLS: dict[str, str] = {
     "flow": "tenant_id correlation_id",
     "history": "job_id limit",
     "list_jobs": "filter before after limit stages missing",
-    "note_reveal": "by subject",
+    "record_reveal": "by subject",
     "pause": "stage by reason",
     "record_card": "tenant_id correlation_id customer_id provider provider_ref number_encrypted number_hash last4"
     " amount currency",

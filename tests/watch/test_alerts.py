@@ -66,11 +66,11 @@ def world(make_world: Make, ear: Ear) -> World:
 def tick(world: World, *, after: float = 60) -> None:
     """The clock's next call."""
     world.move(after)
-    world.sql("update giftcard_chores set last_at = last_at - make_interval(secs => %s)", after)
+    world.sql("update giftcard_maintenance_tasks set last_at = last_at - make_interval(secs => %s)", after)
     world.sql(
-        """update giftcard_alerts set told_at = told_at - make_interval(secs => %s),
+        """update giftcard_alerts set notified_at = notified_at - make_interval(secs => %s),
                   sending_until = sending_until - make_interval(secs => %s),
-                  told_until = told_until - make_interval(secs => %s)""",
+                  notified_through = notified_through - make_interval(secs => %s)""",
         after,
         after,
         after,
@@ -106,7 +106,9 @@ def test_new_dead_letters_are_told_once_an_hour_and_old_ones_again_after_a_day(w
         tick(world)
     assert ear.texts() == ["Still: dead letters: 2, of work. See why: flask jobs list --status error"]
     tick(world, after=170)
-    world.sql("update giftcard_alerts set told_at = told_at - interval '24 hours' where condition = 'dead_letters'")
+    world.sql(
+        "update giftcard_alerts set notified_at = notified_at - interval '24 hours' where condition = 'dead_letters'"
+    )
     tick(world)
     assert len(ear.texts()) == 1
 
@@ -119,7 +121,7 @@ def test_end_of_dead_letters_is_told(world: World, ear: Ear) -> None:
     world.sql("update giftcard_jobs set status = 'cancelled' where id = %s", job_id)
     tick(world)
     tick(world)
-    assert ear.texts() == ["Over: no dead letters are left"]
+    assert ear.texts() == ["Resolved: no dead letters are left"]
     assert world.sql("select * from giftcard_alerts") == []
 
 
@@ -131,7 +133,7 @@ def test_circuit_that_opened_and_closed_is_told(world: World, ear: Ear) -> None:
     world.sql("update giftcard_jobs set payload = '{}'")
     tick(world)
     tick(world)
-    assert ear.texts() == ["Over: circuit work is closed"]
+    assert ear.texts() == ["Resolved: circuit work is closed"]
 
 
 def test_next_tick_tells_that_none_came(world: World, ear: Ear) -> None:
@@ -140,7 +142,7 @@ def test_next_tick_tells_that_none_came(world: World, ear: Ear) -> None:
     assert ear.texts() == ["no tick for 10 minutes: is the clock calling? See flask jobs doctor"]
     for _ in range(7):
         tick(world)
-    assert ear.texts() == ["Over: ticks come again"]
+    assert ear.texts() == ["Resolved: ticks come again"]
 
 
 def test_deep_health_tells_that_no_tick_comes(world: World, ear: Ear) -> None:
@@ -170,7 +172,7 @@ def test_alert_that_cannot_be_sent_is_sent_later_and_stops_no_tick(world: World,
     world.enqueue("work", {"fails": True}, count=3)
     tick(world)
     assert world.statuses() == {"queued": 3}
-    assert world.value("select told_at from giftcard_alerts where condition = 'circuit:work'") is None
+    assert world.value("select notified_at from giftcard_alerts where condition = 'circuit:work'") is None
     ear.status = 200
     tick(world, after=61)
     assert len(ear.texts()) == 1
@@ -178,7 +180,7 @@ def test_alert_that_cannot_be_sent_is_sent_later_and_stops_no_tick(world: World,
 
 def test_two_ticks_at_once_tell_it_once(world: World, ear: Ear) -> None:
     world.enqueue("work", {"fails": True}, count=3)
-    world.sql("update giftcard_chores set last_at = now()")
+    world.sql("update giftcard_maintenance_tasks set last_at = now()")
     world.run()
     ready, limits = world.registry.ready(world.settings), {"late_seconds": 900.0, "repeat_hours": 24.0}
     first = world.store.check_alerts(stages=ready, **limits)
@@ -186,6 +188,6 @@ def test_two_ticks_at_once_tell_it_once(world: World, ear: Ear) -> None:
     assert ([alert["condition"] for alert in first], second) == (["circuit:work"], [])
 
 
-@pytest.mark.parametrize("kind", ["raised", "repeated", "over"])
+@pytest.mark.parametrize("kind", ["raised", "repeated", "resolved"])
 def test_trouble_that_a_newer_schema_knows_is_told_by_its_name(kind: str) -> None:
     assert words({"condition": "flood:cellar", "kind": kind, "detail": {}}) == "flood:cellar"

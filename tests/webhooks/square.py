@@ -91,4 +91,4 @@ def taken(world: World, sent: Any) -> dict[str, Any]:
 
 def events_of(world: World) -> list[dict[str, Any]]:
     """What was kept of them, in the order in which they came."""
-    return world.sql("select * from public.giftcard_incoming_events order by received_at, event_id")
+    return world.sql("select * from public.giftcard_inbound_events order by received_at, event_id")

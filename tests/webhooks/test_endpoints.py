@@ -42,9 +42,9 @@ def test_endpoint_is_as_it_was_asked_for(world: World) -> None:
     endpoint = made(world, tenant_id="acme", events=["report.ready", "job.completed", "report.ready"])
     assert (endpoint["tenant_id"], endpoint["url"]) == ("acme", URL)
     assert endpoint["events"] == ["report.ready", "job.completed"]
-    assert (endpoint["enabled"], endpoint["off_because"], endpoint["former_secret_until"]) == (True, None, None)
+    assert (endpoint["enabled"], endpoint["disabled_reason"], endpoint["previous_secret_until"]) == (True, None, None)
     off = made(world, enabled=False)
-    assert (off["tenant_id"], off["enabled"], off["off_because"]) == ("default", False, "made off")
+    assert (off["tenant_id"], off["enabled"], off["disabled_reason"]) == ("default", False, "made off")
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_endpoint_is_as_it_was_asked_for(world: World) -> None:
     [
         ({"url": "https://example.com/b"}, {"url": "https://example.com/b"}),
         ({"events": ["job.dead_lettered"]}, {"events": ["job.dead_lettered"]}),
-        ({"enabled": False}, {"enabled": False, "off_because": "turned off by hand"}),
-        ({"enabled": True, "url": None}, {"enabled": True, "off_because": None}),
+        ({"enabled": False}, {"enabled": False, "disabled_reason": "turned off by hand"}),
+        ({"enabled": True, "url": None}, {"enabled": True, "disabled_reason": None}),
     ],
     ids=["url", "events", "off", "on"],
 )
@@ -68,8 +68,8 @@ def test_change_touches_what_it_names(world: World, change: dict[str, Any], show
 
 def test_turned_on_again_has_no_reason_to_be_off(world: World) -> None:
     endpoint = made(world, enabled=False)
-    assert ask(world, "PATCH", f"/{endpoint['id']}", {"enabled": False})["off_because"] == "made off"
-    assert ask(world, "PATCH", f"/{endpoint['id']}", {"enabled": True})["off_because"] is None
+    assert ask(world, "PATCH", f"/{endpoint['id']}", {"enabled": False})["disabled_reason"] == "made off"
+    assert ask(world, "PATCH", f"/{endpoint['id']}", {"enabled": True})["disabled_reason"] is None
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,12 @@ def test_rotation_tells_the_new_secret_and_how_long_the_former_one_signs(world: 
     rotated = ask(world, "POST", path, {"former_hours": 2})
     assert rotated["secret"].startswith("whsec_")
     assert rotated["secret"] != endpoint["secret"]
-    left = "select extract(epoch from former_secret_until - clock_timestamp())::float8 from giftcard_webhook_endpoints"
+    left = (
+        "select extract(epoch from previous_secret_until - clock_timestamp())::float8 from giftcard_webhook_endpoints"
+    )
     assert 7100 < world.value(left) <= 7200
-    assert ask(world, "GET", f"/{endpoint['id']}")["former_secret_until"] == rotated["former_secret_until"]
-    assert ask(world, "POST", path, {"former_hours": 0})["former_secret_until"] is None
+    assert ask(world, "GET", f"/{endpoint['id']}")["previous_secret_until"] == rotated["previous_secret_until"]
+    assert ask(world, "POST", path, {"former_hours": 0})["previous_secret_until"] is None
     for hours in (-1, 169, "1", None):
         assert answer(world, "POST", path, {"former_hours": hours}).status_code == 422, hours
 

@@ -27,7 +27,7 @@ def test_gone_turns_the_endpoint_off_and_what_waits_is_cancelled(make_world: Mak
     assert (jobs[0]["last_error"], jobs[0]["revive_at"]) == ("PermanentError: 127.0.0.1 answered 410", None)
     assert [asked.path for asked in receiver.asked].count("/") == 1
     shown = ask(world, "GET", f"/{made['id']}")
-    assert (shown["enabled"], shown["off_because"]) == (False, "it answered 410 Gone")
+    assert (shown["enabled"], shown["disabled_reason"]) == (False, "it answered 410 Gone")
     told_other = [job for job in webhooks(world) if job["circuit"] == f"webhook:{other['id']}"]
     assert [job["status"] for job in told_other] == ["completed"] * 3
 
@@ -79,7 +79,7 @@ def test_both_secrets_sign_while_they_change(telling: World, receiver: Receiver)
     fresh = ask(telling, "POST", f"/{made['id']}/rotate-secret")["secret"]
     told_of_one(telling, receiver)
     assert [signed_with(receiver.asked[0], secret) for secret in (former, fresh)] == [True, True]
-    telling.sql("update giftcard_webhook_endpoints set former_secret_until = clock_timestamp() - interval '1 second'")
+    telling.sql("update giftcard_webhook_endpoints set previous_secret_until = clock_timestamp() - interval '1 second'")
     told_of_one(telling, receiver)
     assert [signed_with(receiver.asked[1], secret) for secret in (former, fresh)] == [False, True]
     last = ask(telling, "POST", f"/{made['id']}/rotate-secret", {"former_hours": 0})["secret"]

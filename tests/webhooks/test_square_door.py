@@ -32,7 +32,7 @@ def test_signature_that_square_made_fits(make_world: Make) -> None:
     body += b'"data":{"type":"webhooks","id":"bc368e64-01aa-407e-b46e-3231809b1129"}}'
     world = make_world(SQUARE_WEBHOOK_SIGNATURE_KEY="Ibxx_5AKakO-3qeNVR61Dw", SQUARE_WEBHOOK_URL=url)
     answer = send(world, body, signed="GF4YkrJgGBDZ9NIYbNXBnMzqb2HoL4RW/S6vkZ9/2N4=")
-    assert (answer.status_code, answer.json["became"]) == (202, "unknown")
+    assert (answer.status_code, answer.json["kind"]) == (202, "unknown")
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_door_without_its_setting_is_shut(make_world: Make, missing: str) -> Non
 
 def test_replay_does_nothing(world: World) -> None:
     sent = customer()
-    assert taken(world, sent) == {"became": "job", "repeated": False}
+    assert taken(world, sent) == {"kind": "job", "repeated": False}
     for _ in range(2):
-        assert taken(world, sent) == {"became": "job", "repeated": True}
+        assert taken(world, sent) == {"kind": "job", "repeated": True}
     assert (len(events_of(world)), world.statuses()) == (1, {"queued": 1})
     # Not after years either, when its job has long been pruned.
     world.sql("delete from giftcard_jobs")
-    world.sql("update giftcard_incoming_events set received_at = '2020-01-01Z'")
+    world.sql("update giftcard_inbound_events set received_at = '2020-01-01Z'")
     assert taken(world, sent)["repeated"]
     assert world.statuses() == {}
 
@@ -102,11 +102,11 @@ def test_two_deliveries_at_once_are_one(world: World) -> None:
 
 def test_event_of_an_unknown_type_is_answered_and_counted(world: World, log: Callable[[], list[Any]]) -> None:
     sent = event("invoice.paid", object={"invoice": {"id": "inv:1"}})
-    assert taken(world, sent) == {"became": "unknown", "repeated": False}
+    assert taken(world, sent) == {"kind": "unknown", "repeated": False}
     (kept,) = events_of(world)
-    assert (kept["type"], kept["became"], kept["facts"]) == ("invoice.paid", "unknown", {})
-    (line,) = [line for line in log() if line["event"] == "event_came_in"]
-    assert (line["source"], line["type"], line["became"], line["repeated"]) == (
+    assert (kept["type"], kept["kind"], kept["facts"]) == ("invoice.paid", "unknown", {})
+    (line,) = [line for line in log() if line["event"] == "webhook_received"]
+    assert (line["source"], line["type"], line["kind"], line["repeated"]) == (
         "square",
         "invoice.paid",
         "unknown",
@@ -132,7 +132,7 @@ def test_event_takes_one_call_of_the_database(database_url: str, sent: dict[str,
     wire = Counting(database_url)
     with a_world(database_url, wire=wire, **SETTINGS) as world:
         taken(world, sent)
-    assert wire.called == ["giftcard_take_event"]
+    assert wire.called == ["giftcard_receive_event"]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_is_kept_of_events_holds_nothing_of_the_person(world: World, log: C
 
 
 def test_event_id_is_each_sources_own(connection: psycopg.Connection[Any]) -> None:
-    take = "select giftcard_take_event(%s, 'id-1', 'x', 'default', '{}') ->> 'repeated'"
+    take = "select giftcard_receive_event(%s, 'id-1', 'x', 'default', '{}') ->> 'repeated'"
     assert [connection.execute(take, [source]).fetchone() for source in ("square", "other", "square")] == [
         ("false",), ("false",), ("true",),
     ]  # fmt: skip

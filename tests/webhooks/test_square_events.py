@@ -21,7 +21,7 @@ def world(make_world: Make) -> World:
 
 def test_customer_comes_in_without_an_order(world: World) -> None:
     sent = customer()
-    assert taken(world, sent)["became"] == "job"
+    assert taken(world, sent)["kind"] == "job"
     job = world.job()
     assert (job["stage"], job["tenant_id"], job["trigger_type"]) == ("customer_ingest", "default", "square")
     assert job["correlation_id"] == f"square:{sent['event_id']}"
@@ -62,7 +62,7 @@ def test_customer_who_came_in_is_erased_like_any_other(world: World) -> None:
     ids=str,
 )
 def test_customer_that_cannot_be_ours_is_ignored_and_it_is_kept_why(world: World, changes: Any, why: str) -> None:
-    assert taken(world, customer(**changes)) == {"became": "ignored", "repeated": False}
+    assert taken(world, customer(**changes)) == {"kind": "ignored", "repeated": False}
     assert [kept["facts"] for kept in events_of(world)] == [{"why": why}]
     assert world.statuses() == {}
 
@@ -71,7 +71,7 @@ def test_customer_with_no_name_comes_in(world: World) -> None:
     sent = customer()
     for name in ("given_name", "family_name"):
         del sent["data"]["object"]["customer"][name]
-    assert taken(world, sent)["became"] == "job"
+    assert taken(world, sent)["kind"] == "job"
     world.run()
     assert world.statuses() == {"completed": 1}
 
@@ -93,7 +93,7 @@ def test_order_without_an_amount_is_no_customer_without_an_order(world: World) -
 
 @pytest.mark.parametrize("kind", ["payment.created", "payment.updated"])
 def test_completed_payment_is_kept_for_the_order_that_it_names(world: World, kind: str) -> None:
-    assert taken(world, payment("order-1", type=kind))["became"] == "payment"
+    assert taken(world, payment("order-1", type=kind))["kind"] == "payment"
     (kept,) = events_of(world)
     assert kept["correlation_id"] == "order-1"
     assert kept["facts"] == {"reference": "hYy9pRFVxpDsO1FB05SunFWUe9JZY", "amount": 2500, "currency": "USD"}
@@ -114,7 +114,7 @@ def test_completed_payment_is_kept_for_the_order_that_it_names(world: World, kin
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_payment_that_pays_no_order_is_ignored(world: World, sent: dict[str, Any], why: str) -> None:
-    assert taken(world, sent)["became"] == "ignored"
+    assert taken(world, sent)["kind"] == "ignored"
     assert [kept["facts"] for kept in events_of(world)] == [{"why": why}]
 
 
@@ -151,7 +151,7 @@ def card(world: World) -> Callable[[], tuple[int, str]]:
     ids=["part", "all", "more", "blocked", "deactivated", "pending", "activity", "last activity"],
 )
 def test_card_is_what_square_says(world: World, card: Callable[[], Any], sent: Any, known: tuple[int, str]) -> None:
-    assert taken(world, sent)["became"] == "card"
+    assert taken(world, sent)["kind"] == "card"
     assert card() == known
 
 
@@ -164,8 +164,8 @@ def test_blocked_card_stays_so_until_square_says_otherwise(world: World, card: C
 
 
 def test_events_in_any_order_end_with_the_newest(world: World, card: Callable[[], Any]) -> None:
-    assert taken(world, gift_card(500, at="2026-11-28T12:00:00Z"))["became"] == "card"
-    assert taken(world, gift_card(1500, at="2026-11-28T11:00:00Z"))["became"] == "ignored"
+    assert taken(world, gift_card(500, at="2026-11-28T12:00:00Z"))["kind"] == "card"
+    assert taken(world, gift_card(1500, at="2026-11-28T11:00:00Z"))["kind"] == "ignored"
     assert card() == (500, "active")
     assert events_of(world)[1]["facts"] == {"why": "not the newest"}
 
@@ -183,6 +183,6 @@ def test_events_in_any_order_end_with_the_newest(world: World, card: Callable[[]
 def test_card_event_that_is_not_about_our_card_is_ignored(
     world: World, card: Callable[[], Any], sent: Any, why: str
 ) -> None:
-    assert taken(world, sent)["became"] == "ignored"
+    assert taken(world, sent)["kind"] == "ignored"
     assert [kept["facts"] for kept in events_of(world)] == [{"why": why}]
     assert card() == (2500, "active")

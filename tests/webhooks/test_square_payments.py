@@ -48,7 +48,7 @@ def test_order_waits_for_its_payment_without_losing_an_attempt(world: World) -> 
 
 def test_event_makes_the_order_due_at_once_and_it_comes_to_its_card(world: World) -> None:
     job = ordered(world)
-    assert taken(world, payment())["became"] == "payment"
+    assert taken(world, payment())["kind"] == "payment"
     assert world.job(job["id"])["scheduled_at"] <= world.value("select clock_timestamp()")
     world.run()
     assert world.statuses() == {"completed": 5}
@@ -107,7 +107,7 @@ def test_several_events_of_one_payment_are_one_payment(world: World) -> None:
 def test_order_that_was_cancelled_stays_so(world: World) -> None:
     job = ordered(world)
     world.store.cancel_flow("default", "order-1")
-    assert taken(world, payment())["became"] == "payment"
+    assert taken(world, payment())["kind"] == "payment"
     world.run()
     assert world.job(job["id"])["status"] == "cancelled"
 
@@ -125,7 +125,7 @@ def test_payment_that_comes_while_the_order_looks_for_it_wakes_it_all_the_same(d
         rows = Rows(connection)
         job = rows.claimed("payment", correlation_id="order-1")
         rows.later(1)
-        assert rows.call("wake", tenant_id="default", correlation_id="order-1", stage="payment")
+        assert rows.call("make_due", tenant_id="default", correlation_id="order-1", stage="payment")
         rows.later(1)
         rows.settle(job, Snooze(delay=DAY, waiting_for="the payment"))
         assert rows.job(job.id)["scheduled_at"] == rows.now - timedelta(seconds=1)
@@ -141,7 +141,7 @@ def test_wake_and_snooze_at_the_same_moment_end_with_a_job_that_is_due(database_
         event, rows = Rows(open_one), Rows(other)
         job = rows.claimed("payment", correlation_id="order-1")
         event.later(1)
-        event.call("wake", tenant_id="default", correlation_id="order-1", stage="payment")
+        event.call("make_due", tenant_id="default", correlation_id="order-1", stage="payment")
         snooze = Snooze(delay=DAY, waiting_for="the payment")
         with seen_waiting(lambda: rows.settle(job, snooze), at=rows, holder=event, url=database_url):
             open_one.commit()
@@ -156,7 +156,7 @@ def test_wake_changes_nothing_that_has_ended_or_is_due(database_url: str) -> Non
             job_id = verb("payment", correlation_id=verb.__name__)
             before = rows.job(job_id)
             rows.later(1)
-            assert not rows.call("wake", tenant_id="default", correlation_id=verb.__name__, stage="payment")
+            assert not rows.call("make_due", tenant_id="default", correlation_id=verb.__name__, stage="payment")
             assert rows.job(job_id) == before
 
 
@@ -165,7 +165,7 @@ def test_run_that_was_woken_and_completes_is_complete(database_url: str) -> None
         rows = Rows(connection)
         job = rows.claimed("payment", correlation_id="order-1")
         rows.later(1)
-        rows.call("wake", tenant_id="default", correlation_id="order-1", stage="payment")
+        rows.call("make_due", tenant_id="default", correlation_id="order-1", stage="payment")
         assert rows.settle(job, Complete())["status"] == "completed"
 
 

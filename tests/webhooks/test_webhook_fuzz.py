@@ -79,7 +79,7 @@ def test_signed_events(world: World, body: Any) -> None:
     before = world.row_counts()
     answer = send(world, json.dumps(body).encode())
     check(world, answer, before)
-    if answer.status_code == 202 and answer.json["became"] == "job":
+    if answer.status_code == 202 and answer.json["kind"] == "job":
         assert world.run(linger=False).errored == 0
 
 

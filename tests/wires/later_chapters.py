@@ -47,8 +47,8 @@ def reports(t: Teller) -> None:
     t.do("make_report", tenant_id="shop", day="2035-02-30")
     t.ask("report", tenant_id="shop", day="2035-01-01")
     t.ask("list_reports", tenant_id=None, older=None, limit=10)
-    t.ask("tenants_of", day="2035-01-01")
-    t.do("take_in", inlets={"queue": {"stage": "email"}}, limit=10)
+    t.ask("report_tenants", day="2035-01-01")
+    t.do("import_pgmq", queues={"queue": {"stage": "email"}}, limit=10)
 
 
 def webhooks(t: Teller) -> None:
@@ -56,7 +56,7 @@ def webhooks(t: Teller) -> None:
     one = t.do("create_webhook_endpoint", **made, secret_encrypted="é")["id"]
     t.do("create_webhook_endpoint", **made, secret_encrypted="é")
     t.do("create_webhook_endpoint", **(made | {"events": (), "url": "https://shop.example/2"}), secret_encrypted="é")
-    t.do("change_webhook_endpoint", endpoint_id=one, url=None, events=("job.completed", "report.ready"))
+    t.do("update_webhook_endpoint", endpoint_id=one, url=None, events=("job.completed", "report.ready"))
     t.do("webhook_endpoint", endpoint_id=one)
     t.do("webhook_endpoint", endpoint_id=NOBODY)
     t.do("list_webhook_endpoints", tenant_id="shop", older=None, limit=1)
@@ -67,24 +67,24 @@ def webhooks(t: Teller) -> None:
     t.do("begin_tick", key=key, limit=1, stages=STAGES | {"webhook": 60}, only_job_id=job_id, **usual)
     t.do("webhook_target", job_id=job_id, lease_id=key, endpoint_id=one)
     t.do("webhook_target", job_id=job_id, lease_id=LEASES[6], endpoint_id=one)
-    t.do("turn_off_webhook_endpoint", endpoint_id=one, url=made["url"], because="410")
+    t.do("disable_webhook_endpoint", endpoint_id=one, url=made["url"], reason="410")
     t.do("test_webhook_endpoint", endpoint_id=one)
     t.ask("delete_webhook_endpoint", endpoint_id=one)
     event = {"source": "psp", "type": "paid", "tenant_id": "shop"}
     paid = {"correlation_id": "order-1", "reference": "ch_1", "amount": 2**40, "currency": "EUR"}
-    t.do("take_event", event_id="e1", **event, does={"payment": paid})
-    t.do("take_event", event_id="e1", **event, does={"ignored": "twice"})
-    t.do("take_event", event_id="e2", **event, does={"job": {"stage": "email"}})
-    t.ask("incoming_payment", tenant_id="shop", correlation_id="order-1", amount=2**40, currency="EUR")
-    t.ask("incoming_payment", tenant_id="shop", correlation_id="none", amount=1, currency="EUR")
+    t.do("receive_event", event_id="e1", **event, action={"payment": paid})
+    t.do("receive_event", event_id="e1", **event, action={"ignored": "twice"})
+    t.do("receive_event", event_id="e2", **event, action={"job": {"stage": "email"}})
+    t.ask("inbound_payment", tenant_id="shop", correlation_id="order-1", amount=2**40, currency="EUR")
+    t.ask("inbound_payment", tenant_id="shop", correlation_id="none", amount=1, currency="EUR")
 
 
 def watching(t: Teller) -> None:
     t.later(1_200)
     t.do("metrics", stages=STAGES)
     told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24)
-    t.ask("open_alerts")
-    t.do("alert_told", told=told)
+    t.ask("active_alerts")
+    t.do("record_notifications", notified=told)
     t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24)
 
 

@@ -31,7 +31,7 @@ def _nothing_yet(t: Teller) -> None:
     t.do("list_jobs", filter={}, stages=STAGES, missing={})
     t.do("enqueue", jobs=[], replace=False)
     t.ask("find_payment", idempotency_key="none")
-    t.ask("card", tenant_id="default", correlation_id="none")
+    t.ask("find_card", tenant_id="default", correlation_id="none")
     t.do("doctor", stages={})
     t.ask("flow", tenant_id="default", correlation_id="none")
     t.ask("history", job_id=NOBODY, limit=10)
@@ -74,7 +74,7 @@ def _an_order(t: Teller) -> None:
     }
     t.do("record_card", **flow, **money, **card)
     t.do("record_card", **(flow | {"correlation_id": "order-2"}), **money, **card)
-    t.ask("card", **flow)
+    t.ask("find_card", **flow)
     t.ask("flow", **flow)
     t.ask("find_customer", tenant_id="shop", external_id="C-1", email=None)
     t.ask("find_customer", tenant_id="shop", external_id=None, email="L@EXAMPLE.ORG")
@@ -125,8 +125,8 @@ def _a_tick(t: Teller) -> None:
     t.do("advance_tick", claim_key=LEASES[3], results=[{"id": one, "outcome": "vanish"}], **settled)
     t.do("advance_tick", claim_key=LEASES[3], results=[results[0]] * 2, **settled)
     t.do("advance_tick", claim_key=LEASES[3], results=[], stop="limit", **(settled | {"limit": 0}))
-    t.do("begin_chore", chore="prune")
-    t.do("begin_chore", chore="prune")
+    t.do("begin_maintenance", task="prune")
+    t.do("begin_maintenance", task="prune")
     t.ask("history", job_id=one, limit=10)
     t.do("status", stages=STAGES)
 
@@ -182,7 +182,7 @@ def _operators(t: Teller) -> None:
 
 
 def _a_person(t: Teller) -> None:
-    t.do("note_reveal", by="kate", subject="job 1")
+    t.do("record_reveal", by="kate", subject="job 1")
     t.do("erase_customer", customer_id=1, by="kate")
     t.ask("flow", tenant_id="shop", correlation_id="order-1")
     t.do("status", stages=None)

@@ -17,15 +17,15 @@ def made(store: Store, **fields: Any) -> dict[str, Any]:
 def test_endpoint_comes_back_as_it_was_given(store: Store) -> None:
     endpoint = made(store, enabled=False)
     assert (endpoint["url"], endpoint["events"]) == ("https://example.com/ü", ["job.completed", "report.ready"])
-    assert (endpoint["enabled"], endpoint["off_because"]) == (False, "made off")
+    assert (endpoint["enabled"], endpoint["disabled_reason"]) == (False, "made off")
     number = endpoint["id"]
     assert store.webhook_endpoint(number) == endpoint
     assert store.list_webhook_endpoints(tenant_id=None, older=None, limit=1)["endpoints"] == [endpoint]
-    assert store.change_webhook_endpoint(number, enabled=True, events=("job.completed",))["events"] == ["job.completed"]
+    assert store.update_webhook_endpoint(number, enabled=True, events=("job.completed",))["events"] == ["job.completed"]
     rotated = store.rotate_webhook_secret(number, secret_encrypted="new", former_seconds=0.5)
-    assert rotated["former_secret_until"]
+    assert rotated["previous_secret_until"]
     assert store.test_webhook_endpoint(number)["event_id"].startswith("msg_")
-    store.turn_off_webhook_endpoint(number, url="https://example.com/ü", because="gone")
+    store.disable_webhook_endpoint(number, url="https://example.com/ü", reason="gone")
     with pytest.raises(Refused, match="is off") as caught:
         store.test_webhook_endpoint(number)
     assert (caught.value.sqlstate, caught.value.field) == ("GC409", "enabled")
@@ -48,10 +48,10 @@ def test_delivery_learns_where_to_and_that_there_is_nobody(store: Store, world: 
 
 def test_event_is_taken_in_once_and_its_payment_is_found(store: Store, world: World) -> None:
     job = world.claimed("payment", correlation_id="order-ü")
-    assert store.incoming_payment(job, amount=2500, currency="USD") is None
+    assert store.inbound_payment(job, amount=2500, currency="USD") is None
     paid = {"correlation_id": "order-ü", "reference": "p1", "amount": 2500, "currency": "USD"}
     sent = {"source": "square", "event_id": "e1", "type": "payment.updated", "tenant_id": "default"}
-    assert store.take_event(**sent, does={"payment": paid}) == {"became": "payment", "repeated": False}
-    assert store.take_event(**sent, does={"payment": paid}) == {"became": "payment", "repeated": True}
-    found = store.incoming_payment(job, amount=2500, currency="USD")
+    assert store.receive_event(**sent, action={"payment": paid}) == {"kind": "payment", "repeated": False}
+    assert store.receive_event(**sent, action={"payment": paid}) == {"kind": "payment", "repeated": True}
+    found = store.inbound_payment(job, amount=2500, currency="USD")
     assert found == {"reference": "p1", "amount": 2500, "currency": "USD"}

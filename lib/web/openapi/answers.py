@@ -35,7 +35,7 @@ class Alert(BaseModel):
 
     condition: str
     since: Time
-    told_at: Time | None
+    notified_at: Time | None
     detail: Json
 
 

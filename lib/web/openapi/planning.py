@@ -136,8 +136,8 @@ class Endpoint(BaseModel):
     url: str
     events: list[Event]
     enabled: bool
-    off_because: str | None
-    former_secret_until: Time | None
+    disabled_reason: str | None
+    previous_secret_until: Time | None
     created_at: Time
     updated_at: Time
 
@@ -166,7 +166,7 @@ class Taken(BaseModel):
     """What a vendor's event became."""
 
     event_id: str
-    became: str
+    kind: str
     repeated: bool
 
 

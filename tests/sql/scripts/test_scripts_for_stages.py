@@ -62,7 +62,7 @@ def test_status_asked_by_sql_tells_the_doors_as_they_are(script: Script, world: 
     world.enqueue()
     world.enqueue("payment")
     heads = [json.loads(row["fact"]) for row in script("status") if row["topic"] == "queues"]
-    assert [(head["circuit"], head["door"]) for head in heads] == [("email", "shut"), ("payment", "open")]
+    assert [(head["circuit"], head["availability"]) for head in heads] == [("email", "blocked"), ("payment", "ready")]
 
 
 def test_stuck_jobs_says_why(script: Script, world: World) -> None:
