@@ -16,7 +16,7 @@ ARGS ?=
 WIRE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo dev test test-quick vercel-check migrate bench lint
+.PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate bench lint
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-quick: $(READY)  ## the heart of it: pure parts and SQL, what is not slow
 
 vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a cold start costs: 2 minutes (part of .ci/run)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)
+
+initial-migration:  ## write supabase/migrations/…_initial.sql from supabase/schemas (until the first release is tagged)
+	@cat supabase/schemas/*.sql > supabase/migrations/20261128120000_initial.sql
 
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
 	@$(BIN)/python -m lib.local.migrate

@@ -1,4 +1,4 @@
-"""Chores: what a tick sees to after its jobs, each at its interval (`supabase/schemas/14_chores.sql`)."""
+"""Chores: what a tick sees to after its jobs, each at its interval (`supabase/schemas/13_maintenance.sql`)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

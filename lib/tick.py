@@ -111,7 +111,7 @@ class _Tick:
             source=source,
             execution_id=execution_id,
             stages=ready,
-            **self._limits(),
+            limits=self._registry.limits(self._settings),
             limit=self._wanted(),
             live_seconds=self.ends - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
             linger_seconds=self._patience(),
@@ -123,11 +123,6 @@ class _Tick:
         self.report.duplicate, self.report.revived = step.duplicate, step.revived
         self._maintenance = step.maintenance
         return step
-
-    def _limits(self) -> dict[str, Any]:
-        """Told only where there are any: an older schema does not know them."""
-        limits = self._registry.limits(self._settings)
-        return {"limits": limits} if limits else {}
 
     def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
         """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""

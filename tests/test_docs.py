@@ -154,7 +154,7 @@ def test_every_field_of_the_report_is_told() -> None:
 
 
 def test_every_reason_to_wait_is_told_and_no_other() -> None:
-    source = (ROOT / "supabase/schemas/42_find.sql").read_text(encoding="utf-8")
+    source = (ROOT / "supabase/schemas/31_find.sql").read_text(encoding="utf-8")
     table = TEXTS["api"].split("| reason |")[1].split("\n\n")[0]
     assert set(re.findall(r"\n\| `(\w+)` \|", table)) == set(re.findall(r"'reason', '(\w+)'", source))
 

@@ -42,7 +42,7 @@ def grants(patient: Patient) -> Finding:
     more = f" and {len(doors) - 3} more" if len(doors) > 3 else ""
     return red(
         f"open: {', '.join(first)}{more}",
-        mend='psql "$DATABASE_URL" -f supabase/schemas/90_doors.sql, or paste that file into the SQL editor',
+        mend='psql "$DATABASE_URL" -f supabase/schemas/90_grants.sql, or paste that file into the SQL editor',
     )
 
 

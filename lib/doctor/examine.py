@@ -12,7 +12,7 @@ from lib.errors import Misconfigured, StoreError
 from lib.redact import clean
 from lib.settings import Settings
 from lib.stages import Registry
-from lib.store.store import CODE_VERSION, Store
+from lib.store.store import Store
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _BEFORE: tuple[Check, ...] = (environment.secrets, environment.variables, environment.time, environment.pooler)
 _AFTER: tuple[Check, ...] = (
     *(database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
-    *(work.keys, work.stages, queues.inlets, environment.cron),
+    *(work.keys, work.stages, queues.pgmq, environment.cron),
     *(ticks.ticks, ticks.rhythm, ticks.limit),
 )
 
@@ -41,10 +41,12 @@ def examine(
     """
     began = time.monotonic()
     try:
-        facts = _facts(store, registry.ready(settings), failure, now)
-        if settings.giftcard_pgmq_queues and "ticks" in facts:
+        if failure is not None:
+            raise failure
+        facts = Facts(store.doctor(stages=registry.ready(settings), now=now))
+        if settings.giftcard_pgmq_queues:
             queues = {queue: {"stage": stage} for queue, stage in settings.giftcard_pgmq_queues}
-            facts["inlets"] = store.import_pgmq(queues, limit=0)
+            facts["pgmq"] = store.import_pgmq(queues, limit=0)
         found = green(f"it answered within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)
@@ -64,19 +66,6 @@ def _lines(checks: tuple[Check, ...], patient: Patient) -> Iterator[tuple[str, F
     for check in checks:
         with suppress(NotTold):
             yield check.__name__, check(patient)
-
-
-def _facts(store: Store, stages: dict[str, int], failure: StoreError | None, now: datetime | None) -> Facts:
-    """What the database knows. An older schema than this code's knows its version alone."""
-    try:
-        if failure is not None:
-            raise failure
-        return Facts(store.doctor(stages=stages, now=now))
-    except Misconfigured:
-        version = store.schema_version()
-        if version["version"] >= CODE_VERSION:
-            raise
-        return Facts(schema=version)
 
 
 def _away(error: StoreError, settings: Settings) -> Finding:

@@ -24,7 +24,7 @@ class Finding:
 
 
 class NotTold(Exception):
-    """The database did not tell this fact: it is away, or its schema is older than the check."""
+    """The database did not answer with this fact: it is away."""
 
 
 class Facts(dict[str, Any]):

@@ -3,9 +3,9 @@
 from lib.doctor.finding import Finding, Patient, green, red, yellow
 
 
-def inlets(patient: Patient) -> Finding:
+def pgmq(patient: Patient) -> Finding:
     """Every queue of GIFTCARD_PGMQ_QUEUES can be moved, and leads to a stage. Without the setting there is no line."""
-    problems = [sums["problem"] for sums in patient.facts["inlets"].values() if "problem" in sums]
+    problems = [sums["problem"] for sums in patient.facts["pgmq"].values() if "problem" in sums]
     if problems:
         return red("; ".join(dict.fromkeys(problems)), mend="docs/queues.md#what-is-needed tells what to do about each")
     unknown = [
@@ -15,4 +15,4 @@ def inlets(patient: Patient) -> Finding:
     ]
     if unknown:
         return yellow("; ".join(unknown), mend="mend GIFTCARD_PGMQ_QUEUES, or deploy the code that knows the stage")
-    return green("the queues can be moved: " + ", ".join(patient.facts["inlets"]))
+    return green("the queues can be moved: " + ", ".join(patient.facts["pgmq"]))

@@ -1,1 +1,1 @@
-"""The report of a day, made by Postgres (`supabase/schemas/61_reports.sql`): how it is asked for, as CSV, as a mail."""
+"""The report of a day, made by Postgres (`supabase/schemas/55_reports.sql`): how it is asked for, as CSV, as a mail."""

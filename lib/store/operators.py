@@ -24,9 +24,7 @@ class OperatorCalls(Calls):
         force: bool = False,
     ) -> dict[str, Any]:
         """`circuit`: that of the payload. Not repeated on a lost connection: the second could meet the job running."""
-        # Told only where there is one: an older schema does not know it.
-        told: dict[str, Any] = {"circuit": circuit} if circuit else {}
-        return self._dict("giftcard_requeue", job_id=job_id, payload=payload, force=force, **told)
+        return self._dict("giftcard_requeue", job_id=job_id, payload=payload, force=force, circuit=circuit)
 
     def cancel(self, job_id: int) -> dict[str, Any]:
         """Queued and error at once, running by a wish."""

@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class OrderCalls(Calls):
-    """What each does is told where it is made: `supabase/schemas/51_orders.sql`."""
+    """What each does is told where it is made: `supabase/schemas/41_order_functions.sql`."""
 
     def submit_order(
         self,
@@ -27,9 +27,7 @@ class OrderCalls(Calls):
         }
         with sentry.published(hooks.drafted([row | {"stage": "customer_ingest"}])) as (job,):
             bent = {name: value for name, value in job.items() if row.get(name) != value and name != "stage"}
-            # Told only where there is something to tell: an older schema does not know it.
-            told = {"job": bent} if bent else {}
-            return self._dict("giftcard_submit_order", repeat=True, **row, **told, **arguments)
+            return self._dict("giftcard_submit_order", repeat=True, **row, job=bent, **arguments)
 
     def save_customer(self, **arguments: Any) -> dict[str, Any]:
         """One per (tenant, external id), or per (tenant, e-mail)."""

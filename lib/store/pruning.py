@@ -6,7 +6,7 @@ from lib.store.calls import Calls
 
 
 class PruningCalls(Calls):
-    """What each does is told where it is made: `supabase/schemas/63_prune.sql`."""
+    """What each does is told where it is made: `supabase/schemas/34_prune.sql`."""
 
     def prune(self, limits: dict[str, str | None], *, limit: int, dry_run: bool) -> dict[str, Any]:
         """One step. `limits`: what stays for how long, like {"jobs": "30 days"}; None: for ever."""

@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class ReportCalls(Calls):
-    """What each does is told where it is made: `supabase/schemas/61_reports.sql`, `62_inlets.sql`."""
+    """What each does is told where it is made: `supabase/schemas/55_reports.sql`, `80_pgmq.sql`."""
 
     def make_report(self, tenant_id: str, *, day: date | None) -> dict[str, Any]:
         """The report of a tenant's day, made now and kept. `day` None: yesterday, by the database's clock."""

@@ -13,9 +13,9 @@ from lib.store.shapes import Effect, Result, Step, settle, step
 from lib.store.watch import WatchCalls
 from lib.store.webhooks import WebhookCalls
 
-# The version of this code, for the schema to say whether it still serves it; the oldest schema that has all it calls.
-# Code that needs more than schema 1 tells giftcard_begin_tick so (p_oldest_schema): nothing is claimed on an older one.
-CODE_VERSION = 3
+# A tick begins only where code and schema fit: the schema says the oldest code that it serves, the code says the oldest
+# schema that has all it calls.
+CODE_VERSION = 1
 OLDEST_SCHEMA = 1
 
 
@@ -30,7 +30,8 @@ class Store(OperatorCalls, OrderCalls, ReportCalls, PruningCalls, ScheduleCalls,
 
     def begin_tick(self, **arguments: Any) -> Step:
         """Writes a tick down, revives, takes over, claims."""
-        return step(self._wire.call("giftcard_begin_tick", repeat=True, code_version=CODE_VERSION, **arguments))
+        versions = {"code_version": CODE_VERSION, "oldest_schema": OLDEST_SCHEMA}
+        return step(self._wire.call("giftcard_begin_tick", repeat=True, **versions, **arguments))
 
     def advance_tick(self, tick_id: int, *, results: list[Result], **arguments: Any) -> Step:
         """Settles, claims more, ends the tick when there is nothing left to do."""

@@ -6,7 +6,7 @@ from lib.store.calls import Calls
 
 
 class WatchCalls(Calls):
-    """What each does is told where it is made: `supabase/schemas/73_metrics.sql`, `74_alerts.sql`."""
+    """What each does is told where it is made: `supabase/schemas/70_metrics.sql`, `71_alerts.sql`."""
 
     def metrics(self, *, stages: dict[str, int]) -> dict[str, Any]:
         """All numbers of a scrape."""

@@ -17,7 +17,7 @@ from tests.wires.stand_in.roles import make_like_supabase
 from tests.world import World, a_world
 
 Make = Callable[..., World]
-DOORS = "supabase/schemas/90_doors.sql"
+DOORS = "supabase/schemas/90_grants.sql"
 
 
 # Away

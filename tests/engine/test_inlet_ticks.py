@@ -36,7 +36,7 @@ def test_a_tick_begins_with_taking_in_and_messages_run_to_their_end(make_world: 
     queues.create("reports_queue", {"day": "2026-01-31", "tenant_id": "acme"}, {}, {"tenant_id": "*"})
     queues.create("email_queue")
     report = world.tick()
-    assert {queue: sums["moved"] for queue, sums in report["inlets"].items()} == {
+    assert {queue: sums["moved"] for queue, sums in report["pgmq"].items()} == {
         "email_queue": 0,
         "payments_queue": 1,
         "reports_queue": 3,
@@ -58,7 +58,7 @@ def test_a_message_that_does_not_validate_is_a_dead_letter_with_its_text_and_doe
     job = world.job()
     assert (job["status"], job["attempts"], job["revive_at"], job["payload"]) == ("error", 1, None, {"to": "kate"})
     assert job["last_error"].startswith("PermanentError: payload: customer")
-    assert world.tick()["inlets"]["email_queue"]["moved"] == 0
+    assert world.tick()["pgmq"]["email_queue"]["moved"] == 0
     assert (queues.waiting("email_queue"), queues.archived("email_queue")) == ([], [1])
 
 
@@ -98,23 +98,23 @@ def test_without_pgmq_the_setting_is_told_and_the_tick_goes_on(make_world: Make,
     world = make_world(GIFTCARD_PGMQ_QUEUES=INLETS)
     world.submit()
     report = world.tick()
-    said = {sums["problem"].partition(":")[0] for sums in report["inlets"].values()}
-    assert (len(report["inlets"]), said) == (3, {"there is no pgmq in this database"})
+    said = {sums["problem"].partition(":")[0] for sums in report["pgmq"].values()}
+    assert (len(report["pgmq"]), said) == (3, {"there is no pgmq in this database"})
     assert report["completed"] == 5
-    assert {line["queue"] for line in log() if line["event"] == "pgmq_import_failed"} == set(report["inlets"])
+    assert {line["queue"] for line in log() if line["event"] == "pgmq_import_failed"} == set(report["pgmq"])
 
 
 @pytest.mark.parametrize("wish", [{"stage": "email"}, {"job_id": 1}])
 def test_a_tick_for_one_stage_or_job_takes_nothing_in(make_world: Make, queues: Queues, wish: Any) -> None:
     world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
     queues.create("email_queue", {"to": "kate"})
-    assert world.client.post("/api/jobs/run", json=wish, headers=bearer(ADMIN)).json["inlets"] == {}
+    assert world.client.post("/api/jobs/run", json=wish, headers=bearer(ADMIN)).json["pgmq"] == {}
     assert queues.waiting("email_queue") == [1]
 
 
 def test_a_tick_that_is_paused_takes_nothing_in(make_world: Make, queues: Queues) -> None:
     queues.create("email_queue", {"to": "kate"})
-    assert make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email", GIFTCARD_PAUSED=1).tick()["inlets"] == {}
+    assert make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email", GIFTCARD_PAUSED=1).tick()["pgmq"] == {}
     assert queues.waiting("email_queue") == [1]
 
 

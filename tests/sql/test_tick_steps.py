@@ -69,9 +69,9 @@ def test_code_that_is_too_old_is_told_which_side_to_upgrade(world: World) -> Non
 
 
 def test_schema_that_is_too_old_for_the_code_is_told_too(world: World) -> None:
-    world.begin(oldest_schema=3)
+    world.begin(oldest_schema=1)
     with pytest.raises(psycopg.errors.DatabaseError, match="run the migrations") as caught:
-        world.begin(oldest_schema=4)
+        world.begin(oldest_schema=2)
     assert caught.value.sqlstate == "GC426"
     assert world.rows("select count(*) as ticks from giftcard_ticks") == [{"ticks": 1}]
 

@@ -1,36 +1,38 @@
-"""Databases at each schema before the present one."""
+"""A folder of migrations that has one more than the project: what the next release will bring."""
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lib.local import ROOT
-from lib.local.migrate import migrate
 
 MIGRATIONS = sorted((ROOT / "supabase/migrations").glob("*.sql"))
 
+NEXT = "29990101000000_next.sql"
+# What a release may do: a column, an index, a function of its own, another body for one that every tick calls.
+NEXT_SQL = """
+alter table public.giftcard_jobs add column note text;
+create index giftcard_jobs_noted on public.giftcard_jobs (id) where note is not null;
+create function public.giftcard_note(p_job_id bigint, p_note text) returns void
+language sql volatile security invoker set search_path = '' as $$
+  update public.giftcard_jobs set note = p_note where id = p_job_id
+$$;
+create or replace function public.giftcard_schema_version() returns jsonb
+language sql stable security invoker set search_path = '' as $$
+  select '{"version": 2, "oldest_code": OLDEST}'::jsonb
+$$;
+"""
 
-def at_schema(url: str, number: int, folder: Path) -> str:
-    """The same address, its database brought to that schema; `migrate(url)` brings it to the present one."""
-    folder.mkdir()
-    for path in MIGRATIONS[:number]:
-        shutil.copy(path, folder)
-    assert migrate(url, directory=folder)
-    return url
+
+@pytest.fixture
+def next_release(tmp_path: Path) -> Path:
+    """The folder; the code of today is still served by its schema."""
+    return with_next(tmp_path / "next", oldest_code=1)
 
 
-@pytest.fixture(params=range(1, len(MIGRATIONS)), ids=lambda number: f"schema {number}")
-def earlier_url(request: pytest.FixtureRequest, empty_database_url: str, tmp_path: Path) -> str:
-    """The address of a fresh database at an earlier schema."""
-    return at_schema(empty_database_url, request.param, tmp_path / "migrations")
-
-
-def holds(now: Any, then: Any) -> bool:
-    """Whether it has all that the older one has. It may have more; where that would do harm, `Version1` looks."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        return all(name in now and holds(now[name], value) for name, value in then.items())
-    if isinstance(then, list) and isinstance(now, list):
-        return len(now) == len(then) and all(map(holds, now, then))
-    return bool(now == then)
+def with_next(folder: Path, *, oldest_code: int) -> Path:
+    """The project's migrations and the next one, in a folder that `migrate` takes."""
+    shutil.copytree(ROOT / "supabase/migrations", folder)
+    (folder / NEXT).write_text(NEXT_SQL.replace("OLDEST", str(oldest_code)), encoding="utf-8")
+    return folder

@@ -14,7 +14,7 @@ import pytest
 from lib.local import LOCAL, ROOT
 from lib.local.migrate import migrate
 from tests.sql.test_schema import catalog
-from tests.upgrade.conftest import MIGRATIONS, at_schema
+from tests.upgrade.conftest import MIGRATIONS, NEXT
 from tests.wires.proxy import proxy
 from tests.wires.stand_in.roles import make_like_supabase
 
@@ -91,8 +91,12 @@ def test_what_the_cli_pushes_is_what_make_migrate_makes(
 
 
 @pytest.mark.slow
-def test_the_cli_goes_on_where_make_migrate_stopped(supabase: Cli, empty_database_url: str, tmp_path: Path) -> None:
-    at_schema(empty_database_url, len(MIGRATIONS) - 1, tmp_path / "migrations")
-    said = supabase("db", "push", "--yes")
-    assert [path.name for path in MIGRATIONS if f"Applying migration {path.name}" in said] == [MIGRATIONS[-1].name]
-    assert migrate(empty_database_url) == []
+def test_the_cli_goes_on_where_make_migrate_stopped(
+    supabase: Cli, empty_database_url: str, next_release: Path, tmp_path: Path
+) -> None:
+    assert migrate(empty_database_url) == [path.name for path in MIGRATIONS]
+    shutil.copy(next_release / NEXT, tmp_path / "supabase/migrations")
+    printed = supabase("db", "push", "--yes")
+    assert f"Applying migration {NEXT}" in printed
+    assert [path.name for path in MIGRATIONS if f"Applying migration {path.name}" in printed] == []
+    assert migrate(empty_database_url, directory=next_release) == []

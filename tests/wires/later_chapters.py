@@ -62,7 +62,7 @@ def webhooks(t: Teller) -> None:
     t.do("list_webhook_endpoints", tenant_id="shop", older=None, limit=1)
     t.do("rotate_webhook_secret", endpoint_id=one, secret_encrypted="ß", former_seconds=60)
     job_id = t.do("test_webhook_endpoint", endpoint_id=one)["job_id"]
-    usual = {"owner": "host:4", "source": "test", "live_seconds": 130, "code_version": 2}
+    usual = {"owner": "host:4", "source": "test", "live_seconds": 130, "code_version": 1}
     key = "00000000-0000-4000-8000-000000000099"
     t.do("begin_tick", key=key, limit=1, stages=STAGES | {"webhook": 60}, only_job_id=job_id, **usual)
     t.do("webhook_target", job_id=job_id, lease_id=key, endpoint_id=one)

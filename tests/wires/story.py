@@ -106,7 +106,7 @@ def _jobs(t: Teller) -> None:
 
 
 def _a_tick(t: Teller) -> None:
-    usual = {"owner": "host:1", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 2}
+    usual = {"owner": "host:1", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 1}
     tick = t.do("begin_tick", key=LEASES[0], limit=2, linger_seconds=0.5, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[0], limit=2, linger_seconds=0.5, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[1], limit=2, execution_id="e", **usual)
@@ -133,7 +133,7 @@ def _a_tick(t: Teller) -> None:
 
 def _effects(t: Teller) -> None:
     t.do("enqueue", jobs=[{"stage": "payment", "correlation_id": "effects"}], replace=False)
-    tick = {"owner": "host:2", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 2}
+    tick = {"owner": "host:2", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 1}
     claimed = t.do("begin_tick", key=LEASES[4], limit=9, only_stage="payment", **tick)["jobs"]
     run = {"job_id": claimed[-1]["id"], "lease_id": LEASES[4]}
     key = t.do("begin_effect", **run, name="charge")["vendor_key"]
@@ -150,7 +150,7 @@ def _effects(t: Teller) -> None:
 def _dead_letters(t: Teller) -> None:
     jobs = [{"stage": "email", "correlation_id": f"dead-{n}", "circuit": f"email:{n % 2}"} for n in range(4)]
     ids = [answer["id"] for answer in t.do("enqueue", jobs=jobs, replace=False)]
-    tick = {"owner": "host:3", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 2}
+    tick = {"owner": "host:3", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 1}
     begun = t.do("begin_tick", key=LEASES[5], limit=9, only_stage="email", **tick)
     failed = [{"id": i, "lease_id": LEASES[5], "outcome": "error", "error": "no", "revive": None} for i in ids]
     t.do("advance_tick", tick_id=begun["tick_id"], claim_key=LEASES[6], results=failed, limit=0, busy=0)

@@ -26,23 +26,6 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
   select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status order by c.stage, c.status limit 1000
 $$;
 
--- Flows whose money was taken and that have no card: the job that should issue it is dead, cancelled or missing, and nothing else of
--- the flow is on its way but webhooks that tell of it. A dead letter counts although it may revive tomorrow: today somebody has paid for nothing.
-create function public.giftcard_paid_without_card(p_limit integer default 100)
-returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text, status text, last_error text)
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select p.tenant_id, p.correlation_id, p.amount, p.currency, p.created_at, d.stage, d.status, d.last_error
-    from public.giftcard_payments p
-    left join lateral (
-      select j.stage, j.status, j.last_error from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') and j.stage <> 'webhook'
-       order by j.id desc limit 1) d on true
-   where p.card_id is null and not exists (
-      select from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running') and j.stage <> 'webhook')
-   order by p.created_at, p.id limit least(p_limit, 1000)
-$$;
-
 -- Runs whose lease has ended and jobs that have been due for long: what somebody should look at.
 create function public.giftcard_stuck_jobs(p_due_for interval default '5 minutes', p_limit integer default 100, p_now timestamptz default null)
 returns table (id bigint, stage text, status text, attempts integer, since timestamptz, lock_owner text, why text, last_error text)

@@ -1,5 +1,18 @@
 -- Personal data: seen in clear only with a trace, and removed on request.
 
+create table public.giftcard_audit (
+  id bigint generated always as identity,
+  at timestamptz not null,
+  by text not null,
+  action text not null,
+  subject text not null,
+  details jsonb not null default '{}',
+  constraint giftcard_audit_pkey primary key (id),
+  constraint giftcard_audit_action_is_known check (action in ('reveal', 'erase_customer'))
+);
+
+comment on table public.giftcard_audit is 'One row each time personal data was shown in clear or erased.';
+
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin

@@ -1,5 +1,31 @@
 -- The claim.
 
+-- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
+-- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
+-- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  return query with recursive heads as (
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
+    union all
+    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
+      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
+  select h.circuit, h.stage, h.scheduled_at,
+         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
+              when coalesce(c.state, 'closed') = 'closed' then 'ready'
+              when c.open_until <= p_now then 'probing'
+              else 'blocked' end,
+         c.open_until
+    from heads h
+    left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join public.giftcard_stages s on s.stage = h.stage;
+end $$;
+
 -- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
 -- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
 create function public.giftcard_claimed_jobs(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
@@ -201,7 +227,7 @@ begin
     if v_full then
       v_next := least(v_next, p_now + interval '1 second');  -- nobody tells when a place in a full stage is free again
     end if;
-    if t.only_stage is null and t.only_job_id is null and t.code_version >= 2 then
+    if t.only_stage is null and t.only_job_id is null then
       v_next := least(v_next, public.giftcard_next_schedule_at(p_now));
     end if;
     next_due_at := public.giftcard_next_due(v_next, v_from, p_now);

@@ -5,7 +5,7 @@
 -- prepared plans, which then answer without asking who may call it.
 create function public.giftcard_schema_version() returns jsonb
 language sql stable security invoker set search_path = '' as $$
-  select '{"version": 3, "oldest_code": 1}'::jsonb
+  select '{"version": 1, "oldest_code": 1}'::jsonb
 $$;
 
 -- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most p_limit.
@@ -43,8 +43,7 @@ begin
   return v_stopped_because;
 end $$;
 
--- Schedules that a tick shall plan now; null: none. A tick for a single stage or job plans nothing, nor does one of code that knows no
--- schedules.
+-- Schedules that a tick shall plan now; null: none. A tick for a single stage or job plans nothing.
 create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -52,7 +51,7 @@ begin
     return null;
   end if;
   return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
-           where id = p_tick_id and only_stage is null and only_job_id is null and code_version >= 2);
+           where id = p_tick_id and only_stage is null and only_job_id is null);
 end $$;
 
 -- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.

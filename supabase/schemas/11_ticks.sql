@@ -1,39 +1,4 @@
--- What ticks need to know of each other: circuits, pauses, ticks.
-
-create table public.giftcard_circuits (
-  circuit text collate "C" not null,
-  state text not null default 'closed',
-  failures integer not null default 0,
-  changed_at timestamptz not null default '-infinity',
-  open_until timestamptz,
-  probe_job_id bigint,
-  probe_lease_id uuid,
-  constraint giftcard_circuits_pkey primary key (circuit),
-  constraint giftcard_circuits_state_is_known check (state in ('closed', 'open', 'half_open')),
-  constraint giftcard_circuits_open_has_an_end check (state = 'closed' or open_until is not null)
-);
-
--- Nearly all are closed and have not failed: a settle asks whether any is not.
-create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
-
-comment on table public.giftcard_circuits is 'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
-comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
-comment on column public.giftcard_circuits.changed_at is 'Results of runs claimed before this do not count.';
-comment on column public.giftcard_circuits.probe_lease_id is 'The one run allowed while half-open; the place is free once that lease no longer runs.';
-
-create table public.giftcard_circuit_changes (
-  id bigint generated always as identity,
-  circuit text collate "C" not null,
-  from_state text not null,
-  to_state text not null,
-  changed_at timestamptz not null,
-  cause text not null,
-  job_id bigint,
-  constraint giftcard_circuit_changes_pkey primary key (id)
-);
-create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_changes (circuit, id);
-
-comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
+-- Pauses and ticks.
 
 create table public.giftcard_stages (
   stage text collate "C" not null,

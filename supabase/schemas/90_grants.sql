@@ -1,5 +1,5 @@
 -- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its web roles by
--- default, so each is taken back by name of its kind. Later migrations repeat this for what they add; a test reads the catalog.
+-- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.
 
 do $$
 declare

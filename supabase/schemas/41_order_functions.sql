@@ -155,3 +155,20 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     left join public.giftcard_customers u on u.id = c.customer_id
    where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
 $$;
+
+-- Flows whose money was taken and that have no card: the job that should issue it is dead, cancelled or missing, and nothing else of
+-- the flow is on its way but webhooks that tell of it. A dead letter counts although it may revive tomorrow: today somebody has paid for nothing.
+create function public.giftcard_paid_without_card(p_limit integer default 100)
+returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text, status text, last_error text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+  select p.tenant_id, p.correlation_id, p.amount, p.currency, p.created_at, d.stage, d.status, d.last_error
+    from public.giftcard_payments p
+    left join lateral (
+      select j.stage, j.status, j.last_error from public.giftcard_jobs j
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled') and j.stage <> 'webhook'
+       order by j.id desc limit 1) d on true
+   where p.card_id is null and not exists (
+      select from public.giftcard_jobs j
+       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running') and j.stage <> 'webhook')
+   order by p.created_at, p.id limit least(p_limit, 1000)
+$$;

@@ -1,4 +1,39 @@
--- The breaker.
+-- Circuits: a breaker for each name, shared by all ticks.
+
+create table public.giftcard_circuits (
+  circuit text collate "C" not null,
+  state text not null default 'closed',
+  failures integer not null default 0,
+  changed_at timestamptz not null default '-infinity',
+  open_until timestamptz,
+  probe_job_id bigint,
+  probe_lease_id uuid,
+  constraint giftcard_circuits_pkey primary key (circuit),
+  constraint giftcard_circuits_state_is_known check (state in ('closed', 'open', 'half_open')),
+  constraint giftcard_circuits_open_has_an_end check (state = 'closed' or open_until is not null)
+);
+
+-- Nearly all are closed and have not failed: a settle asks whether any is not.
+create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
+
+comment on table public.giftcard_circuits is 'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
+comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
+comment on column public.giftcard_circuits.changed_at is 'Results of runs claimed before this do not count.';
+comment on column public.giftcard_circuits.probe_lease_id is 'The one run allowed while half-open; the place is free once that lease no longer runs.';
+
+create table public.giftcard_circuit_changes (
+  id bigint generated always as identity,
+  circuit text collate "C" not null,
+  from_state text not null,
+  to_state text not null,
+  changed_at timestamptz not null,
+  cause text not null,
+  job_id bigint,
+  constraint giftcard_circuit_changes_pkey primary key (id)
+);
+create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_changes (circuit, id);
+
+comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
 
 -- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
@@ -43,32 +78,6 @@ begin
   end if;
   update public.giftcard_circuits set failures = case when v_failed then failures + 1 else 0 end where circuit = p_circuit;
   return null;
-end $$;
-
--- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
--- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
--- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
-create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
-language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-begin
-  return query with recursive heads as (
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
-    union all
-    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
-      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
-  select h.circuit, h.stage, h.scheduled_at,
-         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
-              when coalesce(c.state, 'closed') = 'closed' then 'ready'
-              when c.open_until <= p_now then 'probing'
-              else 'blocked' end,
-         c.open_until
-    from heads h
-    left join public.giftcard_circuits c on c.circuit = h.circuit
-    left join public.giftcard_stages s on s.stage = h.stage;
 end $$;
 
 -- Locks the probe of a half-open circuit: among the first 50 due the one with the fewest attempts. null: its place is taken,

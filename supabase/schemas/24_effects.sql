@@ -1,5 +1,26 @@
 -- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for ever.
 
+create table public.giftcard_effects (
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  stage text collate "C" not null,
+  dedup_key text collate "C" not null,
+  name text collate "C" not null,
+  generation integer not null default 1,
+  vendor_key text collate "C" not null,
+  started_at timestamptz,
+  finished_at timestamptz,
+  result jsonb,
+  note text,
+  constraint giftcard_effects_pkey primary key (tenant_id, correlation_id, stage, dedup_key, name),
+  constraint giftcard_effects_vendor_key_key unique (vendor_key),
+  constraint giftcard_effects_finished_has_a_result check ((finished_at is null) = (result is null))
+);
+
+comment on table public.giftcard_effects is 'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept when jobs are pruned.';
+comment on column public.giftcard_effects.vendor_key is 'The idempotency key the vendor gets: the same for all tries of one generation.';
+comment on column public.giftcard_effects.started_at is 'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
+
 create function public.giftcard_vendor_key(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
 returns text language sql immutable security invoker set search_path = '' as $$
   select 'gc_' || left(encode(sha256(convert_to(
