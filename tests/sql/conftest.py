@@ -10,8 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from lib.local.migrate import migrate
 from lib.local.postgres import Embedded
 from tests.factory import World
+from tests.wires.stand_in.roles import make_like_supabase
 
 
 class Shared:
@@ -54,3 +56,21 @@ def world(request: pytest.FixtureRequest, postgres: Embedded) -> Iterator[World]
     connection = shared.begin()
     yield World(connection, undo=True)
     connection.rollback()
+
+
+@pytest.fixture(scope="module")
+def supabase(postgres: Embedded) -> Iterator[str]:
+    """A database migrated where Supabase's roles and default grants were there first."""
+    url = postgres.create_database("doors")
+    make_like_supabase(url)
+    migrate(url)
+    yield url
+    postgres.drop_database("doors")
+
+
+@pytest.fixture
+def owner(supabase: str) -> Iterator[World]:
+    """The role that migrated. What a test does is rolled back."""
+    with psycopg.connect(supabase) as connection:
+        yield World(connection)
+        connection.rollback()

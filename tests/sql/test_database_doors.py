@@ -1,16 +1,12 @@
 """Who may do what in the database: the service role everything, the web roles of Supabase nothing."""
 
 import re
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 
 from lib.job import Complete, Error
-from lib.local.migrate import migrate
-from lib.local.postgres import Embedded
 from tests.factory import World, done
-from tests.wires.stand_in.roles import make_like_supabase
 
 FUNCTIONS = """
     select p.proname as name, p.oid::regprocedure::text as signature, p.prosecdef, p.provolatile::text as volatility,
@@ -26,24 +22,6 @@ TABLES_THAT = """
 """
 
 WRITES = re.compile(r"\b(insert\s+into|update\s+public|delete\s+from|for\s+update|pg_advisory)", re.IGNORECASE)
-
-
-@pytest.fixture(scope="module")
-def supabase(postgres: Embedded) -> Iterator[str]:
-    """A database migrated where Supabase's roles and default grants were there first."""
-    url = postgres.create_database("doors")
-    make_like_supabase(url)
-    migrate(url)
-    yield url
-    postgres.drop_database("doors")
-
-
-@pytest.fixture
-def owner(supabase: str) -> Iterator[World]:
-    """The role that migrated. What a test does is rolled back."""
-    with psycopg.connect(supabase) as connection:
-        yield World(connection)
-        connection.rollback()
 
 
 @pytest.fixture
