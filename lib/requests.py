@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lib.giftcards.orders import Identifier, Moment
 
@@ -16,12 +16,6 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
-def _not_null(value: object) -> object:
-    if value is None:
-        raise ValueError("must be a positive number of seconds, not null")
-    return value
-
-
 class JobRequest(_Request):
     """One job to enqueue. `payload` is checked by its stage's model; times in seconds; `scheduled_at` with its zone."""
 
@@ -32,7 +26,7 @@ class JobRequest(_Request):
     payload: dict[str, Any] = Field(default_factory=dict)
     max_attempts: Annotated[int, Field(ge=1, le=25)] | None = None
     semantics: Literal["at_least_once", "at_most_once"] = "at_least_once"
-    ttr_seconds: Annotated[int, Field(ge=1, le=3600), BeforeValidator(_not_null)] = 60
+    ttr_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     retry_delays: (
         Annotated[list[Annotated[float, Field(ge=0, le=86_400)]], Field(min_length=1, max_length=25)] | None
     ) = None

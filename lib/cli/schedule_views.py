@@ -9,9 +9,9 @@ from lib.tables import Part, Table, duration, moment
 Json = dict[str, Any]
 
 _SHOWN = (
-    "name tenantId status schedule timezone isRecurring stage type maxRetryCount retryDelays ttrSeconds missedPolicy "
-    "catchUpSeconds missedCap overlapPolicy pauseAfterFailures nextAt lastAt unfinished failures missed lastMissedAt "
-    "skipped lastSkippedAt pausedAt pausedBy pauseReason createdAt updatedAt"
+    "name tenant_id status schedule timezone is_recurring stage type max_retry_count retry_delays ttr_seconds "
+    "missed_policy catch_up_seconds missed_cap overlap_policy pause_after_failures next_at last_at unfinished failures "
+    "missed last_missed_at skipped last_skipped_at paused_at paused_by pause_reason created_at updated_at"
 ).split()
 
 
@@ -23,8 +23,8 @@ def schedules(page: Json) -> Iterator[Part]:
     columns = ("schedule", "name", "tenant", "runs", "when", "next", "last", "failures", "missed", "skipped", "paused")
     rows = [
         (
-            *(s["id"], s["name"], s["tenantId"], s["stage"], _when(s), moment(s["nextAt"]), moment(s["lastAt"])),
-            *(s["failures"], s["missed"], s["skipped"], s["pauseReason"] or s["pausedBy"]),
+            *(s["id"], s["name"], s["tenant_id"], s["stage"], _when(s), moment(s["next_at"]), moment(s["last_at"])),
+            *(s["failures"], s["missed"], s["skipped"], s["pause_reason"] or s["paused_by"]),
         )
         for s in page["schedules"]
     ]
@@ -35,7 +35,7 @@ def schedules(page: Json) -> Iterator[Part]:
 
 def _when(schedule: Json) -> str:
     zone = "" if schedule["timezone"] == "UTC" else f" {schedule['timezone']}"
-    return f"{schedule['schedule']}{zone}{'' if schedule['isRecurring'] else ', once'}"
+    return f"{schedule['schedule']}{zone}{'' if schedule['is_recurring'] else ', once'}"
 
 
 def schedule(found: Json) -> Iterator[Part]:
@@ -51,7 +51,7 @@ def schedule(found: Json) -> Iterator[Part]:
     if found["occurrences"]:
         columns = ("job", "time", "status", "attempts", "ended", "error")
         jobs = [
-            (o["id"], moment(o["time"]), o["status"], o["attempts"], moment(o["finishedAt"]), o["lastError"])
+            (o["id"], moment(o["time"]), o["status"], o["attempts"], moment(o["finished_at"]), o["last_error"])
             for o in found["occurrences"]
         ]
         yield Table("Its latest occurrences", columns, jobs)
@@ -66,11 +66,11 @@ def scheduled(done: Json) -> Iterator[Part]:
 
 def _next(found: Json) -> Iterator[Part]:
     if found["status"] == "paused":
-        why = f": {found['pauseReason']}" if found["pauseReason"] else ""
-        yield f"It is paused by {found['pausedBy']}{why}; flask jobs schedule resume {found['id']} ends it"
-    elif found["nextTimes"]:
-        yield f"next: {', '.join(map(moment, found['nextTimes']))}"
-    elif not found["isRecurring"]:
+        why = f": {found['pause_reason']}" if found["pause_reason"] else ""
+        yield f"It is paused by {found['paused_by']}{why}; flask jobs schedule resume {found['id']} ends it"
+    elif found["next_times"]:
+        yield f"next: {', '.join(map(moment, found['next_times']))}"
+    elif not found["is_recurring"]:
         yield "Its one job is there; it goes when that has ended."
 
 
@@ -81,12 +81,12 @@ def schedule_deleted(done: Json) -> Iterator[Part]:
 
 def schedule_paused(done: Json) -> Iterator[Part]:
     """One without occurrences."""
-    yield f"schedule {done['id']} is paused by {done['pausedBy']}; flask jobs schedule resume {done['id']} ends it"
+    yield f"schedule {done['id']} is paused by {done['paused_by']}; flask jobs schedule resume {done['id']} ends it"
 
 
 def schedule_run(done: Json) -> Iterator[Part]:
     """One occurrence."""
-    yield f"job {done['jobId']} is queued: the next tick runs it"
+    yield f"job {done['job_id']} is queued: the next tick runs it"
 
 
 def precision(found: Json) -> Iterator[Part]:

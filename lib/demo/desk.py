@@ -36,9 +36,9 @@ class Desk:
 
     def schedule_calls(self) -> None:
         """A ping again and again, and a transfer that must not be made twice."""
-        self._pings = self._schedule("ping", CALL_TIMES, api=self._to(PING), maxRetryCount=CALL_FAILURES)
+        self._pings = self._schedule("ping", CALL_TIMES, api=self._to(PING), max_retry_count=CALL_FAILURES)
         self._schedule(
-            "transfer", ONCE_TIMES, api=self._to(TRANSFER), type="AT_MOST_ONCE", isRecurring=False, maxRetryCount=5
+            "transfer", ONCE_TIMES, api=self._to(TRANSFER), type="AT_MOST_ONCE", is_recurring=False, max_retry_count=5
         )
 
     def ask_for_health(self) -> None:
@@ -52,7 +52,7 @@ class Desk:
         """The pings end, and the day's report is scheduled."""
         self._client.delete(f"/api/v1/schedules/{self._pings}").raise_for_status()
         self._schedule(
-            "report", REPORT_TIMES, stage="report", payload={"day": _day_of(self._tenant)}, isRecurring=False
+            "report", REPORT_TIMES, stage="report", payload={"day": _day_of(self._tenant)}, is_recurring=False
         )
         self.is_closed = True
 
@@ -71,7 +71,7 @@ class Desk:
         return int(made["id"])
 
     def _schedule(self, name: str, times: str, **rest: Any) -> int:
-        return int(self._post("schedules", tenantId=self._tenant, name=name, schedule=times, **rest)["id"])
+        return int(self._post("schedules", tenant_id=self._tenant, name=name, schedule=times, **rest)["id"])
 
     def _to(self, path: str) -> dict[str, str]:
         return {"url": self._receiver.url(path)}

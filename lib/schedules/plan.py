@@ -45,7 +45,7 @@ class Due:
     semantics: str
     is_recurring: bool
     max_attempts: int | None
-    ttr_seconds: int
+    ttr_seconds: int | None
     retry_delays: list[float] | None
     next_at: datetime | None
     last_at: datetime | None

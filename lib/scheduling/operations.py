@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.alias_generators import to_camel
 
 from lib.errors import Invalid, Refused
 from lib.hooks import drafted
@@ -104,12 +103,12 @@ class Scheduling:
             raise Refused(done["paused"][0]["reason"], sqlstate="GC400", field="payload")
         if done["left"]:
             raise Refused(f"schedule {schedule_id} has changed meanwhile: try again", sqlstate="GC409")
-        return {"id": schedule_id, "jobId": done["jobs"][0]}
+        return {"id": schedule_id, "job_id": done["jobs"][0]}
 
     def occurrences(self, schedule_id: int, *, limit: int = 10) -> Json:
         """Its jobs, the newest first."""
         rows = self._store.occurrences(schedule_id, limit=limit)
-        return {"occurrences": [_camel(row) | {"lastError": covered(row["last_error"])} for row in rows]}
+        return {"occurrences": [row | {"last_error": covered(row["last_error"])} for row in rows]}
 
     def precision(self, *, window_seconds: float) -> Json:
         """How long after its time each run began, by stage."""
@@ -131,8 +130,8 @@ class Scheduling:
             raise Invalid("say what runs: stage and payload, or api", field="stage")
         _check_one_work(wanted)
         if wanted.missed_policy == "all" and wanted.overlap_policy == "skip":
-            words = "missedPolicy all needs queue or allow: with skip all but one of what was missed would be dropped"
-            raise Invalid(words, field="overlapPolicy")
+            words = "missed_policy all needs queue or allow: with skip all but one of what was missed would be dropped"
+            raise Invalid(words, field="overlap_policy")
         row = wanted.columns()
         of_api = wanted.api is not None
         stage = self._registry().stages.get(row["stage"])
@@ -184,21 +183,17 @@ def _told(row: Json, *, reveal: bool = False) -> Json:
     if row["next_at"]:
         after = _time(row["next_at"]) - timedelta(microseconds=1)
         times = Times(row["schedule"], row["timezone"]).upcoming(after, most=_SHOWN if row["is_recurring"] else 1)
-    return _shown(row, reveal=reveal) | {"nextTimes": [time.isoformat() for time in times]}
+    return _shown(row, reveal=reveal) | {"next_times": [time.isoformat() for time in times]}
 
 
 def _shown(row: Json, *, reveal: bool = False) -> Json:
     """Spelled as it is asked for."""
-    told = _camel({name: row[name] for name in row if name not in ("semantics", "max_attempts", "now")})
+    told = {name: row[name] for name in row if name not in ("semantics", "max_attempts", "now")}
     last = row["last_job"]
     return told | {
         "type": row["semantics"].upper(),
-        "maxRetryCount": _retries(row),
+        "max_retry_count": _retries(row),
         "status": "paused" if row["paused_at"] else "active",
         "payload": row["payload"] if reveal else covered(row["payload"]),
-        "lastJob": last and _camel(last) | {"lastError": covered(last["last_error"])},
+        "last_job": last and last | {"last_error": covered(last["last_error"])},
     }
-
-
-def _camel(row: Json) -> Json:
-    return {to_camel(name): value for name, value in row.items()}

@@ -55,4 +55,4 @@ class RemoteScheduling(RemoteOperations):
 
 
 def _sent(wanted: SchedulePatch) -> Json:
-    return wanted.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return wanted.model_dump(mode="json", exclude_unset=True)

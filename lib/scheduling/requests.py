@@ -1,9 +1,8 @@
-"""What callers may ask of schedules. In JSON each field is spelled `maxRetryCount`, or `max_retry_count`."""
+"""What callers may ask of schedules. In JSON each field is spelled `max_retry_count`, or `max_retry_count`."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 
 from lib.giftcards.orders import Identifier
 from lib.requests import Line, StageName
@@ -16,15 +15,7 @@ ScheduleId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        hide_input_in_errors=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 class SchedulePatch(_Request):
@@ -46,7 +37,7 @@ class SchedulePatch(_Request):
     is_recurring: bool = True
     max_retry_count: Annotated[int, Field(ge=0, le=24)] | None = None
     retry_delays: Annotated[list[Seconds], Field(min_length=1, max_length=25)] | None = None
-    ttr_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    ttr_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     missed_policy: Literal["skip", "one", "all"] = "skip"
     catch_up_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
     missed_cap: Annotated[int, Field(ge=1, le=100)] = 100

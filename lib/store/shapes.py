@@ -125,7 +125,7 @@ def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
                 "payload": job.payload,
                 "circuit": job.circuit,
                 "scheduled_at": job.at.isoformat() if job.at else None,
-                "ttr_seconds": job.ttr_seconds or 60,
+                "ttr_seconds": job.ttr_seconds,
                 "delay_seconds": job.delay_seconds,
                 "semantics": job.semantics,
                 "max_attempts": job.max_attempts,

@@ -79,7 +79,7 @@ create table public.giftcard_jobs (
   max_attempts public.giftcard_max_attempts,
   run_no public.giftcard_runs not null default 0,
   semantics public.giftcard_job_semantics not null default 'at_least_once',
-  ttr_seconds public.giftcard_ttr not null default 60,
+  ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
   scheduled_at timestamptz not null default now(),
   locked_at timestamptz,
@@ -109,7 +109,7 @@ comment on column public.giftcard_jobs.circuit is 'The breaker it hangs on: the 
 comment on column public.giftcard_jobs.attempts is 'Attempts of the present round, counted at the claim; revival and requeue set it to 0.';
 comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its stage.';
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
-comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt. 60, the default, follows the ttr of its stage.';
+comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
 comment on column public.giftcard_jobs.lease_id is 'The right to settle the present run: the key of the claim that took it. Nothing ties it to the status: what a hand-run UPDATE leaves in it does no harm.';
 comment on column public.giftcard_jobs.cancel_requested_at is 'Someone wants the present run to be its last: complete still wins.';
@@ -343,6 +343,32 @@ begin
   return null;
 end $$;
 
+-- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
+-- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
+-- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  return query with recursive heads as (
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
+    union all
+    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
+      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
+  select h.circuit, h.stage, h.scheduled_at,
+         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
+              when coalesce(c.state, 'closed') = 'closed' then 'ready'
+              when c.open_until <= p_now then 'probing'
+              else 'blocked' end,
+         c.open_until
+    from heads h
+    left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join public.giftcard_stages s on s.stage = h.stage;
+end $$;
+
 -- Locks the probe of a half-open circuit: among the first 50 due the one with the fewest attempts. null: its place is taken,
 -- another claim is choosing, or nothing is due. Writes open → half_open down.
 create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
@@ -446,8 +472,6 @@ begin
     return '[]';
   elsif v_count > 1000 then
     perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
-  elsif p_jobs @? '$[*] ? (exists(@.ttr_seconds) && @.ttr_seconds == null)' then
-    perform public.giftcard_refuse('GC400', 'ttr_seconds must be a positive number of seconds, not null', 'ttr_seconds');
   elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
       "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))' then
     perform public.giftcard_refuse('GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
@@ -459,7 +483,7 @@ begin
        ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
     select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''), coalesce(j.circuit, j.stage),
            coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
-           coalesce(j.semantics, 'at_least_once'), coalesce(j.ttr_seconds, 60), j.retry_delays,
+           coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
            coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)), v_now, v_now
     from jsonb_to_recordset(p_jobs) as j(
       tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
@@ -492,32 +516,6 @@ begin
 end $$;
 -- The claim.
 
--- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
--- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
--- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
-create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
-language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-begin
-  return query with recursive heads as (
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
-    union all
-    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
-      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
-  select h.circuit, h.stage, h.scheduled_at,
-         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
-              when coalesce(c.state, 'closed') = 'closed' then 'ready'
-              when c.open_until <= p_now then 'probing'
-              else 'blocked' end,
-         c.open_until
-    from heads h
-    left join public.giftcard_circuits c on c.circuit = h.circuit
-    left join public.giftcard_stages s on s.stage = h.stage;
-end $$;
-
 -- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
 -- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
 create function public.giftcard_claimed_jobs(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
@@ -531,7 +529,7 @@ begin
     select coalesce(json_agg(c), '[]') from (
       select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text as payload_json, j.context::text as context_json,
              j.attempts, j.max_attempts, j.run_no,
-             j.revivals, j.semantics, coalesce(nullif(j.ttr_seconds, 60), (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
+             j.revivals, j.semantics, coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
              j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
         from public.giftcard_jobs j
        where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id
@@ -689,7 +687,7 @@ begin
     -- All of them are locked by now.
     update public.giftcard_jobs
        set status = 'running', attempts = attempts + 1, run_no = run_no + 1, lease_id = p_claim_key,
-           lease_expires_at = p_now + make_interval(secs => 10 + coalesce(nullif(ttr_seconds, 60), (t.stages ->> stage)::integer, 60)),
+           lease_expires_at = p_now + make_interval(secs => 10 + coalesce(ttr_seconds, (t.stages ->> stage)::integer, 60)),
            locked_at = p_now, lock_owner = t.owner, updated_at = p_now,
            cancel_requested_at = null, revive_at = null, finished_at = null
      where id = any (v_ids);
@@ -2408,7 +2406,7 @@ create table public.giftcard_schedules (
   semantics public.giftcard_job_semantics not null default 'at_least_once',
   is_recurring boolean not null default true,
   max_attempts public.giftcard_max_attempts,
-  ttr_seconds public.giftcard_ttr not null default 60,
+  ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
   missed_policy text not null default 'skip',
   catch_up_seconds integer not null default 300,

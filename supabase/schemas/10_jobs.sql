@@ -31,7 +31,7 @@ create table public.giftcard_jobs (
   max_attempts public.giftcard_max_attempts,
   run_no public.giftcard_runs not null default 0,
   semantics public.giftcard_job_semantics not null default 'at_least_once',
-  ttr_seconds public.giftcard_ttr not null default 60,
+  ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
   scheduled_at timestamptz not null default now(),
   locked_at timestamptz,
@@ -61,7 +61,7 @@ comment on column public.giftcard_jobs.circuit is 'The breaker it hangs on: the 
 comment on column public.giftcard_jobs.attempts is 'Attempts of the present round, counted at the claim; revival and requeue set it to 0.';
 comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its stage.';
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
-comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt. 60, the default, follows the ttr of its stage.';
+comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
 comment on column public.giftcard_jobs.lease_id is 'The right to settle the present run: the key of the claim that took it. Nothing ties it to the status: what a hand-run UPDATE leaves in it does no harm.';
 comment on column public.giftcard_jobs.cancel_requested_at is 'Someone wants the present run to be its last: complete still wins.';

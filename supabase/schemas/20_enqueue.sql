@@ -27,8 +27,6 @@ begin
     return '[]';
   elsif v_count > 1000 then
     perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
-  elsif p_jobs @? '$[*] ? (exists(@.ttr_seconds) && @.ttr_seconds == null)' then
-    perform public.giftcard_refuse('GC400', 'ttr_seconds must be a positive number of seconds, not null', 'ttr_seconds');
   elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
       "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))' then
     perform public.giftcard_refuse('GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
@@ -40,7 +38,7 @@ begin
        ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
     select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''), coalesce(j.circuit, j.stage),
            coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
-           coalesce(j.semantics, 'at_least_once'), coalesce(j.ttr_seconds, 60), j.retry_delays,
+           coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
            coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)), v_now, v_now
     from jsonb_to_recordset(p_jobs) as j(
       tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,

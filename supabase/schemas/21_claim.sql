@@ -1,31 +1,5 @@
 -- The claim.
 
--- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
--- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
--- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
-create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
-language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-begin
-  return query with recursive heads as (
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
-    union all
-    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
-      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
-  select h.circuit, h.stage, h.scheduled_at,
-         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
-              when coalesce(c.state, 'closed') = 'closed' then 'ready'
-              when c.open_until <= p_now then 'probing'
-              else 'blocked' end,
-         c.open_until
-    from heads h
-    left join public.giftcard_circuits c on c.circuit = h.circuit
-    left join public.giftcard_stages s on s.stage = h.stage;
-end $$;
-
 -- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
 -- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
 create function public.giftcard_claimed_jobs(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
@@ -39,7 +13,7 @@ begin
     select coalesce(json_agg(c), '[]') from (
       select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text as payload_json, j.context::text as context_json,
              j.attempts, j.max_attempts, j.run_no,
-             j.revivals, j.semantics, coalesce(nullif(j.ttr_seconds, 60), (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
+             j.revivals, j.semantics, coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
              j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
         from public.giftcard_jobs j
        where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id
@@ -197,7 +171,7 @@ begin
     -- All of them are locked by now.
     update public.giftcard_jobs
        set status = 'running', attempts = attempts + 1, run_no = run_no + 1, lease_id = p_claim_key,
-           lease_expires_at = p_now + make_interval(secs => 10 + coalesce(nullif(ttr_seconds, 60), (t.stages ->> stage)::integer, 60)),
+           lease_expires_at = p_now + make_interval(secs => 10 + coalesce(ttr_seconds, (t.stages ->> stage)::integer, 60)),
            locked_at = p_now, lock_owner = t.owner, updated_at = p_now,
            cancel_requested_at = null, revive_at = null, finished_at = null
      where id = any (v_ids);

@@ -11,7 +11,7 @@ create table public.giftcard_schedules (
   semantics public.giftcard_job_semantics not null default 'at_least_once',
   is_recurring boolean not null default true,
   max_attempts public.giftcard_max_attempts,
-  ttr_seconds public.giftcard_ttr not null default 60,
+  ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
   missed_policy text not null default 'skip',
   catch_up_seconds integer not null default 300,

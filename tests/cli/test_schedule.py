@@ -19,13 +19,13 @@ def add(door: Door, *options: Any, expression: str = "*/10 * * * * *") -> dict[s
 
 def test_a_schedule_is_made_with_its_next_times(door: Door) -> None:
     made = add(door, "--name", "nightly", "--tenant", "acme", "--max-retry-count", "2", "--type", "AT_MOST_ONCE")
-    assert (made["name"], made["tenantId"], made["maxRetryCount"], made["type"]) == (
+    assert (made["name"], made["tenant_id"], made["max_retry_count"], made["type"]) == (
         "nightly",
         "acme",
         2,
         "AT_MOST_ONCE",
     )
-    assert len(made["nextTimes"]) == 5
+    assert len(made["next_times"]) == 5
     assert "0 3 * * *: Europe/Berlin" in door.says(
         "schedule", "add", "0 3 * * *", "--timezone", "Europe/Berlin", *ORDER, json.dumps(an_order())
     ).replace(" Europe", ": Europe")
@@ -33,12 +33,12 @@ def test_a_schedule_is_made_with_its_next_times(door: Door) -> None:
 
 def test_one_that_runs_once_and_one_that_calls_an_address(door: Door) -> None:
     made = door.json("schedule", "add", "0 0 12 * * *", "--once", "--api", '{"url": "https://example.com/"}')
-    assert (made["isRecurring"], made["stage"], made["payload"]) == (
+    assert (made["is_recurring"], made["stage"], made["payload"]) == (
         False,
         "http_call",
         {"url": "https://example.com/"},
     )
-    assert len(made["nextTimes"]) == 1
+    assert len(made["next_times"]) == 1
 
 
 @pytest.mark.parametrize("expression", CASES["cron"]["refused"])
@@ -56,7 +56,7 @@ def test_what_is_wrong_is_named_by_its_option(door: Door) -> None:
 
 def test_a_schedule_is_changed_paused_resumed_run_and_deleted(door: Door) -> None:
     number = add(door, "--name", "nightly")["id"]
-    assert door.json("schedule", "change", number, "--overlap-policy", "queue")["overlapPolicy"] == "queue"
+    assert door.json("schedule", "change", number, "--overlap-policy", "queue")["overlap_policy"] == "queue"
     assert door.json("schedule", "change", number, "--schedule", "0 * * * *")["schedule"] == "0 * * * *"
     assert door.refuses("schedule", "change", number) == "say what shall change"
     assert "is paused by ann" in door.says("schedule", "pause", number, "--by", "ann", "--reason", "moving house")
@@ -86,7 +86,7 @@ def test_what_was_missed_is_seen(world: World, door: Door) -> None:
     world.sql("update giftcard_schedules set next_at = next_at - interval '1 hour', check_at = now()")
     world.store.enqueue_occurrences(plan(world.store.due_schedules()))
     (row,) = door.json("schedule", "list")["schedules"]
-    assert (row["id"], row["missed"] in (359, 360), row["lastJob"]["status"]) == (number, True, "queued")
+    assert (row["id"], row["missed"] in (359, 360), row["last_job"]["status"]) == (number, True, "queued")
 
 
 def test_precision_tells_how_late_runs_began(world: World, door: Door) -> None:

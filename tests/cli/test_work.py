@@ -99,7 +99,7 @@ BAD_FILES = [
     ('[{"stage": "email"}]', "jobs.0.correlation_id: Field required"),
     ('{"jobs": [{"stage": "email", "correlation_id": "x"}], "more": 1}', "more: "),
     (json.dumps(many(1001)), "at most 1000"),
-    (json.dumps(many(1, ttr_seconds=None)), "jobs.0.ttr_seconds: must be a positive number"),
+    (json.dumps(many(1, ttr_seconds=0)), "jobs.0.ttr_seconds: Input should be greater than or equal to 1"),
     (json.dumps(many(1, max_attempts="5")), "jobs.0.max_attempts: "),
     (json.dumps(many(1, stage="emial")), "job 1 of 1: there is no stage emial"),
     (json.dumps(many(1, scheduled_at="2026-01-01T00:00:00")), "jobs.0.scheduled_at: "),

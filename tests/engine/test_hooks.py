@@ -215,7 +215,7 @@ def test_draft_that_cannot_be_is_enqueued_as_it_was(make_world: Make, log: Log) 
     world = make_world(handlers={"work": nothing})
     world.store.enqueue([{"stage": "work", "correlation_id": "one", "payload": {"a": 1}}])
     job = world.job(stage="work")
-    assert (job["payload"], job["ttr_seconds"]) == ({"a": 1}, 60)
+    assert (job["payload"], job["ttr_seconds"]) == ({"a": 1}, None)
     assert [line["hook"] for line in log() if line["event"] == "hook_failed"] == ["bad"]
 
 

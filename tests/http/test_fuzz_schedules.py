@@ -21,9 +21,9 @@ PATH = "/api/v1/schedules"
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 FIELDS = [
-    "schedule", "timezone", "stage", "payload", "api", "type", "isRecurring", "maxRetryCount", "retryDelays",
-    "ttrSeconds", "missedPolicy", "catchUpSeconds", "missedCap", "overlapPolicy", "pauseAfterFailures", "name",
-    "tenantId", "tenant_id", "colour",
+    "schedule", "timezone", "stage", "payload", "api", "type", "is_recurring", "max_retry_count", "retry_delays",
+    "ttr_seconds", "missed_policy", "catch_up_seconds", "missed_cap", "overlap_policy", "pause_after_failures", "name",
+    "tenant_id", "tenant_id", "colour",
 ]  # fmt: skip
 
 likely = st.sampled_from(
@@ -53,7 +53,7 @@ def test_new_schedules(world: World, body: Any) -> None:
     assert answer.status_code in (201, 400, 409, 422)
     if answer.status_code == 201:
         path = f"{PATH}/{answer.json['id']}"
-        assert check(world, "GET", path).json["nextTimes"]
+        assert check(world, "GET", path).json["next_times"]
         # Its time comes.
         world.sql("update giftcard_schedules set next_at = now(), check_at = now() where id = %s", answer.json["id"])
         assert world.store.enqueue_occurrences(plan(world.store.due_schedules()))["paused"] == []

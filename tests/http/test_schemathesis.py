@@ -108,8 +108,8 @@ BEYOND: dict[str, set[str | None]] = {
     "POST /api/v1/jobs/{job_id}/requeue": {"payload"},
     "POST /api/v1/stages/{stage}/pause": {"stage"},
     "POST /api/v1/reports": {"day", "tenant_id"},
-    "POST /api/v1/schedules": {"stage", "payload", "api", "overlapPolicy"},
-    "PATCH /api/v1/schedules/{schedule_id}": {"stage", "payload", "api", "overlapPolicy"},
+    "POST /api/v1/schedules": {"stage", "payload", "api", "overlap_policy"},
+    "PATCH /api/v1/schedules/{schedule_id}": {"stage", "payload", "api", "overlap_policy"},
     "POST /api/v1/webhook-endpoints": {"url"},
     "PATCH /api/v1/webhook-endpoints/{endpoint_id}": {"url", None},
 }

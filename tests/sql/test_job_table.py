@@ -14,7 +14,7 @@ def test_a_plain_insert_is_a_good_job(world: World) -> None:
     world.run("""insert into giftcard_jobs (correlation_id, stage, payload) values ('flow-1', 'email', '{"n": 1}')""")
     (row,) = world.rows("select * from giftcard_jobs")
     assert (row["tenant_id"], row["dedup_key"], row["circuit"], row["status"]) == ("default", "", "email", "queued")
-    assert (row["attempts"], row["run_no"], row["semantics"], row["ttr_seconds"]) == (0, 0, "at_least_once", 60)
+    assert (row["attempts"], row["run_no"], row["semantics"], row["ttr_seconds"]) == (0, 0, "at_least_once", None)
     assert abs(row["scheduled_at"] - datetime.now(UTC)) < timedelta(minutes=1)
     (claimed,) = world.claim()
     assert (claimed.payload, claimed.context, claimed.attempts) == ({"n": 1}, {}, 1)
@@ -84,7 +84,7 @@ def test_a_payload_nested_too_deeply_is_refused_however_it_comes(world: World, h
     assert before == world.snapshot(before[0][0]["id"])
 
 
-@pytest.mark.parametrize("column", ["ttr_seconds", "payload", "status", "scheduled_at", "attempts", "correlation_id"])
+@pytest.mark.parametrize("column", ["payload", "status", "scheduled_at", "attempts", "correlation_id"])
 def test_an_explicit_null_is_refused(world: World, column: str) -> None:
     others = [c for c in ("correlation_id", "stage") if c != column]
     places = ", ".join(["%s"] * len(others))

@@ -165,9 +165,9 @@ def test_a_schedule_that_runs_once_and_is_paused_before_waits(world: World) -> N
 # The timelines of the contract: attempts, semantics and whether it recurs; what its attempts do; the next time if any
 
 TIMELINES = {
-    "at_least_once, recurring, maxRetryCount 3, always failing": ("at_least_once", True, 3, 99, "error"),
-    "at_most_once, not recurring, maxRetryCount 5, failing": ("at_most_once", False, 5, 99, "error"),
-    "at_least_once, recurring, maxRetryCount 2, succeeds on the second retry": (
+    "at_least_once, recurring, max_retry_count 3, always failing": ("at_least_once", True, 3, 99, "error"),
+    "at_most_once, not recurring, max_retry_count 5, failing": ("at_most_once", False, 5, 99, "error"),
+    "at_least_once, recurring, max_retry_count 2, succeeds on the second retry": (
         "at_least_once",
         True,
         2,

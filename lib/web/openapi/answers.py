@@ -164,7 +164,7 @@ class ListedJob(BaseModel):
     attempts: int
     max_attempts: int | None
     semantics: Semantics
-    ttr_seconds: int
+    ttr_seconds: int | None
     retry_delays: list[float] | None
     scheduled_at: Time
     next_run_at: Time | None

@@ -70,7 +70,7 @@ class StageInForce(BaseModel):
 
     stage: str
     max_attempts: int
-    ttr_seconds: int
+    ttr_seconds: int | None
     semantics: str
     said_by: dict[str, str]
     missing_setting: str | None

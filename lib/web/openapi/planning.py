@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
 from lib.job import Status
 from lib.web.openapi.answers import Json, Time
@@ -36,11 +35,7 @@ class DayReport(ReportRow):
     paid_without_card: list[Json]
 
 
-class _Camel(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel)
-
-
-class LastJob(_Camel):
+class LastJob(BaseModel):
     """The latest occurrence's job."""
 
     id: int
@@ -64,7 +59,7 @@ class Occurrences(BaseModel):
     occurrences: list[Occurrence]
 
 
-class ListedSchedule(_Camel):
+class ListedSchedule(BaseModel):
     """A schedule."""
 
     id: int
@@ -80,7 +75,7 @@ class ListedSchedule(_Camel):
     is_recurring: bool
     max_retry_count: int | None
     retry_delays: list[float] | None
-    ttr_seconds: int
+    ttr_seconds: int | None
     missed_policy: Literal["skip", "one", "all"]
     catch_up_seconds: int
     missed_cap: int
@@ -121,7 +116,7 @@ class Deleted(BaseModel):
     deleted: bool
 
 
-class Started(_Camel):
+class Started(BaseModel):
     """An occurrence now."""
 
     id: int
