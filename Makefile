@@ -8,6 +8,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
+UV := $(BIN)/uv
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes
+# Makes .venv what a lock says. Where only pip is set up for a mirror of the packages, pip does it.
+install = @$(UV) pip sync -q --python $(BIN)/python --require-hashes $(1) || $(PIP) -r $(1)
 # One more than there are cores: tests wait for servers as often as they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -16,7 +20,7 @@ ARGS ?=
 WIRE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate bench lint
+.PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate bench lint lock
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,13 +59,24 @@ lint: $(READY)  ## style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-$(READY): requirements.txt requirements-dev.txt
+lock: $(UV)  ## write requirements*.txt from requirements*.in (ARGS=--upgrade: newer versions)
+	@for part in "" -dev -bench; do \
+		$(UV) pip compile -q --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url \
+			--custom-compile-command "make lock" requirements$$part.in -o requirements$$part.txt $(ARGS) || exit 1; \
+	done
+
+# It installs the rest in seconds, where pip takes a minute.
+$(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, and $(PYTHON) is not: try make PYTHON=python3.12 (or 3.11, 3.13)"; exit 1; }
 	@echo "Installing packages into $(VENV) (once; a minute at most) …"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@sed -n '/^uv==/,/# via/p' requirements-dev.txt > $(VENV)/uv.txt
+	@$(PIP) -r $(VENV)/uv.txt
+
+$(READY): requirements-dev.txt | $(UV)
+	$(call install,requirements-dev.txt)
 	@touch $@
 
-$(BENCH_READY): $(READY) requirements-bench.txt
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-bench.txt
+$(BENCH_READY): requirements-bench.txt $(READY)
+	$(call install,requirements-bench.txt)
 	@touch $@

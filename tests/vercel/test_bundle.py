@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from lib.local import ROOT
+from tests.locks import locked
 from tests.vercel.building import Built
 from tests.vercel.conftest import SECRET_OF_A_DEVELOPER
 from tests.vercel.tools import PYTHONS, Tools
@@ -57,16 +59,13 @@ def test_no_secret_that_lies_about_is_deployed(built: Built) -> None:
     assert [path for path in built.output.rglob("*") if path.is_file() and secret in path.read_bytes()] == []
 
 
-def _packages(requirements: str) -> set[str]:
-    lines = (ROOT / requirements).read_text().splitlines()
-    return {re.split(r"[=\[]", line)[0].replace("-", "_").lower() for line in lines if re.match(r"\w", line)}
-
-
-def test_all_packages_of_requirements_are_in_it_and_none_of_development(built: Built) -> None:
+def test_the_locked_packages_are_in_it_in_their_versions_and_no_others(built: Built) -> None:
     infos = (built.function / "_vendor").glob("*.dist-info")
-    there = {path.name.split("-")[0].replace("-", "_").lower() for path in infos}
-    assert _packages("requirements.txt") <= there
-    assert there & (_packages("requirements-dev.txt") | _packages("requirements-bench.txt")) == set()
+    there = {canonicalize_name(name): version for name, version in (path.stem.split("-") for path in infos)}
+    brought_by_the_builder = {"pip", "vercel-runtime"}
+    assert {name: version for name, version in there.items() if name not in brought_by_the_builder} == {
+        name: package.version for name, package in locked("").items() if package.here
+    }
 
 
 def test_every_module_is_shipped_with_bytecode_that_is_used_unasked(built: Built) -> None:
