@@ -13,7 +13,7 @@ from lib.settings import Settings
 from lib.stages import Registry
 from lib.store.store import Store
 from lib.tick import run_tick
-from lib.validation import problems
+from lib.validation import field_errors
 
 Json = dict[str, Any]
 
@@ -213,7 +213,7 @@ class Operations:
         try:
             known.read(payload, self._settings)
         except ValidationError as error:
-            field, words = problems(error)[0]
+            field, words = field_errors(error)[0]
             path = [part for part in (where, "payload" if where != "payload" else "", field) if part]
             raise Invalid(f"{field} {words}".strip(), field=".".join(path)) from None
 

@@ -3,20 +3,12 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from lib.giftcards.orders import Identifier, Moment
-
-StageName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
-Line = Identifier
-JobId = Annotated[int, Field(ge=1, le=2**63 - 1)]
+from lib.validation import Id, Identifier, Moment, StageName, StrictModel
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class JobRequest(_Request):
+class JobRequest(StrictModel):
     """One job to enqueue. `payload` is checked by its stage's model; times in seconds; `scheduled_at` with its zone."""
 
     stage: StageName
@@ -34,22 +26,22 @@ class JobRequest(_Request):
     delay_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 0
 
 
-class EnqueueRequest(_Request):
+class EnqueueRequest(StrictModel):
     """One to a thousand jobs. `replace`: those in error or cancelled are queued again with this payload."""
 
     jobs: Annotated[list[JobRequest], Field(min_length=1, max_length=1000)]
     replace: bool = False
 
 
-class Filter(_Request):
+class Filter(StrictModel):
     """Which jobs. What is not given fits all; `error` is a part of the last error, in any case."""
 
     status: Literal["queued", "running", "completed", "error", "cancelled"] | None = None
     stage: StageName | None = None
-    circuit: Line | None = None
+    circuit: Identifier | None = None
     tenant_id: Identifier | None = None
     correlation_id: Identifier | None = None
-    error: Line | None = None
+    error: Identifier | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
 
@@ -59,12 +51,12 @@ class Filter(_Request):
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 
-class Page(_Request):
+class Page(StrictModel):
     """Which part of a list: after or before a cursor that an earlier page gave."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    older: JobId | None = None
-    newer: JobId | None = None
+    older: Id | None = None
+    newer: Id | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> "Page":
@@ -73,14 +65,14 @@ class Page(_Request):
         return self
 
 
-class RequeueRequest(_Request):
+class RequeueRequest(StrictModel):
     """`payload`: a corrected one, checked by the stage's model. `force`: also a completed job."""
 
     payload: dict[str, Any] | None = None
     force: bool = False
 
 
-class BulkRequeueRequest(_Request):
+class BulkRequeueRequest(StrictModel):
     """Which dead (or cancelled) jobs go back to the queue. An empty filter needs `all`.
 
     `slowly`: the first one alone, at once; unless it completes nothing else is touched; the rest then come due at
@@ -97,8 +89,8 @@ class BulkRequeueRequest(_Request):
     already: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
 
 
-class PauseRequest(_Request):
+class PauseRequest(StrictModel):
     """Who pauses or resumes, and why."""
 
-    by: Line
-    reason: Line | None = None
+    by: Identifier
+    reason: Identifier | None = None

@@ -18,7 +18,7 @@ from lib.settings import Settings
 from lib.stages import Registry
 from lib.store.shapes import Result, Settled, settle
 from lib.store.store import Store
-from lib.validation import problems
+from lib.validation import field_errors
 from lib.verdict import Verdict
 
 _EVENTS = {
@@ -92,7 +92,7 @@ class Runner:
         try:
             payload = stage.payload.model_validate_json(job.payload_json)
         except ValidationError as error:
-            field, words = problems(error)[0]
+            field, words = field_errors(error)[0]
             raise PermanentError(f"payload: {field} {words}") from None
         outcome = stage.handler(payload, context)
         if not isinstance(outcome, Complete | Retry | Error | Snooze):

@@ -1,26 +1,153 @@
-"""What is wrong with a value, in words fit for answers and logs."""
+"""Checks of what comes from outside: strict models, identifiers, times, safe text, JSON without surprises."""
 
+import json
 import re
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-# Control characters and halves of a character: harmless nowhere.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+MAX_ID_LENGTH = 200
+
+# Control characters (Postgres refuses NUL, terminals obey the others), line separators, and halves of a character.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNSAFE_IN_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# The same as JSON Schema writes them: halves of a character are no text there.
+_NOT_IN_LINE = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_NOT_IN_TEXT = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u2028\u2029"
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def problems(error: ValidationError) -> list[tuple[str, str]]:
-    """What is wrong, as (field, words) in the order of the fields: `("customer.email", "is not a valid …")`.
+class StrictModel(BaseModel):
+    """The base of requests and payloads: no unknown fields, no conversion, no input repeated in errors."""
 
-    Fit for answers and logs: never the value, and only as much of an unknown field's name as is harmless.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+def schema_hint(**keywords: str) -> Any:
+    """Add keywords to the JSON Schema of a type, for what pydantic cannot derive."""
+    return Field(json_schema_extra=dict(keywords))
+
+
+def _refuse(unsafe: re.Pattern[str], value: object) -> object:
+    found = unsafe.search(value) if isinstance(value, str) else None
+    if found:
+        kind = "half a character (lone surrogate)" if found[0] >= "\ud800" else "a control character"
+        raise ValueError(f"contains {kind}, U+{ord(found[0]):04X}")
+    return value
+
+
+def _moment(value: object) -> object:
+    """RFC 3339 text → datetime. What is not text is left to pydantic."""
+    if not isinstance(value, str):
+        return value
+    if not _RFC3339.fullmatch(value):
+        raise ValueError("is not a time with a zone as in RFC 3339, like 2026-12-24T18:00:00+01:00")
+    try:
+        return datetime.fromisoformat(value.upper())
+    except ValueError:
+        raise ValueError("is no time of any calendar") from None
+
+
+def _utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("has no time zone")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is no time of any calendar") from None
+
+
+# One line; text with line breaks; a name that identifies something; a time.
+Line = Annotated[str, BeforeValidator(partial(_refuse, UNSAFE)), StringConstraints(strip_whitespace=True)]
+Text = Annotated[str, BeforeValidator(partial(_refuse, _UNSAFE_IN_TEXT)), schema_hint(pattern=f"^[^{_NOT_IN_TEXT}]*$")]
+Identifier = Annotated[
+    Line,
+    Field(min_length=1, max_length=MAX_ID_LENGTH),
+    schema_hint(pattern=f"^[^{_NOT_IN_LINE}]*[^{_NOT_IN_LINE}\\s][^{_NOT_IN_LINE}]*$"),
+]
+Name = Annotated[Line, Field(max_length=200), schema_hint(pattern=f"^[^{_NOT_IN_LINE}]*$")]
+StageName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
+# What the database numbers: jobs, schedules, endpoints.
+Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_utc)]
+
+
+def field_errors(error: ValidationError) -> list[tuple[str, str]]:
+    """Return what is wrong as (field, message), in the order of the fields: `("customer.email", "is not a valid …")`.
+
+    Fit for responses and logs: never the value, and only as much of an unknown field's name as is harmless.
     """
     details = error.errors(include_url=False, include_input=False)
-    return [(_field(detail["loc"]), detail["msg"].removeprefix("Value error, ")) for detail in details]
+    return [
+        (".".join(harmless(str(part)) for part in detail["loc"]), detail["msg"].removeprefix("Value error, "))
+        for detail in details
+    ]
 
 
 def harmless(name: str) -> str:
-    """A name that a caller made up, as it may be shown."""
-    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", name)[:50]
+    """Return a name that a caller made up as it may be shown."""
+    return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", name)[:50]
 
 
-def _field(path: tuple[int | str, ...]) -> str:
-    return ".".join(harmless(str(part)) for part in path)
+class JsonError(ValueError):
+    """What is not JSON, or could not be stored. `field`: its path, where it is known."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def strict_json(raw: bytes | str) -> Any:
+    """Parse JSON without surprises: no field twice, no NaN, no text that cannot be stored.
+
+    Raises:
+        JsonError: with the reason and, where it is known, the field.
+    """
+    try:
+        text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        _check_text(value)
+    except JsonError:
+        raise
+    except RecursionError:
+        raise JsonError("it is nested too deeply") from None
+    except UnicodeError:
+        raise JsonError("it is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise JsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+    except ValueError as error:  # such as an integer of more digits than Python reads
+        raise JsonError(str(error)) from None
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, content in pairs:
+        if name in found:
+            raise JsonError("an object names this field twice", field=harmless(name))
+        found[name] = content
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise JsonError(f"{name} is not JSON")
+
+
+def _check_text(value: Any, *path: str) -> None:
+    """Lone surrogates pass as escapes, and cannot be stored."""
+    if isinstance(value, dict):
+        for name, content in value.items():
+            _check_text(name, *path, name)
+            _check_text(content, *path, name)
+    elif isinstance(value, list):
+        for index, content in enumerate(value):
+            _check_text(content, *path, str(index))
+    elif isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            path_text = ".".join(map(harmless, path))
+            raise JsonError("it holds half a character (a lone surrogate)", field=path_text) from None

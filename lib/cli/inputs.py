@@ -1,7 +1,6 @@
 """What people type, checked by the models that check the API: options are made of them, so the two cannot drift."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
@@ -9,14 +8,11 @@ import click
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lib.cli.group import BadInput
-from lib.giftcards.orders import Identifier
-from lib.validation import problems
+from lib.validation import UNSAFE, Identifier, JsonError, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 _Command = Callable[..., Any]
-
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 # Shorter names beside those of the API.
 _ALIASES = {"tenant_id": "--tenant", "correlation_id": "--flow"}
@@ -59,7 +55,7 @@ class _Text(click.ParamType[str]):
         self._may_be_empty = may_be_empty
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not isinstance(value, str) or _UNSAFE.search(value):
+        if not isinstance(value, str) or UNSAFE.search(value):
             self.fail("it holds a control character or half a character", param, ctx)
         if not (value or self._may_be_empty):
             self.fail("it is empty", param, ctx)
@@ -168,20 +164,20 @@ def identifier(text: str, *, name: str) -> str:
     try:
         return TypeAdapter(Identifier).validate_python(text)
     except ValidationError as error:
-        raise BadInput(f"{name}: {problems(error)[0][1]}") from None
+        raise BadInput(f"{name}: {field_errors(error)[0][1]}") from None
 
 
 def _at_fault(error: ValidationError, *, named: Callable[[str], str]) -> BadInput:
-    field, words = problems(error)[0]
+    field, words = field_errors(error)[0]
     return BadInput(f"{named(field)}: {words}" if field else words)
 
 
 def payload(text: str, *, name: str = "--payload") -> Any:
     """JSON as it was typed, or of the file that `@name` names."""
     if not text.startswith("@"):
-        return strict_json(text, what=name)
+        return parsed(text, what=name)
     # The context closes it, unless it is standard input.
-    return strict_json(read(FILE.convert(text[1:], None, click.get_current_context())), what=name)
+    return parsed(read(FILE.convert(text[1:], None, click.get_current_context())), what=name)
 
 
 def read(file: Any) -> str:
@@ -195,28 +191,9 @@ def read(file: Any) -> str:
     return text
 
 
-def strict_json(text: str, *, what: str) -> Any:
-    """JSON without surprises: no field twice, no NaN, no text that cannot be stored."""
+def parsed(text: str, *, what: str) -> Any:
+    """Strict JSON that a person typed or a file holds; `what` names it in the error."""
     try:
-        found = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
-    except RecursionError:
-        raise BadInput(f"{what} is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
-    except UnicodeError:
-        raise BadInput(f"{what} holds half a character (lone surrogate)") from None
-    except ValueError as error:
-        raise BadInput(f"{what} is not JSON: {error}") from None
-    return found
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError("an object names a field twice")
-    return dict(pairs)
-
-
-def _no_constants(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+        return strict_json(text)
+    except JsonError as error:
+        raise BadInput(f"{what} is not valid JSON: {error}") from None

@@ -16,10 +16,10 @@ from lib.cli.inputs import (
     made,
     made_of_json,
     options_of,
+    parsed,
     payload,
     read,
     seconds,
-    strict_json,
 )
 from lib.errors import Invalid
 from lib.remote import RemoteOperations
@@ -95,7 +95,7 @@ def _values(stage: str, correlation_id: str, typed: dict[str, Any]) -> dict[str,
 
 
 def _of_file(file: Any, *, replace: bool) -> EnqueueRequest:
-    found = strict_json(read(file), what="the file")
+    found = parsed(read(file), what="the file")
     wanted = made_of_json(EnqueueRequest, found if isinstance(found, dict) else {"jobs": found})
     return wanted.model_copy(update={"replace": True}) if replace else wanted
 

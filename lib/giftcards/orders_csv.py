@@ -10,8 +10,8 @@ from itertools import islice
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lib.giftcards.money import minor_digits
-from lib.giftcards.orders import Identifier, Order
-from lib.validation import problems
+from lib.giftcards.orders import Order
+from lib.validation import Identifier, field_errors
 
 COLUMNS = (
     "correlation_id",
@@ -102,7 +102,7 @@ def _row(line: int, columns: Sequence[str], cells: Sequence[str] | None) -> CsvR
             order=_order(values),
         )
     except ValidationError as error:
-        told = (f"{field.rpartition('.')[2]} {words}" for field, words in problems(error))
+        told = (f"{field.rpartition('.')[2]} {words}" for field, words in field_errors(error))
         return CsvRow(line=line, problem="; ".join(told))
     except ValueError as error:
         return CsvRow(line=line, problem=str(error))
@@ -112,7 +112,7 @@ def _identifier(field: str, values: dict[str, str | None]) -> str | None:
     try:
         return _IDENTIFIER.validate_python(values.get(field))
     except ValidationError as error:
-        raise ValueError(f"{field} {problems(error)[0][1]}") from None
+        raise ValueError(f"{field} {field_errors(error)[0][1]}") from None
 
 
 def _order(values: dict[str, str | None]) -> Order:

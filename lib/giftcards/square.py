@@ -6,21 +6,20 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from lib.context import Context
 from lib.errors import PermanentError
-from lib.giftcards.orders import Arrival, Identifier, Moment, Order
+from lib.giftcards.orders import Arrival, Order
+from lib.validation import Identifier, Moment, StrictModel
 
 Json = dict[str, Any]
 
 _MOST = 2**63 - 1
 
 
-class _Sent(BaseModel):
+class _Sent(StrictModel, extra="ignore"):
     """Square adds fields as it likes."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 class Data(_Sent):

@@ -4,9 +4,9 @@ import re
 from datetime import date
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from lib.giftcards.orders import Identifier
+from lib.validation import Identifier, StrictModel
 
 # In the payload of a job: every tenant in which something happened on the day.
 ALL_TENANTS = "*"
@@ -44,25 +44,21 @@ def _cursor(value: str) -> str:
 Day = Annotated[date, BeforeValidator(_day)]
 
 
-class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class ReportJob(_Asked):
+class ReportJob(StrictModel):
     """The payload of stage report. `tenant_id` None: the job's tenant; `*`: all. `day` None: yesterday in UTC."""
 
     tenant_id: Identifier | None = None
     day: Day | None = None
 
 
-class ReportRequest(_Asked):
+class ReportRequest(StrictModel):
     """Which report to make. `day` None: yesterday in UTC."""
 
     tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] = "default"
     day: Day | None = None
 
 
-class ReportPage(_Asked):
+class ReportPage(StrictModel):
     """Which part of the list; `older`: a cursor that an earlier page gave."""
 
     tenant_id: Identifier | None = None

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from lib.errors import Invalid
 from lib.schedules.times import Times
-from lib.validation import problems
+from lib.validation import field_errors
 
 Json = dict[str, Any]
 # What stage and hooks make of jobs before they are enqueued.
@@ -111,7 +111,7 @@ def jobs_of(due: Due, times: list[datetime], *, shaped: Shaped) -> list[Json]:
 
 def _said(error: Invalid | ValueError) -> str:
     if isinstance(error, ValidationError):  # never the value: it may be somebody's data
-        field, words = problems(error)[0]
+        field, words = field_errors(error)[0]
         return f"payload: {field} {words}"
     return f"{error.field}: {error}" if isinstance(error, Invalid) else str(error)
 

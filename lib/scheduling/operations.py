@@ -15,7 +15,7 @@ from lib.scheduling.requests import ScheduleFilter, SchedulePatch, ScheduleReque
 from lib.settings import Settings
 from lib.stages import Registry
 from lib.store.store import Store
-from lib.validation import problems
+from lib.validation import field_errors
 
 Json = dict[str, Any]
 
@@ -150,7 +150,7 @@ def _check_one_work(wanted: SchedulePatch) -> None:
 
 
 def _unfit(error: ValidationError, *, of: str) -> Invalid:
-    field, words = problems(error)[0]
+    field, words = field_errors(error)[0]
     return Invalid(f"{field} {words}".strip(), field=f"{of}.{field}" if field else of)
 
 
@@ -165,7 +165,7 @@ def _merged(row: Json, patch: SchedulePatch) -> ScheduleRequest:
     try:
         return ScheduleRequest.model_validate(had | given)
     except ValidationError as error:  # what plain SQL has stored may not fit
-        field, words = problems(error)[0]
+        field, words = field_errors(error)[0]
         raise Invalid(f"{field} {words}", field=field) from None
 
 

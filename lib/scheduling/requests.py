@@ -1,24 +1,18 @@
-"""What callers may ask of schedules. In JSON each field is spelled `max_retry_count`, or `max_retry_count`."""
+"""What callers may ask of schedules."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from lib.giftcards.orders import Identifier
-from lib.requests import Line, StageName
+from lib.validation import Id, Identifier, StageName, StrictModel
 
 # Longer than any sensible one; what it says is checked with its times.
 Expression = Annotated[str, Field(max_length=200, json_schema_extra={"format": "cron"})]
 Zone = Annotated[str, Field(min_length=1, max_length=100, json_schema_extra={"format": "iana-time-zone"})]
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
-ScheduleId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class SchedulePatch(_Request):
+class SchedulePatch(StrictModel):
     """What is given changes, the rest stays. `api` is a payload of the stage http_call. Times in seconds.
 
     `max_retry_count`: attempts beyond the first; None: as the stage says. `missed_policy`: of occurrences that no tick
@@ -62,28 +56,24 @@ class ScheduleRequest(SchedulePatch):
         }
 
 
-class _Query(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class ScheduleFilter(_Query):
+class ScheduleFilter(StrictModel, strict=False):
     """Which schedules; what is not given fits all. `older`: the page behind this id."""
 
     tenant_id: Identifier | None = None
     name: Identifier | None = None
     status: Literal["active", "paused"] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    older: ScheduleId | None = None
+    older: Id | None = None
 
 
-class PauseSchedule(_Request):
+class PauseSchedule(StrictModel):
     """Who pauses it, and why."""
 
-    by: Line
-    reason: Line | None = None
+    by: Identifier
+    reason: Identifier | None = None
 
 
-class Window(_Query):
+class Window(StrictModel, strict=False):
     """How far to look back, in seconds."""
 
     window_seconds: Annotated[float, Field(gt=0, le=31 * 86_400)] = 3600

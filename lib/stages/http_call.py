@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, ValidationInfo
+from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo
 
 from lib import secrets
 from lib.context import Context
@@ -18,6 +18,7 @@ from lib.outside.answers import unwanted
 from lib.outside.caller import Request, call_and_tell
 from lib.policy import RetryPolicy
 from lib.stages import stage
+from lib.validation import StrictModel
 
 # What a redirect takes along to another host, if it names no secret; any other header may be meant for the first only.
 _COMMON = frozenset({"accept", "accept-language", "content-type", "user-agent"})
@@ -47,10 +48,9 @@ def _body(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-class HttpCall(BaseModel):
+class HttpCall(StrictModel):
     """What to call. `body`: text, or anything else as JSON; `expected_statuses`: those that mean done, else any 2xx."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     url: Annotated[str, AfterValidator(_url)]
     headers: Annotated[dict[str, str], Field(max_length=50), AfterValidator(_headers)] = Field(default_factory=dict)

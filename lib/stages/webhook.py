@@ -3,7 +3,7 @@
 import time
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lib.context import Context
 from lib.errors import TransientError
@@ -14,6 +14,7 @@ from lib.outside.answers import unwanted
 from lib.outside.caller import Request, call_and_tell
 from lib.settings import Settings
 from lib.stages import stage
+from lib.validation import Id, StrictModel
 from lib.webhooks import signing
 
 # A receiver that takes longer (seconds) shall answer first and work afterwards.
@@ -21,11 +22,10 @@ _PATIENCE = 15.0
 _GONE = 410
 
 
-class Message(BaseModel):
+class Message(StrictModel):
     """An event for an endpoint. `body` is sent as it is, byte for byte, at every attempt."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-    endpoint_id: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    endpoint_id: Id
     event_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
     body: Annotated[str, Field(min_length=2, max_length=100_000)]
 

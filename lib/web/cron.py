@@ -5,10 +5,11 @@ from contextlib import nullcontext
 from typing import Annotated, Any
 
 from flask import Blueprint, current_app, request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lib import sentry
 from lib.tick import MARGIN_SECONDS, run_tick
+from lib.validation import Id, StageName, StrictModel
 from lib.web import doors
 from lib.web.bodies import read
 from lib.web.parts import Giftcards, giftcards
@@ -20,13 +21,12 @@ blueprint = Blueprint("cron", __name__)
 _LONGEST_EXECUTION_ID = 200
 
 
-class Trigger(BaseModel):
+class Trigger(StrictModel):
     """What a manual trigger may ask for; nothing asked: as the settings say, without lingering."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     limit: Annotated[int, Field(ge=1, le=1000)] | None = None
-    stage: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[a-z][a-z0-9_]*$")] | None = None
-    job_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    stage: StageName | None = None
+    job_id: Id | None = None
     budget_seconds: Annotated[float, Field(gt=0, le=780)] | None = None
     linger: bool = False
 

@@ -8,7 +8,7 @@ from werkzeug.exceptions import HTTPException
 
 from lib import events
 from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError
-from lib.validation import problems
+from lib.validation import field_errors
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}
 
@@ -36,7 +36,7 @@ def answer(status: int, title: str, *, detail: str = "", field: str | None = Non
 
 def from_validation(error: ValidationError, *, what: str = "body") -> Problem:
     """The first field at fault; never what was in it."""
-    field, words = problems(error)[0]
+    field, words = field_errors(error)[0]
     return Problem(422, f"the {what} is not valid", detail=f"{field} {words}".strip(), field=field or None)
 
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from lib.giftcards.orders import Identifier
 from lib.outside import url as outside_url
+from lib.validation import Identifier, StrictModel
 
 # A week: longer than anybody needs to take a new secret over.
 _LONGEST_FORMER_HOURS = 168
@@ -27,11 +27,7 @@ Events = Annotated[list[Event], Field(min_length=1, max_length=50), AfterValidat
 Url = Annotated[str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_url)]
 
 
-class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class EndpointRequest(_Asked):
+class EndpointRequest(StrictModel):
     """A new endpoint."""
 
     tenant_id: Identifier = "default"
@@ -40,7 +36,7 @@ class EndpointRequest(_Asked):
     enabled: bool = True
 
 
-class EndpointPatch(_Asked):
+class EndpointPatch(StrictModel):
     """What to change. None: it stays as it is."""
 
     url: Url | None = None
@@ -54,13 +50,13 @@ class EndpointPatch(_Asked):
         return self
 
 
-class RotateRequest(_Asked):
+class RotateRequest(StrictModel):
     """`former_hours`: how long the secret before the new one signs too."""
 
     former_hours: Annotated[float, Field(ge=0, le=_LONGEST_FORMER_HOURS)] = 24
 
 
-class EndpointPage(_Asked):
+class EndpointPage(StrictModel):
     """Which part of the list; `older`: a cursor that an earlier page gave."""
 
     tenant_id: Identifier | None = None

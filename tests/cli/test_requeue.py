@@ -71,10 +71,10 @@ def test_payload_may_come_by_standard_input(dead: int, door: Door) -> None:
 
 
 BAD_PAYLOADS = [
-    ("{", "is not JSON"),
-    ("", "is not JSON"),
+    ("{", "is not valid JSON"),
+    ("", "is not valid JSON"),
     ("[]", "must be a JSON object"),
-    ('{"a": 1, "a": 2}', "names a field twice"),
+    ('{"a": 1, "a": 2}', "names this field twice"),
     ('{"a": NaN}', "NaN is no number"),
     ('{"a": "\\ud800"}', "half a character"),
     ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),

@@ -50,7 +50,7 @@ def test_what_is_wrong_is_named_by_its_option(door: Door) -> None:
     assert "--max-retry-count" in door.refuses("schedule", "add", "* * * * *", "--max-retry-count", "99")
     assert "--missed-policy" in door.refuses("schedule", "add", "* * * * *", "--missed-policy", "some")
     assert "say what runs" in door.refuses("schedule", "add", "* * * * *")
-    assert "--api is not JSON" in door.refuses("schedule", "add", "* * * * *", "--api", "{")
+    assert "--api is not valid JSON" in door.refuses("schedule", "add", "* * * * *", "--api", "{")
     assert "customer" in door.refuses("schedule", "add", "* * * * *", *ORDER, "{}")
 
 

@@ -94,7 +94,7 @@ def test_one_bad_job_of_a_file_leaves_all_out_and_is_named(door: Door) -> None:
 
 BAD_FILES = [
     ("[]", "jobs: "),
-    ("", "is not JSON"),
+    ("", "is not valid JSON"),
     ("7", "jobs: "),
     ('[{"stage": "email"}]', "jobs.0.correlation_id: Field required"),
     ('{"jobs": [{"stage": "email", "correlation_id": "x"}], "more": 1}', "more: "),
@@ -123,7 +123,7 @@ BAD_JOBS = [
     (["email", ""], "--correlation-id: "),
     (["email", "x"], "customer Field required"),
     (["email", "x", "--payload", "[]"], "--payload: "),
-    (["email", "x", "--payload", "{"], "--payload is not JSON"),
+    (["email", "x", "--payload", "{"], "--payload is not valid JSON"),
     (["email", "x", "--ttr-seconds", "0"], "--ttr-seconds: "),
     (["email", "x", "--max-attempts", "26"], "--max-attempts: "),
     (["email", "x", "--retry-delays", "1,two"], "--retry-delays.1: "),

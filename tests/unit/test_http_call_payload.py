@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from lib.stages.http_call import HttpCall, circuit_of
-from lib.validation import problems
+from lib.validation import field_errors
 from tests.pages import named, rows
 from tests.world import settings_of
 
@@ -85,7 +85,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 def test_what_may_not_be_said_is_refused_by_field(field: str, said: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
         saved({"url": "https://example.com/"} | said)
-    named, words = problems(refused.value)[0]
+    named, words = field_errors(refused.value)[0]
     assert named == field
     assert (field + words).isprintable()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lib.giftcards.orders import MAX_AMOUNT, Order, body_hash
-from lib.validation import problems
+from lib.validation import field_errors
 
 ZONELESS = datetime(2026, 12, 24, 18)  # noqa: DTZ001 - that is the point
 
@@ -40,7 +40,7 @@ def _body(**changes: Any) -> dict[str, Any]:
 def _problems(**changes: Any) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as raised:
         Order.model_validate(_body(**changes))
-    return problems(raised.value)
+    return field_errors(raised.value)
 
 
 def test_a_good_order_is_taken() -> None:
@@ -64,7 +64,7 @@ def test_a_missing_field_is_named(field: str) -> None:
     del (body[parents[0]] if parents else body)[name]
     with pytest.raises(ValidationError) as raised:
         Order.model_validate(body)
-    assert [path for path, _ in problems(raised.value)] == [field.replace("__", ".")]
+    assert [path for path, _ in field_errors(raised.value)] == [field.replace("__", ".")]
 
 
 text = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=200)
@@ -196,7 +196,7 @@ def test_a_body_of_another_type_is_refused(body: object) -> None:
 def test_an_error_does_not_show_what_was_sent() -> None:
     with pytest.raises(ValidationError) as raised:
         Order.model_validate(_body(customer__email="kate.rodgers(at)example.com", amount__amount="secret"))
-    shown = str(raised.value) + repr(problems(raised.value))
+    shown = str(raised.value) + repr(field_errors(raised.value))
     assert "kate.rodgers" not in shown
     assert "secret" not in shown
 
