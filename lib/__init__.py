@@ -30,6 +30,7 @@
     events, redact, validation, shutdown    facts and their wording; leaving in good order
     job, settings               the words everybody shares
     rules, secrets, spelling    what the environment says of stages; secrets that jobs name; how values are spelt
+    encryption                  what the database must not be able to read by itself
     errors                      everything that can go wrong
 
 Imports point one way, from the top of this list to its bottom; `tests/unit/test_house.py` holds the house to it.

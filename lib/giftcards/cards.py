@@ -6,13 +6,10 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lib.encryption import cipher, split_keys
 from lib.errors import TransientError
 from lib.settings import Settings
-
-if TYPE_CHECKING:
-    from cryptography.fernet import Fernet, MultiFernet
 
 # ISO/IEC 7812 leaves 9… to national use: no number of ours can be mistaken for a bank's card.
 ISSUER_PREFIX = "9900"
@@ -59,13 +56,13 @@ class Vault:
         """ValueError names the key that cannot be used by its place, never by its content."""
         if len(lookup_key) < _LOOKUP_KEY_LENGTH:
             raise ValueError(f"the lookup key is shorter than {_LOOKUP_KEY_LENGTH} characters")
-        self._fernet = seals(encryption_keys)
+        self._cipher = cipher(encryption_keys)
         self._lookup_key = lookup_key.encode()
 
     def seal(self, number: str) -> SealedNumber:
         """A different `encrypted` each time, the same `number_hash` each time."""
         return SealedNumber(
-            encrypted=self._fernet.encrypt(number.encode()).decode(),
+            encrypted=self._cipher.encrypt(number.encode()).decode(),
             number_hash=self.number_hash(number),
             last4=number[-4:],
         )
@@ -75,7 +72,7 @@ class Vault:
         from cryptography.fernet import InvalidToken
 
         try:
-            return self._fernet.decrypt(encrypted.encode()).decode()
+            return self._cipher.decrypt(encrypted.encode()).decode()
         except InvalidToken:
             raise TransientError("no encryption key opens this card number: is an older key missing?") from None
 
@@ -94,31 +91,6 @@ def missing_key(settings: Settings) -> str | None:
 def vault_of(settings: Settings) -> Vault:
     """The vault of `GIFTCARD_ENCRYPTION_KEYS` (by comma, newest first) and `GIFTCARD_LOOKUP_KEY`."""
     lookup_key = settings.giftcard_lookup_key
-    return Vault(encryption_keys(settings), lookup_key=lookup_key.get_secret_value() if lookup_key else "")
-
-
-def encryption_keys(settings: Settings) -> list[str]:
-    """`GIFTCARD_ENCRYPTION_KEYS`, newest first."""
-    keys = settings.giftcard_encryption_keys
-    return [key.strip() for key in keys.get_secret_value().split(",")] if keys else []
-
-
-def seals(encryption_keys: Sequence[str]) -> "MultiFernet":
-    """Encrypts under the first key, decrypts under each. ValueError as for `Vault`."""
-    from cryptography.fernet import MultiFernet  # half of a cold start, and few stages need it
-
-    if not encryption_keys:
-        raise ValueError("at least one encryption key is needed")
-    return MultiFernet([_fernet(key, place=place) for place, key in enumerate(encryption_keys, start=1)])
-
-
-def _fernet(key: str, *, place: int) -> "Fernet":
-    from cryptography.fernet import Fernet
-
-    try:
-        return Fernet(key)
-    except ValueError:
-        # `from None`: the cause could carry the key into a traceback.
-        raise ValueError(
-            f"encryption key {place} is not a Fernet key: 32 bytes in URL-safe base64 are 44 characters"
-        ) from None
+    return Vault(
+        split_keys(settings.giftcard_encryption_keys), lookup_key=lookup_key.get_secret_value() if lookup_key else ""
+    )

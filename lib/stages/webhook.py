@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from lib.context import Context
+from lib.encryption import cipher, split_keys
 from lib.errors import TransientError
-from lib.giftcards.cards import encryption_keys, seals
 from lib.job import Complete, Snooze
 from lib.outside import url as outside_url
 from lib.outside.answers import unwanted
@@ -73,6 +73,6 @@ def _opened(sealed: str, settings: Settings) -> str:
     from cryptography.fernet import InvalidToken
 
     try:
-        return seals(encryption_keys(settings)).decrypt(sealed.encode()).decode()
+        return cipher(split_keys(settings.giftcard_encryption_keys)).decrypt(sealed.encode()).decode()
     except InvalidToken:
         raise TransientError("no encryption key opens the endpoint's secret: is an older key missing?") from None

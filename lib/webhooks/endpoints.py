@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from lib.encryption import cipher, split_keys
 from lib.errors import Invalid, Refused
-from lib.giftcards.cards import encryption_keys, seals
 from lib.outside import url as outside_url
 from lib.settings import Settings
 from lib.store.store import Store
@@ -73,6 +73,7 @@ class Endpoints:
             raise Invalid(f"url {error}", field="url") from None
 
     def _sealed(self, secret: str) -> str:
-        if self._settings.giftcard_encryption_keys is None:
+        keys = self._settings.giftcard_encryption_keys
+        if keys is None:
             raise Refused("GIFTCARD_ENCRYPTION_KEYS is not set: a secret cannot be kept", sqlstate="GC409")
-        return seals(encryption_keys(self._settings)).encrypt(secret.encode()).decode()
+        return cipher(split_keys(keys)).encrypt(secret.encode()).decode()
