@@ -3,12 +3,14 @@
 import functools
 import sys
 
-from lib import events, settings, stages
+from lib import stages
 from lib.cli import jobs
+from lib.config import settings
 from lib.errors import SettingsError
 from lib.store.connect import connect
+from lib.telemetry import events
 from lib.web.app import create_app
-from lib.web.parts import Giftcards
+from lib.web.services import Giftcards
 
 try:
     _settings = settings.load()
@@ -17,12 +19,12 @@ except SettingsError as error:
 
 events.configure(readable=sys.stderr.isatty())
 if _settings.sentry_dsn:
-    from lib import sentry
+    from lib.telemetry import sentry
 
     sentry.configure(_settings)
 _store, _registry = connect(_settings), functools.cache(stages.load)
 if _settings.giftcard_inline:
-    from lib.sync import SyncStore
+    from lib.tick.inline import SyncStore
 
     _store = SyncStore.over(_store, _registry, _settings)
 _parts = Giftcards(_settings, _store, _registry)

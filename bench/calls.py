@@ -9,7 +9,7 @@ from lib.local.postgres import Embedded
 from lib.store.connect import connect
 from lib.store.store import Store
 from lib.store.wire import Wire
-from lib.tick import run_tick
+from lib.tick.tick import run_tick
 
 
 class _Counting:

@@ -16,8 +16,8 @@ from bench.server import fresh, tidy
 from bench.table import Line, aim, bars, say, title
 from lib.job import Complete
 from lib.local.postgres import Embedded
+from lib.store.codec import Result
 from lib.store.connect import connect
-from lib.store.shapes import Result
 from lib.store.store import Store
 
 _TEN = 10

@@ -21,6 +21,9 @@ GiftcardError
 
 from typing import Any
 
+# 401, 403 and 409 are not here: they are our own misconfiguration or a race, and must not kill a queue.
+PERMANENT_HTTP_STATUSES = frozenset({400, 402, 404, 410, 413, 415, 422})
+
 
 class GiftcardError(Exception):
     """The root: catch it to catch what this package raises on purpose."""
@@ -125,3 +128,8 @@ class Conflict(StoreError):
     def __init__(self, message: str, *, constraint: str) -> None:
         super().__init__(message)
         self.constraint = constraint
+
+
+def is_permanent_status(status: int) -> bool:
+    """Return whether an HTTP status means that the request itself is at fault, for good."""
+    return status in PERMANENT_HTTP_STATUSES

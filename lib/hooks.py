@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from blinker import Signal
 
-from lib import events
+from lib.telemetry import events
 
 # Sent with a Draft for each job that code enqueues: API, CLI, CSV, the next stage, a schedule. Not for plain SQL.
 before_enqueue = Signal()

@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lib.config.settings import Settings
 from lib.errors import Invalid
-from lib.redact import covered
-from lib.requests import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
-from lib.settings import Settings
-from lib.stages import Registry
+from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
+from lib.jobs.stage import Registry
 from lib.store.store import Store
-from lib.tick import run_tick
+from lib.telemetry.redact import covered
+from lib.tick.tick import run_tick
 from lib.validation import field_errors
 
 Json = dict[str, Any]
@@ -60,7 +60,7 @@ class Operations:
 
     def doctor(self) -> Json:
         """Every check of this deployment; a database that is away is a finding too."""
-        from lib.doctor.examine import examine
+        from lib.monitoring.doctor.examine import examine
 
         return {"checks": examine(self._store, self._registry(), self._settings)}
 

@@ -12,7 +12,7 @@ from lib.demo.outcome import Killed, Outcome, Told
 from lib.demo.payments import Charge
 from lib.demo.receiver import BOOKKEEPER, PING, SHOP, TRANSFER, Call, Message
 from lib.demo.story import REPORT_READER
-from lib.giftcards.importing import Imported
+from lib.giftcards.csv_import import Imported
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from typing import Any
 from psycopg.sql import SQL, Identifier, Placeholder
 from psycopg.types.json import Jsonb
 
-from lib.schedules.plan import plan
-from lib.schedules.times import Times
+from lib.schedules.cron import Times
+from lib.schedules.planner import plan
 from tests.factory import World
 
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
 from lib.giftcards.cards import has_valid_check_digit
-from lib.outside.tls import tls
+from lib.safe_http.tls import tls
 
 _SILENCE = 30  # seconds: longer than any client of a test waits
 

@@ -11,18 +11,21 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from lib import events, requests, settings, stages
+from lib import stages
+from lib.config import settings
 from lib.giftcards.orders import Customer, Money
 from lib.job import Outcome, Status
+from lib.jobs import schemas as job_schemas
 from lib.local import ROOT
-from lib.report import TickReport
-from lib.reports import requests as report_requests
-from lib.scheduling import requests as schedule_requests
+from lib.reports import schemas as report_requests
+from lib.schedules import schemas as schedule_requests
 from lib.store.connect import connect
+from lib.telemetry import events
+from lib.tick.report import TickReport
 from lib.web.app import create_app
 from lib.web.cron import Trigger
 from lib.web.giftcards import OrderRequest
-from lib.web.parts import Giftcards
+from lib.web.services import Giftcards
 from tests.pages import PAGES, TEXTS, named, rows, to_type
 from tests.world import settings_of
 
@@ -127,7 +130,7 @@ def test_every_call_that_the_pages_show_finds_its_route(urls: Any) -> None:
 
 def test_every_field_that_a_caller_may_send_is_told() -> None:
     told = {name.rpartition(".")[2] for name in named(TEXTS["api"])}
-    for model in (*_models(requests), *_models(report_requests), Trigger, OrderRequest, Customer, Money):
+    for model in (*_models(job_schemas), *_models(report_requests), Trigger, OrderRequest, Customer, Money):
         assert set(model.model_fields) - told <= {"customer", "amount"}, model.__name__
     for model in _models(schedule_requests):
         assert {field.alias or name for name, field in model.model_fields.items()} - told == set(), model.__name__

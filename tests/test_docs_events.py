@@ -8,13 +8,14 @@ from unittest import mock
 
 import pytest
 
-from lib import events, housekeeping
-from lib.context import Context
 from lib.errors import PermanentError, TransientError, Unavailable
 from lib.hooks import after_error
 from lib.job import Complete, Outcome, Snooze
-from lib.report import TickReport
+from lib.jobs.context import Context
 from lib.store.postgres import PostgresWire
+from lib.telemetry import events
+from lib.tick import maintenance
+from lib.tick.report import TickReport
 from tests.pages import TEXTS, named, rows
 from tests.webhooks.square import SETTINGS, payment, taken
 from tests.world import CRON, World, a_world, bearer, log  # noqa: F401 - a fixture
@@ -68,7 +69,7 @@ def logged(database_url: str, log: Log) -> dict[str, list[dict[str, Any]]]:  # n
     """The lines of such a day, by event."""
     wire = _Wire(database_url)
     # An alert that no channel takes, a chore and a hook that fail.
-    chores = mock.patch.dict(housekeeping.CHORES, {"prune": housekeeping.Chore(_fails)})
+    chores = mock.patch.dict(maintenance.CHORES, {"prune": maintenance.Chore(_fails)})
     settings = SETTINGS | {"GIFTCARD_ALERT_URL": "http://127.0.0.1:9/nobody"}
     with (
         chores,

@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from lib import events
 from lib.errors import TransientError
+from lib.telemetry import events
 from tests.pages import TEXTS, fenced
 from tests.world import World, a_world
 

@@ -14,13 +14,14 @@ from flask.testing import FlaskClient
 from pydantic import BaseModel, ConfigDict
 from werkzeug.test import TestResponse
 
-from lib import events, settings, stages
-from lib.stages import Handler, Registry, Stage
+from lib.config import settings
+from lib.jobs.stage import Handler, Registry, Stage, stage
 from lib.store.store import Store
 from lib.store.wire import Wire
+from lib.telemetry import events
 from lib.testing import labs
 from lib.web.app import create_app
-from lib.web.parts import Giftcards
+from lib.web.services import Giftcards
 
 # The tables of the contract, as data.
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
@@ -54,7 +55,7 @@ class Anything(BaseModel):
 
 def a_stage(name: str, handler: Handler, **options: Any) -> Stage:
     """A stage of a test, which takes any payload."""
-    return stages.stage(name, payload=Anything, **options)(handler)
+    return stage(name, payload=Anything, **options)(handler)
 
 
 def bearer(token: str) -> dict[str, str]:

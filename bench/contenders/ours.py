@@ -10,17 +10,17 @@ import psycopg
 from pydantic import BaseModel, SecretStr
 
 from bench.measure import Sample, Watch
-from lib import events
-from lib.context import Context
+from lib.config.settings import Settings
 from lib.job import Complete, Outcome
+from lib.jobs.context import Context
+from lib.jobs.stage import Registry, stage
 from lib.local.migrate import migrate
-from lib.report import TickReport
-from lib.settings import Settings
-from lib.stages import Registry, stage
+from lib.store.codec import Result
 from lib.store.connect import connect
-from lib.store.shapes import Result
 from lib.store.store import Store
-from lib.tick import run_tick
+from lib.telemetry import events
+from lib.tick.report import TickReport
+from lib.tick.tick import run_tick
 
 
 class _Nothing(BaseModel):

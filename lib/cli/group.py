@@ -15,12 +15,12 @@ from flask.cli import AppGroup
 
 from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
 from lib.operations import Operations
-from lib.redact import clean
-from lib.web.parts import Giftcards, giftcards, operations
+from lib.telemetry.redact import clean
+from lib.web.services import Giftcards, giftcards, operations
 
 if TYPE_CHECKING:
-    from lib.remote import RemoteOperations
-    from lib.tables import Part
+    from lib.api_client.jobs import RemoteOperations
+    from lib.cli.tables import Part
 
 _URL = "lib.cli.url"
 
@@ -53,7 +53,7 @@ def _one_sentence() -> Iterator[None]:
 
 
 def _load() -> None:
-    for name in ("find", "mend", "work", "erase", "pruning", "reports", "schedule", "webhooks"):
+    for name in ("inspect", "manage", "run", "customers", "archive", "schedules", "reports", "webhooks"):
         importlib.import_module(f"lib.cli.{name}")
 
 
@@ -123,7 +123,7 @@ def do() -> "Operations | RemoteOperations":
     where = url()
     if where is None:
         return operations(current_app, by=person())
-    from lib.remote import RemoteOperations
+    from lib.api_client.jobs import RemoteOperations
 
     remote = RemoteOperations(where, token=parts().settings.giftcard_admin_token)
     click.get_current_context().call_on_close(remote.close)
@@ -155,7 +155,7 @@ def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
 def answer(value: Any, *, as_json: bool, view: "Callable[[Any], Iterable[Part]]") -> None:
     """Shows a result: as JSON, or as its view says."""
     if not as_json:
-        from lib.tables import show
+        from lib.cli.tables import show
 
         show(view(value))
         return

@@ -9,13 +9,13 @@ from urllib.parse import quote
 import click
 from flask.cli import with_appcontext
 
+from lib.api_client.jobs import RemoteOperations
 from lib.cli.group import BadInput, answer, as_json, jobs, parts, url
-from lib.cli.inputs import TEXT, given, made, options_of
+from lib.cli.options import TEXT, given, made, options_of
+from lib.cli.tables import Part, Table, moment
 from lib.giftcards.money import format_money
-from lib.remote import RemoteOperations
-from lib.reports.requests import ReportPage, ReportRequest
+from lib.reports.schemas import ReportPage, ReportRequest
 from lib.store.store import Store
-from lib.tables import Part, Table, moment
 
 Json = dict[str, Any]
 
@@ -76,7 +76,7 @@ def show(*, as_sheet: bool, as_json: bool, **typed: Any) -> None:
     wanted = made(ReportRequest, given(ReportRequest, typed))
     found = _found(_do(), wanted)
     if as_sheet:
-        from lib.reports.sheet import as_csv
+        from lib.reports.csv import as_csv
 
         click.echo(as_csv(found), nl=False)
         return

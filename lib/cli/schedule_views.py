@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from lib.tables import Part, Table, duration, moment
+from lib.cli.tables import Part, Table, duration, moment
 
 Json = dict[str, Any]
 

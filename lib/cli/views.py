@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib.cli.schedule_views import punctuality
-from lib.tables import Part, Table, count, duration, moment
+from lib.cli.tables import Part, Table, count, duration, moment
 
 Json = dict[str, Any]
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.cli.ask import sure
+from lib.api_client.jobs import RemoteOperations
 from lib.cli.group import BadInput, answer, as_json, jobs, parts, url
-from lib.cli.inputs import ID, TEXT, given, made, options_of
-from lib.remote import RemoteOperations
-from lib.tables import Part, Table, moment
-from lib.webhooks.endpoints import Endpoints
-from lib.webhooks.requests import EndpointPage, EndpointPatch, EndpointRequest, RotateRequest
+from lib.cli.options import ID, TEXT, given, made, options_of
+from lib.cli.prompts import sure
+from lib.cli.tables import Part, Table, moment
+from lib.webhooks.schemas import EndpointPage, EndpointPatch, EndpointRequest, RotateRequest
+from lib.webhooks.service import Endpoints
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ from lib.demo.outcome import Killed
 from lib.demo.payments import PaymentService
 from lib.demo.receiver import Receiver
 from lib.demo.stage import Clock, Worker
-from lib.giftcards.importing import Imported
-from lib.web.parts import Giftcards
+from lib.giftcards.csv_import import Imported
+from lib.web.services import Giftcards
 
 _LOOK_EVERY = 0.15  # seconds
 _KILL_BY = 30.0  # seconds; then the process is killed whatever it does

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lib.demo.database import Database, short
 from lib.demo.story import MONITOR_EVERY, REPORT_TIMES, REPORT_TIMES_REALLY, TICKS_PER_SECOND, shortened
-from lib.giftcards.importing import Imported
+from lib.giftcards.csv_import import Imported
 
 
 def heading(console: Console, text: str) -> None:

@@ -11,8 +11,8 @@ from lib.demo.mailbox import Mail, read_mails
 from lib.demo.payments import Charge, PaymentService
 from lib.demo.receiver import Call, Message, Receiver
 from lib.demo.story import REPORT_READER
-from lib.giftcards.codes import candidates
-from lib.giftcards.importing import Imported
+from lib.giftcards.csv_import import Imported
+from lib.giftcards.personal_codes import candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import httpx
 import psycopg
 from rich.console import Console
 
+from lib.config.settings import Settings
 from lib.demo import opening, story, summary
 from lib.demo.checks import all_checks
 from lib.demo.database import Database, alone, own_database
@@ -23,9 +24,8 @@ from lib.demo.payments import PaymentService
 from lib.demo.receiver import ALERTS, Receiver
 from lib.demo.stage import application, clock, worker
 from lib.errors import StoreError
-from lib.giftcards.importing import Imported, import_csv
+from lib.giftcards.csv_import import Imported, import_csv
 from lib.local import ROOT
-from lib.settings import Settings
 
 
 def play(folder: Path, *, supabase: Sequence[str] | None) -> int:

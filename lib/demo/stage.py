@@ -15,9 +15,9 @@ from typing import IO, Any
 import httpx
 from werkzeug.serving import make_server
 
-from lib import events
 from lib.local import ROOT
-from lib.web.parts import Giftcards, giftcards
+from lib.telemetry import events
+from lib.web.services import Giftcards, giftcards
 
 _HOST = "127.0.0.1"
 _CALLERS = 2

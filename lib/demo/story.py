@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from lib import stages
+from lib.config.settings import Settings
 from lib.local.keys import secrets_file
-from lib.settings import Settings
 
 Fate = Literal["declined", "silent", "busy", "broken"]
 """declined: 402. silent: takes the money, does not answer. busy: 503 at first. broken: 500 until its attempts end."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lib.config.settings import Settings
 from lib.encryption import cipher, split_keys
 from lib.errors import TransientError
-from lib.settings import Settings
 
 # ISO/IEC 7812 leaves 9… to national use: no number of ours can be mistaken for a bank's card.
 ISSUER_PREFIX = "9900"

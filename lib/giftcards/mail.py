@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lib.giftcards.money import format_money
 from lib.giftcards.orders import Customer, Order
-from lib.rendering import templates
+from lib.templates import templates
 
 _TEMPLATES = templates(Path(__file__).parent / "templates")
 _DISPLAY_NAME_LENGTH = 64

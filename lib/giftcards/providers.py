@@ -7,11 +7,11 @@ A provider is asked under a vendor key that is the same at every attempt, and an
 
 from typing import Any, Protocol
 
-from lib.context import Context
-from lib.giftcards.books import LedgerCards, LedgerPayments
 from lib.giftcards.cards import vault_of
+from lib.giftcards.http_provider import Access, HttpCards, HttpPayments
+from lib.giftcards.ledger import LedgerCards, LedgerPayments
 from lib.giftcards.orders import Order
-from lib.giftcards.vendor import Access, HttpCards, HttpPayments
+from lib.jobs.context import Context
 
 Result = dict[str, Any]
 

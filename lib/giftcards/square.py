@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from lib.context import Context
 from lib.errors import PermanentError
 from lib.giftcards.orders import Arrival, Order
+from lib.jobs.context import Context
 from lib.validation import Identifier, Moment, StrictModel
 
 Json = dict[str, Any]

@@ -23,7 +23,7 @@ from lib.local.clock import run_clock
 from lib.local.keys import secrets_file
 from lib.local.migrate import migrate
 from lib.local.postgres import database
-from lib.web.parts import giftcards
+from lib.web.services import giftcards
 
 _HOST = "127.0.0.1"
 

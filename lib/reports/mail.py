@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lib.giftcards.money import format_money
-from lib.redact import clean
-from lib.rendering import templates
+from lib.telemetry.redact import clean
+from lib.templates import templates
 
 Json = dict[str, Any]
 

@@ -1,9 +1,9 @@
 """The first stage of an order: who is it for?"""
 
-from lib.context import Context
 from lib.giftcards.orders import Arrival
 from lib.job import Complete, NextJob
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.stage import stage
 
 
 @stage("customer_ingest", payload=Arrival)

@@ -2,14 +2,14 @@
 
 from email.utils import parseaddr
 
-from lib.context import Context
+from lib.config.settings import Settings
 from lib.errors import PermanentError
 from lib.giftcards.cards import missing_key, vault_of
 from lib.giftcards.orders import Order
 from lib.job import Complete
-from lib.policy import RetryPolicy
-from lib.settings import Settings
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.retry_policy import RetryPolicy
+from lib.jobs.stage import stage
 
 
 def _needs(settings: Settings) -> str | None:

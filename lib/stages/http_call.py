@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo
 
-from lib import secrets
-from lib.context import Context
+from lib.config import job_secrets
 from lib.errors import TransientError
 from lib.job import Complete, Job
-from lib.outside import headers as outside_headers
-from lib.outside import url as outside_url
-from lib.outside.answers import unwanted
-from lib.outside.caller import Request, call_and_tell
-from lib.policy import RetryPolicy
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.retry_policy import RetryPolicy
+from lib.jobs.stage import stage
+from lib.safe_http import headers as outside_headers
+from lib.safe_http import url as outside_url
+from lib.safe_http.client import Request, call_and_tell
+from lib.safe_http.response import unwanted
 from lib.validation import StrictModel
 
 # What a redirect takes along to another host, if it names no secret; any other header may be meant for the first only.
@@ -37,14 +37,14 @@ def _url(value: str, info: ValidationInfo) -> str:
 def _headers(value: dict[str, str]) -> dict[str, str]:
     outside_headers.check(value)
     for text in value.values():
-        secrets.check(text)
+        job_secrets.check(text)
     return value
 
 
 def _body(value: Any, info: ValidationInfo) -> Any:
     if value is not None and info.data.get("method") in ("GET", "HEAD"):
         raise ValueError(f"must be left out: {info.data['method']} sends none")
-    secrets.check(json.dumps(value))
+    job_secrets.check(json.dumps(value))
     return value
 
 
@@ -94,7 +94,7 @@ def http_call(wanted: HttpCall, context: Context) -> Complete:
 def _request(wanted: HttpCall, context: Context) -> Request:
     known = context.settings.job_secrets
     text = wanted.body if isinstance(wanted.body, str) else json.dumps(wanted.body)
-    written = str if isinstance(wanted.body, str) else secrets.in_json
+    written = str if isinstance(wanted.body, str) else job_secrets.in_json
     given = {name: _value(name, text, known) for name, text in wanted.headers.items()}
     return Request(
         method=wanted.method,
@@ -103,20 +103,20 @@ def _request(wanted: HttpCall, context: Context) -> Request:
         common=_usual(wanted)
         | {name: value for name, value in given.items() if _is_common(name, wanted)}
         | {"Idempotency-Key": _key(context.job), "X-Attempt": str(context.job.attempts)},
-        body=None if wanted.body is None else secrets.filled(text, known, written=written).encode(),
-        sealed=secrets.named_in(text),
+        body=None if wanted.body is None else job_secrets.filled(text, known, written=written).encode(),
+        sealed=job_secrets.named_in(text),
     )
 
 
 def _value(name: str, text: str, known: Mapping[str, SecretStr]) -> str:
-    value = secrets.filled(text, known)
+    value = job_secrets.filled(text, known)
     if not outside_headers.is_value(value):
         raise TransientError(f"the secret in the header {name} holds what no header can", counts=False)
     return value
 
 
 def _is_common(name: str, wanted: HttpCall) -> bool:
-    return name.lower() in _COMMON and not secrets.named_in(wanted.headers[name])
+    return name.lower() in _COMMON and not job_secrets.named_in(wanted.headers[name])
 
 
 def _usual(wanted: HttpCall) -> dict[str, str]:

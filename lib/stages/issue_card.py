@@ -1,13 +1,13 @@
 """Makes the card, once."""
 
-from lib.context import Context
-from lib.giftcards.books import record_card
+from lib.config.settings import Settings
 from lib.giftcards.cards import missing_key
+from lib.giftcards.ledger import record_card
 from lib.giftcards.orders import Order
 from lib.giftcards.providers import cards
 from lib.job import Complete, NextJob
-from lib.settings import Settings
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.stage import stage
 
 
 def _needs(settings: Settings) -> str | None:

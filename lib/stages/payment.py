@@ -1,14 +1,14 @@
 """Takes the money, once."""
 
-from lib.context import Context
-from lib.giftcards.books import record_payment
+from lib.config.settings import Settings
+from lib.giftcards.ledger import record_payment
 from lib.giftcards.orders import Order
 from lib.giftcards.providers import payments
 from lib.giftcards.square import arrived
 from lib.job import Complete, NextJob, Snooze
-from lib.policy import RetryPolicy
-from lib.settings import Settings
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.retry_policy import RetryPolicy
+from lib.jobs.stage import stage
 
 # Whoever waits for a payment is woken by it: this is how often (seconds) it looks by itself.
 _LOOK_AGAIN = 86_400.0

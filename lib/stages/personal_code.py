@@ -2,12 +2,12 @@
 
 from random import SystemRandom
 
-from lib.context import Context
 from lib.errors import DuplicatePersonalCode, PermanentError
-from lib.giftcards.codes import candidates
 from lib.giftcards.orders import Order
+from lib.giftcards.personal_codes import candidates
 from lib.job import Complete, NextJob
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.stage import stage
 
 _TRIES = 3
 

@@ -5,13 +5,13 @@ from datetime import UTC, date, timedelta
 from email.utils import parseaddr
 from typing import Any
 
-from lib.context import Context
+from lib.config.settings import Settings
 from lib.errors import PermanentError
 from lib.job import Complete, NextJob
-from lib.policy import RetryPolicy
-from lib.reports.requests import ALL_TENANTS, ReportJob
-from lib.settings import Settings
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.retry_policy import RetryPolicy
+from lib.jobs.stage import stage
+from lib.reports.schemas import ALL_TENANTS, ReportJob
 
 # As many as one call enqueues.
 _MOST_TENANTS = 1000

@@ -5,15 +5,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lib.context import Context
+from lib.config.settings import Settings
 from lib.encryption import cipher, split_keys
 from lib.errors import TransientError
 from lib.job import Complete, Snooze
-from lib.outside import url as outside_url
-from lib.outside.answers import unwanted
-from lib.outside.caller import Request, call_and_tell
-from lib.settings import Settings
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.stage import stage
+from lib.safe_http import url as outside_url
+from lib.safe_http.client import Request, call_and_tell
+from lib.safe_http.response import unwanted
 from lib.validation import Id, StrictModel
 from lib.webhooks import signing
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from lib.config.settings import Settings
 from lib.errors import Misconfigured
-from lib.settings import Settings
 from lib.store.store import Store
 
 

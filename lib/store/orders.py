@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from lib import hooks, sentry
+from lib import hooks
 from lib.store.calls import Calls
+from lib.telemetry import sentry
 
 
 class OrderCalls(Calls):

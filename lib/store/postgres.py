@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from lib.errors import GiftcardError, Refused, Unavailable
-from lib.store.refusal import from_sqlstate
+from lib.store.sqlstate import from_sqlstate
 from lib.store.wire import repeated
 
 _CONNECT: dict[str, Any] = {

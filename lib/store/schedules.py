@@ -49,7 +49,7 @@ class ScheduleCalls(Calls):
         return self._dict("giftcard_resume_schedule", id=schedule_id, version=version, next_at=next_at)
 
     def due_schedules(self, *, limit: int = 100) -> list[dict[str, Any]]:
-        """Those to look at now, for `lib.schedules.plan`."""
+        """Those to look at now, for `lib.schedules.planner`."""
         return self._rows("giftcard_due_schedules", limit=limit)
 
     def enqueue_occurrences(self, planned: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Any
 
 from lib.job import Job
-from lib.store.operators import OperatorCalls
+from lib.store.codec import Effect, Result, Step, settle, step
+from lib.store.jobs import OperatorCalls
+from lib.store.monitoring import WatchCalls
 from lib.store.orders import OrderCalls
 from lib.store.pruning import PruningCalls
 from lib.store.reports import ReportCalls
 from lib.store.schedules import ScheduleCalls
-from lib.store.shapes import Effect, Result, Step, settle, step
-from lib.store.watch import WatchCalls
 from lib.store.webhooks import WebhookCalls
 
 # A tick begins only where code and schema fit: the schema says the oldest code that it serves, the code says the oldest
@@ -58,7 +58,7 @@ class Store(OperatorCalls, OrderCalls, ReportCalls, PruningCalls, ScheduleCalls,
         return self._dict("giftcard_schema_version", repeat=True)
 
     def doctor(self, *, stages: dict[str, int], now: datetime | None = None) -> dict[str, Any]:
-        """Facts for `lib.doctor` to judge, in one cheap call."""
+        """Facts for `lib.monitoring.doctor` to judge, in one cheap call."""
         return self._dict("giftcard_doctor", repeat=True, stages=stages, now=now and now.isoformat())
 
     def heartbeat(self, job: Job, *, seconds: float) -> None:

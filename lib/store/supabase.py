@@ -11,7 +11,7 @@ import httpx
 from postgrest import APIError, SyncPostgrestClient
 
 from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
-from lib.store.refusal import from_sqlstate
+from lib.store.sqlstate import from_sqlstate
 from lib.store.wire import repeated
 
 # Seconds. Supabase ends a statement of ours after 8: it shall give up first, and say so.

@@ -11,12 +11,13 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from lib import settings, stages
-from lib.report import TickReport
-from lib.stages import Registry
+from lib import stages
+from lib.config import settings
+from lib.jobs.stage import Registry
 from lib.store.connect import connect
 from lib.store.store import Store
-from lib.tick import run_tick
+from lib.tick.report import TickReport
+from lib.tick.tick import run_tick
 
 Row = dict[str, Any]
 

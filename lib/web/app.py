@@ -2,7 +2,7 @@
 
 from flask import Flask, Response
 
-from lib import sentry
+from lib.telemetry import sentry
 from lib.web import (
     cron,
     documentation,
@@ -17,8 +17,8 @@ from lib.web import (
     watch,
     webhooks,
 )
-from lib.web.parts import Giftcards
 from lib.web.paths import decoded
+from lib.web.services import Giftcards
 
 # A body longer than this is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024

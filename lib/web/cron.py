@@ -7,13 +7,14 @@ from typing import Annotated, Any
 from flask import Blueprint, current_app, request
 from pydantic import Field
 
-from lib import sentry
-from lib.tick import MARGIN_SECONDS, run_tick
+from lib.config.settings import MARGIN_SECONDS
+from lib.telemetry import sentry
+from lib.tick.tick import run_tick
 from lib.validation import Id, StageName, StrictModel
-from lib.web import doors
-from lib.web.bodies import read
-from lib.web.parts import Giftcards, giftcards
+from lib.web import auth
 from lib.web.problems import Problem
+from lib.web.request_data import read
+from lib.web.services import Giftcards, giftcards
 
 blueprint = Blueprint("cron", __name__)
 
@@ -42,7 +43,7 @@ def _tick(parts: Giftcards, **wanted: Any) -> dict[str, Any]:
 
 
 @blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])
-@doors.cron
+@auth.cron
 def tick() -> dict[str, Any]:
     """The clock's call. It ends as the tick does, whether or not the clock still listens."""
     parts = giftcards(current_app)
@@ -53,7 +54,7 @@ def tick() -> dict[str, Any]:
 
 
 @blueprint.post("/api/jobs/run")
-@doors.admin
+@auth.admin
 def run() -> dict[str, Any]:
     """A person's call. `job_id` ignores the due time and nothing else."""
     wish = read(Trigger, optional=True)

@@ -8,11 +8,11 @@ from flask import Blueprint, current_app, request
 from pydantic import Field
 
 from lib.giftcards.orders import Order, body_hash
-from lib.web import doors
-from lib.web.bodies import read
-from lib.web.parts import giftcards
+from lib.web import auth
 from lib.web.problems import Problem
 from lib.web.queries import OfTenant, query
+from lib.web.request_data import read
+from lib.web.services import giftcards
 
 blueprint = Blueprint("giftcards", __name__)
 
@@ -37,7 +37,7 @@ def _idempotency_key() -> str | None:
 
 
 @blueprint.post("/api/v1/giftcards")
-@doors.api
+@auth.api
 def submit() -> tuple[dict[str, Any], int]:
     """Takes an order in; the same Idempotency-Key and body answer the same."""
     wish = read(OrderRequest)
@@ -54,7 +54,7 @@ def submit() -> tuple[dict[str, Any], int]:
 
 
 @blueprint.get("/api/v1/giftcards/<correlation_id>")
-@doors.api
+@auth.api
 def show(correlation_id: str) -> dict[str, Any]:
     """Where the flow stands, stage by stage."""
     (of,) = query(OfTenant)

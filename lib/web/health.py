@@ -5,8 +5,8 @@ from typing import Any
 from flask import Blueprint, Response, current_app
 
 from lib.errors import StoreError
-from lib.web import doors, problems
-from lib.web.parts import giftcards, operations
+from lib.web import auth, problems
+from lib.web.services import giftcards, operations
 
 blueprint = Blueprint("health", __name__)
 
@@ -22,7 +22,7 @@ def health() -> tuple[dict[str, str], int]:
 
 
 @blueprint.get("/api/status")
-@doors.admin
+@auth.admin
 def status() -> dict[str, Any] | Response:
     """Counts, queues, circuits, dead letters, paid without card, the last ticks, and what the doctor finds.
 
@@ -31,7 +31,7 @@ def status() -> dict[str, Any] | Response:
     try:
         return operations(current_app).status()
     except StoreError as error:
-        from lib.doctor.examine import examine
+        from lib.monitoring.doctor.examine import examine
 
         parts = giftcards(current_app)
         found = examine(parts.store, parts.registry(), parts.settings, failure=error)

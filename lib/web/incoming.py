@@ -4,11 +4,11 @@ from typing import Any
 
 from flask import Blueprint, current_app, request
 
-from lib import events
+from lib.telemetry import events
 from lib.validation import harmless
-from lib.web.bodies import checked, value
-from lib.web.parts import Giftcards, giftcards
 from lib.web.problems import Problem
+from lib.web.request_data import checked, value
+from lib.web.services import Giftcards, giftcards
 
 blueprint = Blueprint("incoming", __name__, url_prefix="/api/webhooks")
 

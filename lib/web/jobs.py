@@ -4,13 +4,13 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
+from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page, PauseRequest, RequeueRequest
 from lib.operations import Operations
-from lib.requests import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page, PauseRequest, RequeueRequest
-from lib.web import doors
-from lib.web.bodies import checked, read, value
-from lib.web.parts import operations
+from lib.web import auth
 from lib.web.problems import Problem
 from lib.web.queries import Latest, OfTenant, Reveal, query
+from lib.web.request_data import checked, read, value
+from lib.web.services import operations
 
 blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
 
@@ -23,7 +23,7 @@ def _operations() -> Operations:
 
 
 @blueprint.get("/jobs")
-@doors.admin
+@auth.admin
 def list_jobs() -> dict[str, Any]:
     """A page of jobs, the newest first."""
     wanted, page, shown = query(Filter, Page, Reveal)
@@ -31,7 +31,7 @@ def list_jobs() -> dict[str, Any]:
 
 
 @blueprint.post("/jobs")
-@doors.admin
+@auth.admin
 def enqueue() -> tuple[dict[str, Any], int]:
     """One job, or {"jobs": [up to 1,000]}: all or none."""
     found = value()
@@ -43,7 +43,7 @@ def enqueue() -> tuple[dict[str, Any], int]:
 
 
 @blueprint.get("/jobs/<int:job_id>")
-@doors.admin
+@auth.admin
 def show(job_id: int) -> dict[str, Any]:
     """One job, with why it waits."""
     (shown,) = query(Reveal)
@@ -51,7 +51,7 @@ def show(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.get("/jobs/<int:job_id>/history")
-@doors.admin
+@auth.admin
 def history(job_id: int) -> dict[str, Any]:
     """Its runs, the newest first."""
     (wanted,) = query(Latest)
@@ -59,7 +59,7 @@ def history(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/jobs/<int:job_id>/requeue")
-@doors.admin
+@auth.admin
 def requeue(job_id: int) -> dict[str, Any]:
     """Back to the queue, perhaps with a corrected payload."""
     wish = read(RequeueRequest, optional=True)
@@ -67,21 +67,21 @@ def requeue(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/jobs/requeue")
-@doors.admin
+@auth.admin
 def requeue_jobs() -> dict[str, Any]:
     """By filter, in bounded steps."""
     return _operations().requeue_jobs(read(BulkRequeueRequest), budget=_BULK_SECONDS)
 
 
 @blueprint.post("/jobs/<int:job_id>/cancel")
-@doors.admin
+@auth.admin
 def cancel(job_id: int) -> dict[str, Any]:
     """Now, or by a wish if it runs."""
     return _operations().cancel(_in_range(job_id))
 
 
 @blueprint.post("/flows/<path:correlation_id>/cancel")
-@doors.admin
+@auth.admin
 def cancel_flow(correlation_id: str) -> dict[str, Any]:
     """What is left of a flow."""
     (of,) = query(OfTenant)
@@ -91,14 +91,14 @@ def cancel_flow(correlation_id: str) -> dict[str, Any]:
 
 
 @blueprint.get("/circuits")
-@doors.admin
+@auth.admin
 def circuits() -> dict[str, Any]:
     """Those that are not well."""
     return _operations().circuits()
 
 
 @blueprint.post("/circuits/<path:name>/reset")
-@doors.admin
+@auth.admin
 def reset_circuit(name: str) -> dict[str, Any]:
     """Closed by a person."""
     if "\x00" in name:
@@ -107,14 +107,14 @@ def reset_circuit(name: str) -> dict[str, Any]:
 
 
 @blueprint.get("/stages")
-@doors.admin
+@auth.admin
 def stages() -> dict[str, Any]:
     """Each stage with its rules in force."""
     return _operations().stages()
 
 
 @blueprint.post("/stages/<stage>/pause")
-@doors.admin
+@auth.admin
 def pause(stage: str) -> dict[str, Any]:
     """Its jobs wait and lose no attempt; `*` pauses everything."""
     wish = read(PauseRequest)
@@ -122,7 +122,7 @@ def pause(stage: str) -> dict[str, Any]:
 
 
 @blueprint.post("/stages/<stage>/resume")
-@doors.admin
+@auth.admin
 def resume(stage: str) -> dict[str, Any]:
     """The end of a pause."""
     wish = read(PauseRequest)

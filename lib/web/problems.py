@@ -6,8 +6,8 @@ from flask import Flask, Response, current_app, json
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
-from lib import events
 from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError
+from lib.telemetry import events
 from lib.validation import field_errors
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}

@@ -4,15 +4,15 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from lib.web import doors
-from lib.web.parts import operations
+from lib.web import auth
 from lib.web.problems import Problem
+from lib.web.services import operations
 
 blueprint = Blueprint("pruning", __name__, url_prefix="/api/v1")
 
 
 @blueprint.post("/jobs/<int:job_id>/restore")
-@doors.admin
+@auth.admin
 def restore(job_id: int) -> dict[str, Any]:
     """As it was, under its id."""
     if not 1 <= job_id < 2**63:

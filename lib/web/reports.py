@@ -7,12 +7,12 @@ from typing import Any, Literal
 from flask import Blueprint, Response, current_app, make_response, request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from lib.reports.requests import Day, ReportPage, ReportRequest
-from lib.web import doors
-from lib.web.bodies import read
-from lib.web.parts import giftcards
+from lib.reports.schemas import Day, ReportPage, ReportRequest
+from lib.web import auth
 from lib.web.problems import Problem
 from lib.web.queries import query
+from lib.web.request_data import read
+from lib.web.services import giftcards
 
 blueprint = Blueprint("reports", __name__, url_prefix="/api/v1/reports")
 
@@ -24,7 +24,7 @@ class Form(BaseModel):
 
 
 @blueprint.get("")
-@doors.admin
+@auth.admin
 def list_reports() -> dict[str, Any]:
     """A page of them, the newest day first."""
     (page,) = query(ReportPage)
@@ -32,7 +32,7 @@ def list_reports() -> dict[str, Any]:
 
 
 @blueprint.post("")
-@doors.admin
+@auth.admin
 def make() -> dict[str, Any]:
     """Makes one now, and keeps it."""
     wish = read(ReportRequest, optional=True)
@@ -40,7 +40,7 @@ def make() -> dict[str, Any]:
 
 
 @blueprint.get("/<path:tenant_id>/<day>")
-@doors.admin
+@auth.admin
 def show(tenant_id: str, day: str) -> Response:
     """One as it was last made."""
     (form,) = query(Form)
@@ -56,7 +56,7 @@ def show(tenant_id: str, day: str) -> Response:
 
 
 def _sheet(report: dict[str, Any]) -> Response:
-    from lib.reports.sheet import as_csv
+    from lib.reports.csv import as_csv
 
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"giftcards-{report['tenant_id']}-{report['day']}.csv")
     response = Response(as_csv(report), content_type="text/csv; charset=utf-8; header=present")

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, Response, current_app
 
 from lib.errors import Invalid
-from lib.web import doors, problems
-from lib.web.bodies import read
-from lib.web.parts import giftcards
+from lib.web import auth, problems
 from lib.web.problems import Problem
 from lib.web.queries import Latest, Reveal, query
+from lib.web.request_data import read
+from lib.web.services import giftcards
 
 if TYPE_CHECKING:
-    from lib.scheduling.operations import Scheduling
+    from lib.schedules.service import Scheduling
 
 blueprint = Blueprint("schedules", __name__, url_prefix="/api/v1")
 
 
 def _scheduling() -> "Scheduling":
-    from lib.scheduling.operations import Scheduling
+    from lib.schedules.service import Scheduling
 
     parts = giftcards(current_app)
     return Scheduling(parts.store, parts.registry, parts.settings, by="admin token")
@@ -32,26 +32,26 @@ def _invalid(error: Invalid) -> Response:
 
 
 @blueprint.get("/schedules")
-@doors.admin
+@auth.admin
 def list_schedules() -> dict[str, Any]:
     """A page of them, the newest first."""
-    from lib.scheduling.requests import ScheduleFilter
+    from lib.schedules.schemas import ScheduleFilter
 
     (wanted,) = query(ScheduleFilter)
     return _scheduling().find(wanted)
 
 
 @blueprint.post("/schedules")
-@doors.admin
+@auth.admin
 def create() -> tuple[dict[str, Any], int]:
     """A new one, with its next times."""
-    from lib.scheduling.requests import ScheduleRequest
+    from lib.schedules.schemas import ScheduleRequest
 
     return _scheduling().create(read(ScheduleRequest)), 201
 
 
 @blueprint.get("/schedules/<int:schedule_id>")
-@doors.admin
+@auth.admin
 def show(schedule_id: int) -> dict[str, Any]:
     """One, with its next times."""
     (wanted,) = query(Reveal)
@@ -59,47 +59,47 @@ def show(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.patch("/schedules/<int:schedule_id>")
-@doors.admin
+@auth.admin
 def change(schedule_id: int) -> dict[str, Any]:
     """What is given changes."""
-    from lib.scheduling.requests import SchedulePatch
+    from lib.schedules.schemas import SchedulePatch
 
     return _scheduling().change(_in_range(schedule_id), read(SchedulePatch))
 
 
 @blueprint.delete("/schedules/<int:schedule_id>")
-@doors.admin
+@auth.admin
 def delete(schedule_id: int) -> dict[str, Any]:
     """For good; jobs that are there already go on."""
     return _scheduling().delete(_in_range(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/pause")
-@doors.admin
+@auth.admin
 def pause(schedule_id: int) -> dict[str, Any]:
     """No occurrences until it is resumed."""
-    from lib.scheduling.requests import PauseSchedule
+    from lib.schedules.schemas import PauseSchedule
 
     wish = read(PauseSchedule)
     return _scheduling().pause_schedule(_in_range(schedule_id), by=wish.by, reason=wish.reason)
 
 
 @blueprint.post("/schedules/<int:schedule_id>/resume")
-@doors.admin
+@auth.admin
 def resume(schedule_id: int) -> dict[str, Any]:
     """On again, from its next time on."""
     return _scheduling().resume_schedule(_in_range(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/run")
-@doors.admin
+@auth.admin
 def run(schedule_id: int) -> tuple[dict[str, Any], int]:
     """One occurrence now."""
     return _scheduling().run(_in_range(schedule_id)), 202
 
 
 @blueprint.get("/schedules/<int:schedule_id>/occurrences")
-@doors.admin
+@auth.admin
 def occurrences(schedule_id: int) -> dict[str, Any]:
     """Its jobs, the newest first."""
     (wanted,) = query(Latest)
@@ -107,10 +107,10 @@ def occurrences(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.get("/precision")
-@doors.admin
+@auth.admin
 def precision() -> dict[str, Any]:
     """How long after its time each run began, by stage."""
-    from lib.scheduling.requests import Window
+    from lib.schedules.schemas import Window
 
     (window,) = query(Window)
     return _scheduling().precision(window_seconds=window.window_seconds)

@@ -4,27 +4,27 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app
 
-from lib.web import doors
-from lib.web.parts import giftcards
+from lib.web import auth
+from lib.web.services import giftcards
 
 blueprint = Blueprint("watch", __name__)
 
 
 @blueprint.get("/api/metrics")
-@doors.metrics
+@auth.metrics
 def metrics() -> Response:
     """The text that Prometheus reads, from one call of the database."""
-    from lib.metrics import CONTENT_TYPE, exposition
+    from lib.monitoring.metrics import CONTENT_TYPE, exposition
 
     parts = giftcards(current_app)
     return Response(exposition(parts.store, parts.registry(), parts.settings), content_type=CONTENT_TYPE)
 
 
 @blueprint.get("/api/health/deep")
-@doors.metrics
+@auth.metrics
 def deep() -> tuple[dict[str, Any], int]:
     """503 while anything is wrong that an alert tells of. It sends what is due: without ticks nobody else would."""
-    from lib.alerts import tell
+    from lib.monitoring.alerts import tell
 
     parts = giftcards(current_app)
     told = tell(parts.store, parts.registry(), parts.settings)

@@ -1,5 +1,6 @@
 """Webhooks: tenants are told what has become of their work (`supabase/schemas/60_webhooks.sql`, `docs/webhooks.md`).
 
-endpoints     what operators do to the addresses that are told, and what callers may ask for (requests)
+service       what operators do with endpoints
+schemas       what callers may ask for
 signing       secrets, and the headers of Standard Webhooks
 """

@@ -10,9 +10,9 @@ import pytest
 from flask import Flask, Response, redirect
 from pydantic import SecretStr
 
+from lib.api_client.jobs import RemoteOperations
+from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
 from lib.operations import Operations
-from lib.remote import RemoteOperations
-from lib.requests import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
 from lib.store.postgres import PostgresWire
 from tests.cli.conftest import Door, NoDatabase, Served, dead_letters
 from tests.world import ADMIN, API, World, an_order

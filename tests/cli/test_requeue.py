@@ -75,7 +75,7 @@ BAD_PAYLOADS = [
     ("", "is not valid JSON"),
     ("[]", "must be a JSON object"),
     ('{"a": 1, "a": 2}', "names this field twice"),
-    ('{"a": NaN}', "NaN is no number"),
+    ('{"a": NaN}', "NaN is not JSON"),
     ('{"a": "\\ud800"}', "half a character"),
     ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
     ('{"amount": {"amount": -1, "currency": "USD"}}', "customer Field required"),

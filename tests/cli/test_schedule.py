@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 from tests.cli.conftest import Door
 from tests.world import CASES, World, an_order
 

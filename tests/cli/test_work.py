@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib.report import TickReport
+from lib.tick.report import TickReport
 from tests.cli.conftest import Door
 from tests.world import World, an_order
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from lib.config.settings import SettingsError
 from lib.job import Complete
-from lib.settings import SettingsError
 from tests.clock.serving import served
 from tests.crash.processes import wait_for
 from tests.world import CRON, World, bearer, settings_of

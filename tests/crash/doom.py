@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lib.job import Job
+from lib.store.codec import step
 from lib.store.postgres import PostgresWire
-from lib.store.shapes import step
 
 _COMPLETE = "complete"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from lib.context import Context
 from lib.errors import TransientError
 from lib.job import Complete, Outcome, Snooze
-from lib.stages import stage
+from lib.jobs.context import Context
+from lib.jobs.stage import stage
 
 _LOOK_SECONDS = 0.005
 

@@ -17,11 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lib import events, settings, stages
-from lib.shutdown import Shutdown
-from lib.stages import Registry
+from lib import stages
+from lib.config import settings
+from lib.jobs.stage import Registry
 from lib.store.store import Store
-from lib.tick import run_tick
+from lib.telemetry import events
+from lib.tick.shutdown import Shutdown
+from lib.tick.tick import run_tick
 from tests.crash.doom import Appointments, DoomedWire
 from tests.crash.tasks import task
 
@@ -49,9 +51,9 @@ def _warm_up() -> None:
     """What handlers import and read when they first need it: half a second, which no child has to spend again."""
     import httpx
 
-    from lib.giftcards.codes import candidates
     from lib.giftcards.mail import giftcard_mail
     from lib.giftcards.orders import Order
+    from lib.giftcards.personal_codes import candidates
 
     for name in ("certifi", "cryptography.fernet", "smtplib"):
         importlib.import_module(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lib.doctor.examine import examine
 from lib.local import ROOT
+from lib.monitoring.doctor.examine import examine
 from tests.world import World, make_world, world
 
 __all__ = ["make_world", "world"]

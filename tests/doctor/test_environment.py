@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lib.doctor.examine import examine
 from lib.job import Complete
+from lib.jobs.stage import Registry
 from lib.local import ROOT
-from lib.stages import Registry
+from lib.monitoring.doctor.examine import examine
 from lib.store import postgres
 from tests.doctor.conftest import Examine, levels
 from tests.world import ADMIN, API, CRON, World, a_stage, settings_of

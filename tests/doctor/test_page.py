@@ -2,8 +2,8 @@
 
 import re
 
-from lib.doctor import examine
 from lib.local import ROOT
+from lib.monitoring.doctor import examine
 from tests.pages import TEXTS, named, rows
 
 
@@ -16,7 +16,7 @@ def test_every_check_is_told_in_the_order_of_the_lines() -> None:
 
 
 def test_what_the_lines_refer_to_is_there() -> None:
-    source = "".join(path.read_text() for path in (ROOT / "lib/doctor").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "lib/monitoring/doctor").glob("*.py"))
     references = set(re.findall(r"docs/(\w+)\.md#([\w-]+)", source))
     assert {"doctor", "deploying"} <= {page for page, _ in references}
     for page, anchor in references:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lib import housekeeping
 from lib.job import Complete, Outcome
+from lib.tick import maintenance
 from tests.world import World
 
 Make = Callable[..., World]
@@ -22,15 +22,15 @@ def chores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done. One of them fails."""
     done: list[str] = []
 
-    def bad(desk: housekeeping.Desk) -> dict[str, object]:
+    def bad(desk: maintenance.Desk) -> dict[str, object]:
         done.append("bad")
         raise RuntimeError("no")
 
-    def good(desk: housekeeping.Desk) -> dict[str, object]:
+    def good(desk: maintenance.Desk) -> dict[str, object]:
         done.append("good")
         return {"kept": 3}
 
-    monkeypatch.setattr(housekeeping, "CHORES", {"bad": housekeeping.Chore(bad), "good": housekeeping.Chore(good)})
+    monkeypatch.setattr(maintenance, "CHORES", {"bad": maintenance.Chore(bad), "good": maintenance.Chore(good)})
     return done
 
 

@@ -8,7 +8,7 @@ import pytest
 from lib.errors import PermanentError, TransientError
 from lib.hooks import Draft, FailedRun, after_error, before_enqueue
 from lib.job import Complete, Error, NextJob, Outcome, Retry
-from lib.stages import Registry
+from lib.jobs.stage import Registry
 from tests.world import ADMIN, World, a_stage, an_order, bearer
 
 Make = Callable[..., World]

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from lib.errors import Unavailable
-from lib.inlets import import_pgmq
 from lib.job import Complete, Outcome
-from lib.stages import Registry
+from lib.jobs.stage import Registry
+from lib.tick.pgmq import import_pgmq
 from tests.queues import Queues
 from tests.world import ADMIN, World, a_stage, an_order, bearer
 

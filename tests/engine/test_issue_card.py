@@ -78,7 +78,7 @@ def test_ledger_makes_a_number_of_our_own_with_a_check_digit(make_world: Make) -
 
 
 def test_number_that_another_card_has_makes_another_number(make_world: Make, mocker: Any) -> None:
-    mocker.patch("lib.giftcards.books.SystemRandom", return_value=Scripted(1, 1, 1, 2))
+    mocker.patch("lib.giftcards.ledger.SystemRandom", return_value=Scripted(1, 1, 1, 2))
     world = make_world()
     order(world, 1)
     issue(world)
@@ -89,7 +89,7 @@ def test_number_that_another_card_has_makes_another_number(make_world: Make, moc
 
 
 def test_three_numbers_that_are_taken_are_a_failure_that_is_tried_again(make_world: Make, mocker: Any) -> None:
-    mocker.patch("lib.giftcards.books.SystemRandom", return_value=Scripted(1, 1, 1, 1, 2))
+    mocker.patch("lib.giftcards.ledger.SystemRandom", return_value=Scripted(1, 1, 1, 1, 2))
     world = make_world()
     order(world, 1)
     issue(world)

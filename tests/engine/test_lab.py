@@ -8,7 +8,7 @@ import pytest
 
 from lib.errors import TransientError
 from lib.job import Complete, NextJob, Outcome, Snooze
-from lib.stages import Registry
+from lib.jobs.stage import Registry
 from lib.testing.labs import Lab
 from lib.testing.vendors import Vendor, a_vendor
 from tests.world import a_stage

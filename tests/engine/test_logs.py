@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lib import events
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, Outcome, Retry, Snooze
+from lib.telemetry import events
 from tests.servers import MailServer, Vendor, a_mail_server, a_vendor
 from tests.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY, World, an_order, bearer
 

@@ -16,11 +16,11 @@ GREETING = '''
 
 from pydantic import BaseModel, Field
 
-from lib.context import Context
+from lib.jobs.context import Context
 from lib.errors import TransientError
 from lib.job import Complete, NextJob
-from lib.policy import RetryPolicy
-from lib.stages import stage
+from lib.jobs.retry_policy import RetryPolicy
+from lib.jobs.stage import stage
 
 
 class Person(BaseModel):

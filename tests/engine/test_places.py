@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lib.context import Context
 from lib.job import Complete, Job
-from lib.places import Places
-from lib.store.shapes import Result
+from lib.jobs.context import Context
+from lib.store.codec import Result
+from lib.tick.pool import Places
 from tests.world import World
 
 Make = Callable[..., Places]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib.pruning import preview, prune, prune_all
+from lib.tick.pruning import preview, prune, prune_all
 from tests.world import ADMIN, World, an_order, bearer
 
 Make = Callable[..., World]

@@ -13,9 +13,9 @@ import pytest
 from lib.errors import PermanentError, SettingsError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
 from lib.local import ROOT
-from lib.sync import SyncStore
+from lib.tick.inline import SyncStore
 from lib.web.app import create_app
-from lib.web.parts import Giftcards
+from lib.web.services import Giftcards
 from tests.world import ADMIN, API, World, an_order, bearer, settings_of
 
 Make = Callable[..., World]

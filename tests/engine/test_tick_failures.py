@@ -12,7 +12,7 @@ import pytest
 
 from lib.errors import LeaseLost, PermanentError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Release, Retry, Snooze
-from lib.stages import Handler, Registry
+from lib.jobs.stage import Handler, Registry
 from tests.world import World, a_stage
 
 Make = Callable[..., World]

@@ -7,7 +7,7 @@ import pytest
 
 from lib.errors import DuplicatePersonalCode, PermanentError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
-from lib.stages import Registry
+from lib.jobs.stage import Registry
 from tests.world import World, a_stage
 
 Make = Callable[..., World]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lib.job import Complete, Outcome
-from lib.shutdown import Shutdown
-from lib.stages import Registry
+from lib.jobs.stage import Registry
 from lib.store.postgres import PostgresWire
+from lib.tick.shutdown import Shutdown
 from tests.world import CRON, World, a_stage, bearer
 
 Make = Callable[..., World]

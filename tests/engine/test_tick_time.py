@@ -10,8 +10,8 @@ import pytest
 
 from lib.errors import TransientError
 from lib.job import Complete, Outcome
-from lib.report import TickReport
-from lib.stages import Registry
+from lib.jobs.stage import Registry
+from lib.tick.report import TickReport
 from tests.world import World, a_stage
 
 Make = Callable[..., World]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from lib.cli import jobs
-from lib.context import Context
 from lib.job import Complete, NextJob
-from lib.stages import Registry
+from lib.jobs.context import Context
+from lib.jobs.stage import Registry
 from tests.world import ADMIN, World, a_stage, bearer, make_world
 
 __all__ = ["make_world"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 from tests.http.test_fuzz import check, values, world
 from tests.unit.test_cron_times import expressions
 from tests.world import World, an_order

@@ -10,7 +10,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from lib.job import Complete, Outcome
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 from tests.pages import TEXTS, fenced
 from tests.world import ADMIN, API, CASES, World, an_order, bearer
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 from tests.http.test_schedules import at_fault, call, create, show, world
 from tests.world import World
 

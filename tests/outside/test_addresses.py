@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from lib.outside.addresses import may_be_called
+from lib.safe_http.ip_policy import may_be_called
 
 INSIDE = """
     0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.254

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lib.outside.answers import KEPT_BYTES, MOST_BYTES, Answer, kept, retry_after
+from lib.safe_http.response import KEPT_BYTES, MOST_BYTES, Answer, kept, retry_after
 
 SECRET = "s3cr3t-of-a-job"
 

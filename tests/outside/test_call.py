@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from lib.errors import PermanentError, TransientError
-from lib.outside.answers import MOST_BYTES, Answer
-from lib.outside.caller import Request, call
-from lib.outside.url import parse
+from lib.safe_http.client import Request, call
+from lib.safe_http.response import MOST_BYTES, Answer
+from lib.safe_http.url import parse
 from tests.outside import server as told
 from tests.outside.server import Server, a_server, redirect
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.outside.headers import check, is_value
+from lib.safe_http.headers import check, is_value
 
 OURS = """Host host HOST Content-Length content_length Transfer-Encoding transfer_encoding TE Trailer Connection
     Keep-Alive Proxy-Connection Proxy-Authorization Upgrade Expect Accept-Encoding Content-Encoding HTTP2-Settings

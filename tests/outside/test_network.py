@@ -13,10 +13,10 @@ import pytest
 import trustme
 
 from lib.errors import PermanentError, TransientError
-from lib.outside.answers import Answer
-from lib.outside.caller import Request, call
-from lib.outside.tls import tls
-from lib.outside.url import parse
+from lib.safe_http.client import Request, call
+from lib.safe_http.response import Answer
+from lib.safe_http.tls import tls
+from lib.safe_http.url import parse
 from tests.outside.server import Server, a_server, redirect
 
 ONE = (ip_network("127.0.0.1"),)

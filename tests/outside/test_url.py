@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lib.outside.url import check, parse
+from lib.safe_http.url import check, parse
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from lib.config.settings import Settings
 from lib.errors import DuplicatePersonalCode, Interrupted, PermanentError, TransientError
 from lib.job import Complete, Error, Job, Outcome, Release, Retry, Snooze
-from lib.run import Runner
-from lib.settings import Settings
-from lib.stages import Registry
+from lib.jobs.stage import Registry
+from lib.tick.runner import Runner
 from tests.factory import World, done, ids
 
 CASES = json.loads(Path(__file__).parents[1].joinpath("cases.json").read_text())["circuit"]

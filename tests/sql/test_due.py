@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from lib.job import Retry
-from lib.store.shapes import Step
+from lib.store.codec import Step
 from tests.factory import World, each
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 from tests.factory import World
 from tests.schedules import a_schedule, an_insert, check_at, end, look, occurrences, the_schedule
 

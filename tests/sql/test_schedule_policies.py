@@ -7,7 +7,7 @@ import pytest
 
 from lib.errors import TransientError
 from lib.job import Complete, Error, Outcome, Retry
-from lib.policy import RetryPolicy, Rules, decide
+from lib.jobs.retry_policy import RetryPolicy, Rules, decide
 from tests.factory import World
 from tests.schedules import a_schedule, check_at, end, later, look, occurrences, the_schedule
 from tests.world import CASES

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 from tests.factory import World
 from tests.schedules import a_schedule, later, look, occurrences, the_schedule
 from tests.sql.test_size import pages

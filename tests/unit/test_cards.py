@@ -8,9 +8,9 @@ from cryptography.fernet import Fernet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.config.settings import Settings
 from lib.errors import TransientError
 from lib.giftcards.cards import ISSUER_PREFIX, SealedNumber, Vault, has_valid_check_digit, new_number, vault_of
-from lib.settings import Settings
 
 LOOKUP_KEY = "k" * 32
 numbers = st.integers(0, 2**32).map(lambda seed: new_number(random.Random(seed)))

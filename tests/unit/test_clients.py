@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lib.clients import Http
 from lib.errors import TransientError
+from lib.jobs.clients import Http
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

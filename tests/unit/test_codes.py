@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.giftcards.codes import candidates
+from lib.giftcards.personal_codes import candidates
 
 CASES = json.loads(Path(__file__).parents[1].joinpath("cases.json").read_text("utf-8"))["personal_code"]
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.errors import Invalid
-from lib.schedules.plan import stamp
-from lib.schedules.times import Times
+from lib.schedules.cron import Times
+from lib.schedules.planner import stamp
 from tests.world import CASES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ import pytest
 from lib.demo.checks import all_checks
 from lib.demo.outcome import Killed, Outcome, wanted_code
 from lib.demo.payments import PaymentService
-from lib.giftcards.importing import Imported
+from lib.giftcards.csv_import import Imported
 from tests.evening import REVIVED, charge, good_outcome, mail, order
 
 

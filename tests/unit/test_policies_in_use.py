@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from lib import stages
-from lib.clients import raise_for_status
-from lib.errors import PermanentError, TransientError
-from lib.policy import RetryPolicy, is_permanent_status
-from lib.settings import Settings, load
+from lib.config.settings import Settings, load
+from lib.errors import PermanentError, TransientError, is_permanent_status
+from lib.jobs.clients import raise_for_status
+from lib.jobs.retry_policy import RetryPolicy
 
 CASES = json.loads(Path(__file__).parents[1].joinpath("cases.json").read_text(encoding="utf-8"))
 

@@ -21,15 +21,7 @@ from lib.errors import (
     UnknownOutcome,
 )
 from lib.job import Error, Job, Retry
-from lib.policy import (
-    MAX_ATTEMPTS,
-    RetryPolicy,
-    Rules,
-    decide,
-    describe,
-    max_attempts,
-    within_rules,
-)
+from lib.jobs.retry_policy import MAX_ATTEMPTS, RetryPolicy, Rules, decide, describe, max_attempts, within_rules
 
 CASES = json.loads(Path(__file__).parents[1].joinpath("cases.json").read_text(encoding="utf-8"))
 BACKOFF = CASES["backoff"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lib.redact import MAX_ERROR_LENGTH, clean, covered
+from lib.telemetry.redact import MAX_ERROR_LENGTH, clean, covered
 
 KATE = "kate.rodgers+gift@mail.example.org"
 

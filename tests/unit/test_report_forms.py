@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.reports.csv import COLUMNS, as_csv
 from lib.reports.mail import bars, report_mail
-from lib.reports.sheet import COLUMNS, as_csv
 
 CARDS = [0, 1, 200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 50, 118]
 

@@ -84,7 +84,7 @@ except ImportError:
 try:
     import psycopg
 except ValueError:
-    from lib import tick
+    from lib.tick import tick
 """
     assert sorted(imported(ast.parse(code))) == ["click", "flask", "httpx", "psycopg"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from lib.schedules.plan import plan
+from lib.schedules.planner import plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

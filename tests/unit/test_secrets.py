@@ -3,9 +3,9 @@
 import pytest
 from pydantic import SecretStr
 
-from lib import secrets
+from lib.config import job_secrets
 from lib.errors import SettingsError, TransientError
-from lib.redact import clean
+from lib.telemetry.redact import clean
 from tests.world import settings_of
 
 KNOWN = {"KEY": SecretStr('a "quoted" key'), "TOKEN_2": SecretStr("{{secret:KEY}}")}
@@ -36,21 +36,21 @@ def test_secret_of_no_proper_length_stops_the_start_and_is_not_shown(value: str)
 def test_secret_is_covered_in_every_form() -> None:
     secret = 'k/"ü" & <x> 1+'
     covered = settings_of(GIFTCARD_SECRET_KEY=secret).secrets()
-    for form in secrets.forms(secret):
+    for form in job_secrets.forms(secret):
         assert clean(f"said {form} again", secrets=covered) == "said [secret] again"
-    assert len(secrets.forms(secret)) >= 6
+    assert len(job_secrets.forms(secret)) >= 6
 
 
 def test_secrets_are_filled_in_once_and_as_they_fit() -> None:
-    assert secrets.filled("x {{secret:KEY}} {{secret:TOKEN_2}} {{other}}", KNOWN) == (
+    assert job_secrets.filled("x {{secret:KEY}} {{secret:TOKEN_2}} {{other}}", KNOWN) == (
         'x a "quoted" key {{secret:KEY}} {{other}}'
     )
-    assert secrets.filled('["{{secret:KEY}}"]', KNOWN, written=secrets.in_json) == '["a \\"quoted\\" key"]'
+    assert job_secrets.filled('["{{secret:KEY}}"]', KNOWN, written=job_secrets.in_json) == '["a \\"quoted\\" key"]'
 
 
 def test_secret_that_is_not_set_is_named() -> None:
     with pytest.raises(TransientError, match=r"^the secret OTHER is not set: GIFTCARD_SECRET_OTHER$"):
-        secrets.filled("{{secret:KEY}} {{secret:OTHER}}", KNOWN)
+        job_secrets.filled("{{secret:KEY}} {{secret:OTHER}}", KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_secret_that_is_not_set_is_named() -> None:
     ["", "{{secret:A}}", "{{secret:A_1}}{{secret:B}}", "{{name}}", "{{secretary}}", "secret: {{x}}", "{secret:A}"],
 )
 def test_text_that_names_secrets_properly_or_none_passes(text: str) -> None:
-    secrets.check(text)
-    assert secrets.named_in(text) == ("{{secret:A" in text)
+    job_secrets.check(text)
+    assert job_secrets.named_in(text) == ("{{secret:A" in text)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_text_that_names_secrets_properly_or_none_passes(text: str) -> None:
 )  # fmt: skip
 def test_secret_named_in_another_spelling_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must name a secret like"):
-        secrets.check(text)
+        job_secrets.check(text)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.settings import Settings, SettingsError, load
+from lib.config.settings import Settings, SettingsError, load
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.settings import load
+from lib.config.settings import load
 from tests.unit.test_settings import refused
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib.alerts import words
+from lib.monitoring.alerts import words
 from tests.watch.working import works
 from tests.world import ADMIN, World, bearer
 

@@ -26,7 +26,7 @@ import json, sys, lib.stages
 from pydantic import BaseModel, ConfigDict
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, NextJob
-from lib.stages import Registry, stage
+from lib.jobs.stage import Registry, stage
 
 class Anything(BaseModel):
     model_config = ConfigDict(extra="allow")

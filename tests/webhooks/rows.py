@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import psycopg
 
-from lib.webhooks.requests import Event
+from lib.webhooks.schemas import Event
 from tests.factory import World
 
 

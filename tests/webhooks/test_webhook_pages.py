@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete
-from lib.webhooks.requests import Event
+from lib.webhooks.schemas import Event
 from tests.factory import World
 from tests.pages import fenced, named, rows
 from tests.webhooks.rows import a_card, endpoint

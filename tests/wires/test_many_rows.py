@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lib.job import Complete
-from lib.store.shapes import Result
+from lib.store.codec import Result
 from lib.store.store import Store
 from tests.factory import World
 

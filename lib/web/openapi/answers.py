@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, RootModel
 
 from lib.job import Status
-from lib.report import TickReport
+from lib.tick.report import TickReport
 
 Json = dict[str, Any]
 Time = Annotated[str, Field(description="RFC 3339")]

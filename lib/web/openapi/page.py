@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lib.rendering import templates
+from lib.templates import templates
 
 Json = dict[str, Any]
 

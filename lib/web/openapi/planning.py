@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from lib.job import Status
 from lib.web.openapi.answers import Json, Time
-from lib.webhooks.requests import Event
+from lib.webhooks.schemas import Event
 
 
 class ReportRow(BaseModel):

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from lib import requests
 from lib.giftcards.square import Event
-from lib.reports.requests import ReportPage, ReportRequest
-from lib.scheduling import requests as schedules
+from lib.jobs import schemas
+from lib.reports.schemas import ReportPage, ReportRequest
+from lib.schedules import schemas as schedules
 from lib.web import cron, giftcards, queries, reports
 from lib.web.openapi import answers, mending, planning
-from lib.webhooks import requests as webhooks
+from lib.webhooks import schemas as webhooks
 
 Model = type[BaseModel]
 
@@ -57,20 +57,20 @@ _ORDERS: Mapping[str, Described] = {
 }
 
 _JOBS: Mapping[str, Described] = {
-    "jobs.list_jobs": Described(answers.Jobs, query=(requests.Filter, requests.Page, queries.Reveal)),
-    "jobs.enqueue": Described(answers.Enqueued, 202, body=(requests.JobRequest, requests.EnqueueRequest)),
+    "jobs.list_jobs": Described(answers.Jobs, query=(schemas.Filter, schemas.Page, queries.Reveal)),
+    "jobs.enqueue": Described(answers.Enqueued, 202, body=(schemas.JobRequest, schemas.EnqueueRequest)),
     "jobs.show": Described(answers.FoundJob, query=(queries.Reveal,)),
     "jobs.history": Described(answers.Runs, query=(queries.Latest,)),
-    "jobs.requeue": Described(mending.Requeued, body=(requests.RequeueRequest,), body_optional=True, refuses=(409,)),
-    "jobs.requeue_jobs": Described(mending.RequeuedJobs, body=(requests.BulkRequeueRequest,)),
+    "jobs.requeue": Described(mending.Requeued, body=(schemas.RequeueRequest,), body_optional=True, refuses=(409,)),
+    "jobs.requeue_jobs": Described(mending.RequeuedJobs, body=(schemas.BulkRequeueRequest,)),
     "jobs.cancel": Described(mending.Cancelled, refuses=(409,)),
     "pruning.restore": Described(mending.Restored, refuses=(409,)),
     "jobs.cancel_flow": Described(mending.CancelledFlow, query=(queries.OfTenant,)),
     "jobs.circuits": Described(mending.Circuits),
     "jobs.reset_circuit": Described(mending.ResetCircuit),
     "jobs.stages": Described(mending.Stages),
-    "jobs.pause": Described(mending.Pause, body=(requests.PauseRequest,)),
-    "jobs.resume": Described(mending.Pause, body=(requests.PauseRequest,)),
+    "jobs.pause": Described(mending.Pause, body=(schemas.PauseRequest,)),
+    "jobs.resume": Described(mending.Pause, body=(schemas.PauseRequest,)),
 }
 
 _REPORTS: Mapping[str, Described] = {

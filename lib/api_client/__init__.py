@@ -1,0 +1,1 @@
+"""The operators' verbs, done by a deployment through its HTTP API."""

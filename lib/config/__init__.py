@@ -1,0 +1,1 @@
+"""Configuration: everything that environment variables set, parsed once at start."""

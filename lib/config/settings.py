@@ -1,0 +1,196 @@
+"""Every setting, from the environment: the one list. `docs/settings.md` explains each."""
+
+import os
+import re
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lib.config import job_secrets, parsers, stage_overrides
+from lib.config.stage_overrides import StageRules, seconds_list
+from lib.errors import SettingsError
+
+# What a function needs beyond budget and ttr: time to settle and respond.
+MARGIN_SECONDS = 20
+
+_OURS = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
+# Read by `flask jobs`, which is no part of the application.
+_OF_COMMANDS = frozenset({"GIFTCARD_URL"})
+
+
+class Settings(BaseSettings):
+    """Read once a start, by `load`; frozen. Empty values count as unset."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+        enable_decoding=False,  # lists are written with commas, not as JSON
+    )
+
+    # Who we are
+    giftcard_env: Literal["production", "preview", "development", "test"] | None = None
+    vercel_env: str | None = None
+    # Doors: an unset secret shuts its door
+    cron_secret: SecretStr | None = None
+    giftcard_admin_token: SecretStr | None = None
+    giftcard_api_token: SecretStr | None = None
+    # The database
+    database_url: SecretStr | None = None
+    supabase_url: str | None = None
+    supabase_secret_key: SecretStr | None = None
+    supabase_service_role_key: SecretStr | None = None
+    # The tick
+    giftcard_jobs_per_cron_run: int = Field(default=10, ge=1, le=100_000)
+    giftcard_concurrency: int = Field(default=5, ge=1, le=100)
+    giftcard_tick_budget_seconds: float = Field(default=50, gt=0, le=780)
+    giftcard_tick_linger: bool = True
+    giftcard_paused: bool = False
+    giftcard_allow_preview: bool = False
+    giftcard_execution_id_header: str = Field(default="x-vercel-execution-id", pattern=r"^[A-Za-z0-9-]{1,100}$")
+    giftcard_inline: bool = False
+    # Failure policy
+    giftcard_max_attempts: int = Field(default=5, ge=1, le=25)
+    giftcard_backoff_base_seconds: float = Field(default=5, gt=0, le=86_400)
+    giftcard_backoff_cap_seconds: float = Field(default=300, gt=0, le=86_400)
+    max_email_retry_attempts: int = Field(default=5, ge=1, le=25)
+    max_payment_retry_attempts: int = Field(default=5, ge=1, le=25)
+    max_report_retry_attempts: int = Field(default=3, ge=1, le=25)
+    giftcard_webhook_retry_seconds: tuple[Annotated[float, Field(ge=0, le=86_400)], ...] = (30, 60, 120)
+    giftcard_failed_job_retry_hours: float = Field(default=24, ge=0, le=8_760)
+    giftcard_max_revivals: int = Field(default=3, ge=0, le=1_000)
+    giftcard_circuit_threshold: int = Field(default=3, ge=0, le=1_000)
+    giftcard_circuit_cooldown_seconds: float = Field(default=60, gt=0, le=86_400)
+    giftcard_vendor_key_hours: float = Field(default=20, gt=0, le=8_760)
+    # Vendors
+    giftcard_payment_provider: Literal["ledger", "http", "square"] = "ledger"
+    giftcard_payment_url: str | None = Field(default=None, repr=False)  # it may hold a password
+    giftcard_payment_token: SecretStr | None = None
+    giftcard_payment_lookup: bool = True
+    giftcard_card_provider: Literal["ledger", "http"] = "ledger"
+    giftcard_card_url: str | None = Field(default=None, repr=False)
+    giftcard_card_token: SecretStr | None = None
+    giftcard_card_lookup: bool = True
+    giftcard_encryption_keys: SecretStr | None = None
+    giftcard_lookup_key: SecretStr | None = None
+    smtp_url: SecretStr | None = None
+    mail_from: str = "Gift cards <giftcards@localhost>"
+    giftcard_mail_dir: str | None = None
+    # Reports by mail; and queues of pgmq whose messages become jobs, with the stage of each
+    report_recipients: tuple[str, ...] = Field(default=(), repr=False)
+    giftcard_pgmq_queues: tuple[tuple[str, str], ...] = ()
+    # Who hears of trouble, and when; who may read the numbers; Sentry
+    giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
+    giftcard_alert_url: SecretStr | None = None
+    giftcard_alert_late_seconds: float = Field(default=900, ge=60, le=86_400)
+    giftcard_alert_repeat_hours: float = Field(default=24, gt=0, le=8_760)
+    giftcard_metrics_token: SecretStr | None = None
+    sentry_dsn: SecretStr | None = None
+    sentry_traces_sample_rate: float = Field(default=0, ge=0, le=1)
+    sentry_monitor_slug: str = Field(default="giftcard-jobs", pattern=r"^[a-z0-9_-]{1,50}$")
+    # Events that Square sends: what it signs them with, the address it sends them to, the tenant they are of
+    square_webhook_signature_key: SecretStr | None = None
+    square_webhook_url: str | None = Field(default=None, repr=False)
+    square_tenant_id: str = Field(default="default", min_length=1, max_length=200)
+    # Calls of jobs to addresses that they name
+    giftcard_allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    # How many days what has ended stays; 0: for ever
+    giftcard_retention_days: int = Field(default=30, ge=0, le=36_500)
+    giftcard_dead_letter_days: int = Field(default=90, ge=0, le=36_500)
+    giftcard_archive_days: int = Field(default=365, ge=0, le=36_500)
+    giftcard_history_days: int = Field(default=90, ge=0, le=36_500)
+    giftcard_tick_days: int = Field(default=30, ge=0, le=36_500)
+    giftcard_circuit_change_days: int = Field(default=90, ge=0, le=36_500)
+    # Not variables of their own: what `load` makes of many.
+    _stage_rules: Mapping[str, StageRules] = PrivateAttr(default_factory=dict)
+    _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _unknown: tuple[str, ...] = PrivateAttr(default=())
+
+    _split_delays = field_validator("giftcard_webhook_retry_seconds", mode="before")(seconds_list)
+    _split_networks = field_validator("giftcard_allowed_networks", mode="before")(parsers.networks)
+    _split_recipients = field_validator("report_recipients", "giftcard_alert_recipients", mode="before")(
+        parsers.recipients
+    )
+    _split_inlets = field_validator("giftcard_pgmq_queues", mode="before")(parsers.inlets)
+    _check_address = field_validator("supabase_url", mode="before")(parsers.address)
+    _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(parsers.key)
+
+    @property
+    def stage_rules(self) -> Mapping[str, StageRules]:
+        """What `GIFTCARD_STAGE_<NAME>_*` say, by stage. A name that no stage has is in it too."""
+        return self._stage_rules
+
+    @property
+    def job_secrets(self) -> Mapping[str, SecretStr]:
+        """What `GIFTCARD_SECRET_<NAME>` hold, by name."""
+        return self._job_secrets
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Variables that look like ours and that nobody reads: most are misspelt."""
+        return self._unknown
+
+    @property
+    def environment(self) -> str:
+        """`GIFTCARD_ENV`, else Vercel's word, else production: what is unknown is treated with most care."""
+        if self.giftcard_env:
+            return self.giftcard_env
+        return self.vercel_env if self.vercel_env in ("production", "preview", "development") else "production"
+
+    @property
+    def is_production(self) -> bool:
+        """Preview counts: it may hold real data."""
+        return self.environment in ("production", "preview")
+
+    def secrets(self) -> list[str]:
+        """The values that must never be shown, the longest first."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        wholes = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+        parts = {part for whole in wholes for part in _parts(whole) if len(part) >= 8}
+        parts |= {form for value in self._job_secrets.values() for form in job_secrets.forms(value.get_secret_value())}
+        return sorted(parts, key=len, reverse=True)
+
+
+def _parts(secret: str) -> list[str]:
+    """What of a secret is secret by itself: the items of a list; a URL's password, as it stands there and in clear."""
+    try:
+        password = urlsplit(secret).password or ""
+    except ValueError:
+        password = ""
+    return [secret, *secret.split(","), password, unquote(password)]
+
+
+def _is_unknown(name: str) -> bool:
+    ours = _OURS.fullmatch(name) is not None and name not in _OF_COMMANDS
+    of_many = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.VARIABLE.fullmatch(name)
+    return ours and name.lower() not in Settings.model_fields and not of_many
+
+
+def load() -> Settings:
+    """Settings from the process's environment.
+
+    Raises:
+        SettingsError: one sentence that names the variable, for the first that is wrong.
+    """
+    said, of_jobs = stage_overrides.said_in(os.environ), job_secrets.said_in(os.environ)
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        variable = str(first["loc"][0]).upper()
+        secret = variable.endswith(("_SECRET", "_TOKEN", "_KEY", "_KEYS", "_URL", "_RECIPIENTS", "_DSN"))
+        value = "" if secret else f"={os.environ.get(variable, '')!r}"
+        raise SettingsError(f"{variable}{value}: {first['msg'].removeprefix('Value error, ')}") from None
+    if settings.giftcard_inline and settings.is_production:
+        raise SettingsError(
+            f"GIFTCARD_INLINE is for GIFTCARD_ENV=development or test, and this is {settings.environment}"
+        )
+    settings._stage_rules = said
+    settings._job_secrets = of_jobs
+    settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
+    return settings

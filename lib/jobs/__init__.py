@@ -1,0 +1,1 @@
+"""What the author of a stage touches: stages, their context and clients, hooks, retry and failure policy."""

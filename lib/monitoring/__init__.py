@@ -1,0 +1,1 @@
+"""What operators watch: alerts, metrics, the doctor."""

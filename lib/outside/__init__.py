@@ -1,8 +1,0 @@
-"""Calls to addresses that somebody else chose: which may be called, and the only way to call them.
-
-url, addresses      what an address has to look like, and where it may lead
-headers             which headers a request may bring along
-caller              one request, with its redirects, to the very address that was checked
-network             the connection beneath it
-answers             what came back, and what of it may be kept
-"""

@@ -1,0 +1,54 @@
+"""A report as CSV: one figure a row, so that a spreadsheet can sort, filter and pivot them."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from lib.giftcards.money import minor_digits
+from lib.telemetry.redact import clean
+
+Json = dict[str, Any]
+
+COLUMNS = ("tenant_id", "day", "figure", "currency", "stage", "reason", "count", "amount", "amount_minor")
+
+# What a spreadsheet may take for a formula, also in the wide forms of East Asian keyboards.
+_FORMULA = re.compile(r"[=+\-@\uff1d\uff0b\uff0d\uff20]")
+
+
+def as_csv(report: Json) -> str:
+    """RFC 4180 with a header line, in UTF-8 once it is encoded. Amounts in major units and in minor ones."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, restval="")
+    writer.writeheader()
+    for figure in _figures(report):
+        row = {"tenant_id": report["tenant_id"], "day": report["day"]} | figure
+        writer.writerow({name: _harmless(value) for name, value in row.items()})
+    return out.getvalue()
+
+
+def _figures(report: Json) -> Iterator[Json]:
+    for money in report["currencies"]:
+        for figure in ("orders", "payments", "cards"):
+            yield _money(figure, money["currency"], money[figure], money[f"{figure}_amount"])
+    for money in report["paid_without_card"]:
+        yield _money("paid_without_card", money["currency"], money["payments"], money["amount"])
+    for failure in report["failures"]:
+        for figure in ("failures", "retries", "dead_letters"):
+            where = {"stage": failure["stage"], "reason": failure["reason"]}
+            yield {"figure": figure, "count": failure[figure]} | where
+
+
+def _money(figure: str, currency: str, count: int, amount: int) -> Json:
+    major = Decimal(amount).scaleb(-minor_digits(currency))
+    return {"figure": figure, "currency": currency, "count": count, "amount": f"{major:f}", "amount_minor": amount}
+
+
+def _harmless(value: Any) -> Any:
+    """Text as a cell that stays text. Tabs, line ends and blanks before it are gone first: spreadsheets skip them."""
+    if not isinstance(value, str):
+        return value
+    text = clean(value, secrets=[])
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -1,0 +1,182 @@
+"""Sentry: only with SENTRY_DSN. It hears of events, never of local variables, bodies or personal data.
+
+Errors become events there, grouped by stage and kind of error; what came before is their trail. With a sample rate, a
+run is a transaction in the trace that began when its flow was enqueued.
+"""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from lib.config.settings import Settings
+from lib.job import Job
+from lib.telemetry.events import LOG
+from lib.telemetry.redact import clean
+
+Json = dict[str, Any]
+
+# What a request waits for at most until its events are sent: afterwards the platform may freeze the process.
+_FLUSH_SECONDS = 2.0
+_LONGEST_TEXT = 2_000
+# Of a request, what tells which route it was and nothing of who asked.
+_OF_REQUESTS = ("method",)
+
+
+def configure(settings: Settings) -> None:
+    """Sets the SDK up and lets it listen to events. Call it once a process, and only with a DSN."""
+    import sentry_sdk
+    from sentry_sdk.integrations.dedupe import DedupeIntegration
+    from sentry_sdk.integrations.flask import FlaskIntegration
+    from sentry_sdk.integrations.threading import ThreadingIntegration
+
+    secrets = settings.secrets()
+
+    def scrubbed(event: Any, _hint: Any) -> Any:
+        if "request" in event:
+            event["request"] = {name: event["request"][name] for name in _OF_REQUESTS if name in event["request"]}
+        return _scrubbed(event, secrets)
+
+    assert settings.sentry_dsn is not None  # noqa: S101 - the caller has looked
+    sentry_sdk.init(
+        dsn=settings.sentry_dsn.get_secret_value(),
+        environment=settings.environment,
+        # The rest costs half a second of a cold start, or sends what is nobody's business.
+        default_integrations=False,
+        auto_enabling_integrations=False,
+        integrations=[FlaskIntegration(transaction_style="url"), DedupeIntegration(), ThreadingIntegration()],
+        send_default_pii=False,
+        include_local_variables=False,
+        max_request_body_size="never",
+        traces_sample_rate=settings.sentry_traces_sample_rate,
+        before_send=scrubbed,
+        before_send_transaction=scrubbed,
+        before_breadcrumb=lambda crumb, hint: _scrubbed(crumb, secrets),
+    )
+    LOG.addHandler(_Listener())
+
+
+def flush() -> None:
+    """Sends what waits. Nothing to do without Sentry."""
+    if sdk := _active():
+        sdk.flush(timeout=_FLUSH_SECONDS)
+
+
+def message(text: str, *, level: str, group: str) -> bool:
+    """An alert; whether there was anybody to take it."""
+    sdk = _active()
+    if sdk is None:
+        return False
+    with sdk.new_scope() as scope:
+        scope.fingerprint = ["alert", group]
+        sdk.capture_message(text, level=level)
+    return True
+
+
+@contextlib.contextmanager
+def checked_in(settings: Settings, *, longest: float) -> Iterator[None]:
+    """A check-in of the minute's tick: in progress, then ok or error. `longest`: seconds that it may take."""
+    sdk = _active()
+    if sdk is None:
+        yield
+        return
+    from sentry_sdk.crons import capture_checkin
+
+    slug = settings.sentry_monitor_slug
+    monitor: Any = {
+        "schedule": {"type": "crontab", "value": "* * * * *"},
+        "timezone": "UTC",
+        "checkin_margin": 2,
+        "max_runtime": max(1, round(longest / 60 + 0.5)),
+        "failure_issue_threshold": 2,
+        "recovery_threshold": 1,
+    }
+    ticket = capture_checkin(monitor_slug=slug, status="in_progress", monitor_config=monitor)
+    status = "error"
+    try:
+        yield
+        status = "ok"
+    finally:
+        capture_checkin(monitor_slug=slug, check_in_id=ticket, status=status, monitor_config=monitor)
+
+
+@contextlib.contextmanager
+def published(rows: list[Json]) -> Iterator[list[Json]]:
+    """A span around an enqueue; yields the jobs, which carry their trace from now on. Without Sentry, as they are."""
+    sdk = _active()
+    if sdk is None or not rows:
+        yield rows
+        return
+    stage = str(rows[0].get("stage"))
+    with sdk.start_span(op="queue.publish", name=stage) as span:
+        span.set_data("messaging.system", "giftcard_jobs")
+        span.set_data("messaging.destination.name", stage)
+        span.set_data("messaging.message.id", str(rows[0].get("correlation_id")))
+        trace = {"sentry-trace": sdk.get_traceparent(), "baggage": sdk.get_baggage()}
+        yield [row | {"context": (row.get("context") or {}) | {"trace": trace}} for row in rows]
+
+
+def processed(job: Job) -> contextlib.AbstractContextManager[None]:
+    """A transaction around a run, in the trace that its job carries. Without Sentry nothing, and at no cost."""
+    sdk = _active()
+    return contextlib.nullcontext() if sdk is None else _transaction(sdk, job)
+
+
+@contextlib.contextmanager
+def _transaction(sdk: Any, job: Job) -> Iterator[None]:
+    trace = job.context.get("trace")
+    with sdk.isolation_scope():
+        transaction = sdk.continue_trace(trace if isinstance(trace, dict) else {}, op="queue.process", name=job.stage)
+        with sdk.start_transaction(transaction) as span:
+            span.set_data("messaging.system", "giftcard_jobs")
+            span.set_data("messaging.destination.name", job.stage)
+            span.set_data("messaging.message.id", str(job.id))
+            span.set_data("messaging.message.retry.count", job.attempts - 1)
+            delay = (job.locked_at - job.scheduled_at).total_seconds() * 1000
+            span.set_data("messaging.message.receive.latency", delay)
+            yield
+
+
+class _Listener(logging.Handler):
+    """Events on their way to Sentry: errors as such, the others as what led to them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Never raises: who tells of an error shall not get another one."""
+        sdk = _active()
+        if sdk is None:
+            return
+        fields: Json = getattr(record, "fields", {})
+        said = str(fields.get("error") or fields.get("text") or "")
+        with contextlib.suppress(Exception):
+            if record.levelno < logging.ERROR:
+                level = record.levelname.lower()
+                sdk.add_breadcrumb(category=record.getMessage(), level=level, message=said, data=_plain(fields))
+                return
+            where, kind = str(fields.get("stage") or record.getMessage()), said.partition(":")[0]
+            with sdk.new_scope() as scope:
+                scope.fingerprint = [where, kind]
+                scope.set_tag("event", record.getMessage())
+                if "stage" in fields:
+                    scope.set_tag("stage", fields["stage"])
+                scope.set_context("fields", _plain(fields))
+                sdk.capture_message(f"{where}: {said}" if said else where, level="error")
+
+
+def _plain(fields: Json) -> Json:
+    return {name: value if isinstance(value, int | float | None) else str(value) for name, value in fields.items()}
+
+
+def _active() -> Any:
+    """The SDK, if it is set up in this process."""
+    sdk = sys.modules.get("sentry_sdk")
+    return sdk if sdk is not None and sdk.get_client().is_active() else None
+
+
+def _scrubbed(value: Any, secrets: list[str]) -> Any:
+    """The same with every text in it cleaned."""
+    if isinstance(value, dict):
+        return {name: _scrubbed(inner, secrets) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed(inner, secrets) for inner in value]
+    return clean(value, secrets=secrets, limit=_LONGEST_TEXT) if isinstance(value, str) else value

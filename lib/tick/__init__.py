@@ -1,0 +1,1 @@
+"""One bounded pass over due work: claim, run, settle, maintain."""

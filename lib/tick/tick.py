@@ -1,0 +1,242 @@
+"""One bounded pass over due work: claim → run → settle, until the limit, the budget or the work ends."""
+
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from typing import Any
+
+from lib.config.settings import MARGIN_SECONDS, Settings
+from lib.errors import Conflict, Interrupted, PermanentError, Refused, StoreError, TtrExceeded
+from lib.job import Job, Release
+from lib.jobs.stage import Registry
+from lib.store.codec import Result, Step
+from lib.store.store import Store
+from lib.telemetry import events
+from lib.tick import maintenance
+from lib.tick.pool import Places
+from lib.tick.report import TickReport
+from lib.tick.runner import Runner
+
+# A waiting tick looks for new work, and a working one for shutdown, at least this often (seconds).
+_LOOK = 1.0
+_HEED = 0.1
+
+
+def run_tick(
+    store: Store,
+    registry: Registry,
+    settings: Settings,
+    *,
+    source: str,
+    execution_id: str | None = None,
+    limit: int | None = None,
+    budget: float | None = None,
+    linger: bool | None = None,
+    only_stage: str | None = None,
+    only_job_id: int | None = None,
+    stop: threading.Event | None = None,
+) -> TickReport:
+    """Runs due jobs and reports. `None` means what the settings say; `budget` in seconds: after it no handler starts.
+
+    `stop`, once set, lets what runs end and starts nothing more (SIGTERM). Two ticks at once are safe.
+
+    Raises:
+        StoreError: the database was away. What ran is settled, or is taken over by a later tick; nothing is lost.
+    """
+    tick = _Tick(store, registry, settings, stop=stop or threading.Event())
+    tick.limit = settings.giftcard_jobs_per_cron_run if limit is None else limit
+    tick.ends = tick.began + (settings.giftcard_tick_budget_seconds if budget is None else budget)
+    tick.linger = settings.giftcard_tick_linger if linger is None else linger
+    try:
+        return tick.run(source=source, execution_id=execution_id, only_stage=only_stage, only_job_id=only_job_id)
+    except StoreError as error:
+        events.emit("tick_failed", tick_id=tick.report.tick_id, error=str(error))
+        raise
+
+
+class _Tick:
+    """The state of one pass; nothing of it outlives the call."""
+
+    def __init__(self, store: Store, registry: Registry, settings: Settings, *, stop: threading.Event) -> None:
+        self.began = time.monotonic()
+        self.limit = 0
+        self.ends = self.began
+        self.linger = False
+        self.report = TickReport(parked=registry.unready(settings))
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+        self._runner = Runner(registry, settings, random.Random())  # noqa: S311 - jitter
+        self._stop = stop
+        self._id = 0
+        self._maintenance: tuple[str, ...] = ()
+        self._places = Places(settings.giftcard_concurrency, run=self._runner.run)
+
+    def run(self, *, source: str, **only: Any) -> TickReport:
+        """The loop."""
+        try:
+            step = self._begin(source=source, **only)
+            while step.stopped_because is None:
+                results, planned = self._start(step.jobs), self._plan(step.schedules)
+                step = self._advance(results if results or planned else self._wait(step.next_due_in))
+            self.report.stopped_because = step.stopped_because
+            self.report.next_due_at = step.next_due_at
+            self.report.paused = step.paused or self._settings.giftcard_paused
+            if not self._stop.is_set():
+                self.report.maintenance = maintenance.see_to(
+                    self._maintenance, self._store, self._registry, self._settings
+                )
+        finally:
+            self._places.close()
+            self.report.duration_ms = int((time.monotonic() - self.began) * 1000)
+        events.emit("tick_ended", source=source, **self.report.as_json())
+        return self.report
+
+    def _begin(self, *, source: str, execution_id: str | None, only_stage: str | None, only_job_id: int | None) -> Step:
+        if self._settings.giftcard_paused:
+            return Step(jobs=(), paused=True, next_due_at=None, next_due_in=None, stopped_because="paused")
+        if self._settings.giftcard_pgmq_queues and not only_stage and not only_job_id:
+            from lib.tick.pgmq import import_pgmq
+
+            self.report.pgmq = import_pgmq(self._store, self._registry, self._settings)
+            self.report.calls += 1
+        ready = self._registry.ready(self._settings)
+        step = self._store.begin_tick(
+            key=str(uuid.uuid4()),
+            owner=f"{socket.gethostname()}:{os.getpid()}",
+            source=source,
+            execution_id=execution_id,
+            stages=ready,
+            limits=self._registry.limits(self._settings),
+            limit=self._wanted(),
+            live_seconds=self.ends - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
+            linger_seconds=self._patience(),
+            only_stage=only_stage,
+            only_job_id=only_job_id,
+        )
+        self.report.calls += 1
+        self._id = self.report.tick_id = step.tick_id
+        self.report.duplicate, self.report.revived = step.duplicate, step.revived
+        self._maintenance = step.maintenance
+        return step
+
+    def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
+        """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""
+        results, starting = [], []
+        for job in map(self._runner.known, jobs):
+            if job.interrupted:
+                self.report.interrupted += 1
+                failure = Interrupted("its function ended before it could settle the run")
+                results.append(self._runner.failed(job, failure))
+            elif self._stop.is_set():
+                results.append(Result(job=job, outcome=Release()))
+            else:
+                starting.append(job)
+                self._runner.begins(job)
+        # All are told before the first begins: threads at work and a thread that writes lines hinder each other.
+        for job in starting:
+            self.report.started += 1
+            self._places.start(job, self._runner.context(job, self._store))
+        return results
+
+    def _plan(self, due: tuple[dict[str, Any], ...]) -> bool:
+        """Makes jobs of what schedules have due; whether any of them has moved."""
+        if not due:
+            return False
+        from lib.schedules.enqueue import enqueue_due  # most ticks have no schedule due
+
+        jobs, calls, moved = enqueue_due(due, self._store, self._registry, self._settings)
+        self.report.calls += calls
+        self.report.scheduled += jobs
+        return moved
+
+    def _wait(self, next_due_in: float | None) -> list[Result]:
+        """Waits for results, or until it is worth asking the database for more; answers what there is to settle."""
+        look = time.monotonic() + min(_LOOK, max(_HEED, _LOOK if next_due_in is None else next_due_in))
+        while True:
+            to_look = look - time.monotonic()
+            # A look that is due but has no place for more work must not turn the wait into a race.
+            pauses = [_HEED, self._places.seconds_to_ttr(), to_look if to_look > 0 else None]
+            results = self._places.ended(within=min(pause for pause in pauses if pause is not None))
+            results += [self._too_late(job) for job in self._places.give_up()]
+            idle = self._places.busy == 0
+            may_look = time.monotonic() >= look and (idle or self._wanted() > 0)
+            if results or may_look or (idle and self._reason_to_stop()):
+                return results
+
+    def _too_late(self, job: Job) -> Result:
+        return self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
+
+    def _advance(self, results: list[Result]) -> Step:
+        # A hand-run UPDATE may have started a job anew while it ran: a call settles one result of a job.
+        newest = {result.job.id: result for result in sorted(results, key=lambda result: result.job.run_no)}
+        for result in results:
+            if newest[result.job.id] is not result:
+                self._settle_alone(result)
+        results = [result for result in results if newest[result.job.id] is result]
+        try:
+            return self._call(results, limit=self._wanted(), busy=self._places.busy)
+        except (Refused, Conflict):
+            if not results:
+                raise
+            # One result cannot be stored: each is settled alone, so that it spoils nothing but its own job.
+            for result in results:
+                self._settle_alone(result)
+            return self._call([], limit=self._wanted(), busy=self._places.busy)
+
+    def _settle_alone(self, result: Result) -> None:
+        try:
+            self._call([result], limit=0, busy=1)
+        except (Refused, Conflict) as error:
+            events.emit("result_refused", job_id=result.job.id, error=str(error))
+            failure = PermanentError(f"its result cannot be stored: {error}")
+            self._call([self._runner.failed(result.job, failure)], limit=0, busy=1)
+
+    def _call(self, results: list[Result], *, limit: int, busy: int) -> Step:
+        step = self._store.advance_tick(
+            self._id,
+            claim_key=str(uuid.uuid4()),
+            results=results,
+            limit=limit,
+            busy=busy,
+            linger_seconds=self._patience(),
+            stop=self._reason_to_stop(),
+            cooldown_seconds=self._settings.giftcard_circuit_cooldown_seconds,
+        )
+        self.report.calls += 1
+        self.report.revived += step.revived
+        self._note(results, step)
+        return step
+
+    def _note(self, results: list[Result], step: Step) -> None:
+        by_id = {settled.id: settled for settled in step.settled}
+        for result in results:
+            settled = by_id.get(result.job.id)
+            self._runner.ended(result, settled)
+            self.report.count(result.outcome, settled)
+        self.report.circuits_opened += step.opened
+        self.report.circuits_closed += step.closed
+        for circuit in step.opened:
+            events.emit("circuit_opened", circuit=circuit)
+        for circuit in step.closed:
+            events.emit("circuit_closed", circuit=circuit)
+
+    def _wanted(self) -> int:
+        """How many more jobs may start right now."""
+        if self._stop.is_set() or time.monotonic() >= self.ends:
+            return 0
+        return max(0, min(self._places.free, self.limit - self.report.started))
+
+    def _patience(self) -> float:
+        """How long this tick may wait for work, in seconds."""
+        return max(0.0, self.ends - time.monotonic()) if self.linger else 0.0
+
+    def _reason_to_stop(self) -> str | None:
+        if self._stop.is_set():
+            return "shutdown"
+        if self.report.started >= self.limit:
+            return "limit"
+        return "budget" if time.monotonic() >= self.ends else None
