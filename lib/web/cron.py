@@ -45,7 +45,10 @@ def _tick(parts: Giftcards, **wanted: Any) -> dict[str, Any]:
 @blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])
 @auth.cron
 def tick() -> dict[str, Any]:
-    """The clock's call. It ends as the tick does, whether or not the clock still listens."""
+    """Run a tick, on behalf of a scheduler.
+
+    Vercel's cron sends GET; any other scheduler may send GET or POST. The tick goes on if the client disconnects.
+    """
     parts = giftcards(current_app)
     execution_id = request.headers.get(parts.settings.giftcard_execution_id_header, "")
     if len(execution_id) > _LONGEST_EXECUTION_ID:
@@ -56,7 +59,11 @@ def tick() -> dict[str, Any]:
 @blueprint.post("/api/jobs/run")
 @auth.admin
 def run() -> dict[str, Any]:
-    """A person's call. `job_id` ignores the due time and nothing else."""
+    """Run a tick now.
+
+    Without a body it uses the configured limits and does not wait for jobs that become due later. With `job_id` it
+    runs that job even before it is due, unless the job is held by an open circuit or a pause.
+    """
     wish = read(Trigger, optional=True)
     parts = giftcards(current_app)
     budget = wish.budget_seconds and min(wish.budget_seconds, parts.settings.giftcard_tick_budget_seconds)

@@ -12,7 +12,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 @blueprint.get("/api/openapi.json")
 def document() -> dict[str, Any]:
-    """This description: OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of this API."""
     from lib.web.openapi.document import described
 
     return described(current_app._get_current_object())  # type: ignore[attr-defined]
@@ -20,7 +20,7 @@ def document() -> dict[str, Any]:
 
 @blueprint.get("/api/docs")
 def page() -> Response:
-    """The same as a page."""
+    """Return the API reference as an HTML page."""
     from lib.web.openapi.document import described
     from lib.web.openapi.page import as_html
 

@@ -39,7 +39,11 @@ def _idempotency_key() -> str | None:
 @blueprint.post("/api/v1/giftcards")
 @auth.api
 def submit() -> tuple[dict[str, Any], int]:
-    """Takes an order in; the same Idempotency-Key and body answer the same."""
+    """Submit an order.
+
+    Repeating a request with the same `Idempotency-Key` and body returns the same order. The same key with another body
+    is rejected with 422.
+    """
     wish = read(OrderRequest)
     order = Order.model_validate(wish.model_dump(exclude={"tenant_id", "correlation_id"}))
     answer = giftcards(current_app).store.submit_order(
@@ -56,7 +60,7 @@ def submit() -> tuple[dict[str, Any], int]:
 @blueprint.get("/api/v1/giftcards/<correlation_id>")
 @auth.api
 def show(correlation_id: str) -> dict[str, Any]:
-    """Where the flow stands, stage by stage."""
+    """Return the state of an order: its jobs, its payment and its card."""
     (of,) = query(OfTenant)
     if "\x00" in of.tenant_id + correlation_id:
         raise Problem(400, "an id cannot hold a NUL character")

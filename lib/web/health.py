@@ -13,7 +13,7 @@ blueprint = Blueprint("health", __name__)
 
 @blueprint.get("/api/health")
 def health() -> tuple[dict[str, str], int]:
-    """Up or not, and nothing else: anybody may ask."""
+    """Return whether the database is reachable."""
     try:
         giftcards(current_app).store.is_up()
     except StoreError:
@@ -24,9 +24,10 @@ def health() -> tuple[dict[str, str], int]:
 @blueprint.get("/api/status")
 @auth.admin
 def status() -> dict[str, Any] | Response:
-    """Counts, queues, circuits, dead letters, paid without card, the last ticks, and what the doctor finds.
+    """Return the state of the whole system.
 
-    Without a database that is all there is: the problem carries it.
+    Includes job counts, queues, circuits, dead letters, the last ticks and the doctor's checks. While the database is
+    unreachable, the 503 problem has the checks in `doctor`.
     """
     try:
         return operations(current_app).status()

@@ -15,7 +15,10 @@ blueprint = Blueprint("incoming", __name__, url_prefix="/api/webhooks")
 
 @blueprint.post("/square")
 def from_square() -> tuple[dict[str, Any], int]:
-    """One event of Square's. What it causes is done by ticks."""
+    """Receive an event from Square.
+
+    Repeated deliveries of an event are acknowledged and have no further effect.
+    """
     from lib.giftcards import square
 
     parts = giftcards(current_app)

@@ -25,7 +25,7 @@ def _operations() -> Operations:
 @blueprint.get("/jobs")
 @auth.admin
 def list_jobs() -> dict[str, Any]:
-    """A page of jobs, the newest first."""
+    """Return a page of jobs, newest first."""
     wanted, page, shown = query(Filter, Page, Reveal)
     return _operations().list_jobs(wanted, page, reveal=shown.reveal)
 
@@ -33,7 +33,11 @@ def list_jobs() -> dict[str, Any]:
 @blueprint.post("/jobs")
 @auth.admin
 def enqueue() -> tuple[dict[str, Any], int]:
-    """One job, or {"jobs": [up to 1,000]}: all or none."""
+    """Enqueue one job, or up to 1,000 jobs.
+
+    Either all jobs of a request are enqueued or none. A job with the same tenant, correlation id, stage and dedup key
+    as an existing one is not enqueued again.
+    """
     found = value()
     if isinstance(found, dict) and "jobs" in found:
         wanted = checked(EnqueueRequest, found)
@@ -45,7 +49,7 @@ def enqueue() -> tuple[dict[str, Any], int]:
 @blueprint.get("/jobs/<int:job_id>")
 @auth.admin
 def show(job_id: int) -> dict[str, Any]:
-    """One job, with why it waits."""
+    """Return a job, and why it is not running."""
     (shown,) = query(Reveal)
     return _operations().job(_in_range(job_id), reveal=shown.reveal)
 
@@ -53,7 +57,7 @@ def show(job_id: int) -> dict[str, Any]:
 @blueprint.get("/jobs/<int:job_id>/history")
 @auth.admin
 def history(job_id: int) -> dict[str, Any]:
-    """Its runs, the newest first."""
+    """Return the runs of a job, newest first."""
     (wanted,) = query(Latest)
     return _operations().history(_in_range(job_id), limit=wanted.limit)
 
@@ -61,7 +65,10 @@ def history(job_id: int) -> dict[str, Any]:
 @blueprint.post("/jobs/<int:job_id>/requeue")
 @auth.admin
 def requeue(job_id: int) -> dict[str, Any]:
-    """Back to the queue, perhaps with a corrected payload."""
+    """Requeue a job, optionally with a corrected payload.
+
+    The job is due immediately and gets a full set of attempts. A queued or running job is rejected with 409.
+    """
     wish = read(RequeueRequest, optional=True)
     return _operations().requeue(_in_range(job_id), payload=wish.payload, force=wish.force)
 
@@ -69,21 +76,27 @@ def requeue(job_id: int) -> dict[str, Any]:
 @blueprint.post("/jobs/requeue")
 @auth.admin
 def requeue_jobs() -> dict[str, Any]:
-    """By filter, in bounded steps."""
+    """Requeue the jobs that match a filter.
+
+    A request works for at most 40 seconds. While `done` is false, repeat it with the returned `after`.
+    """
     return _operations().requeue_jobs(read(BulkRequeueRequest), budget=_BULK_SECONDS)
 
 
 @blueprint.post("/jobs/<int:job_id>/cancel")
 @auth.admin
 def cancel(job_id: int) -> dict[str, Any]:
-    """Now, or by a wish if it runs."""
+    """Cancel a job.
+
+    A running job is cancelled when its run ends. A completed job is rejected with 409.
+    """
     return _operations().cancel(_in_range(job_id))
 
 
 @blueprint.post("/flows/<path:correlation_id>/cancel")
 @auth.admin
 def cancel_flow(correlation_id: str) -> dict[str, Any]:
-    """What is left of a flow."""
+    """Cancel the unfinished jobs of a flow."""
     (of,) = query(OfTenant)
     if "\x00" in of.tenant_id + correlation_id:
         raise Problem(400, "an id cannot hold a NUL character")
@@ -93,14 +106,14 @@ def cancel_flow(correlation_id: str) -> dict[str, Any]:
 @blueprint.get("/circuits")
 @auth.admin
 def circuits() -> dict[str, Any]:
-    """Those that are not well."""
+    """Return the circuits that are not closed or have recent failures."""
     return _operations().circuits()
 
 
 @blueprint.post("/circuits/<path:name>/reset")
 @auth.admin
 def reset_circuit(name: str) -> dict[str, Any]:
-    """Closed by a person."""
+    """Close a circuit."""
     if "\x00" in name:
         raise Problem(400, "a circuit's name cannot hold a NUL character")
     return _operations().reset_circuit(name)
@@ -109,14 +122,17 @@ def reset_circuit(name: str) -> dict[str, Any]:
 @blueprint.get("/stages")
 @auth.admin
 def stages() -> dict[str, Any]:
-    """Each stage with its rules in force."""
+    """Return each stage with its effective settings."""
     return _operations().stages()
 
 
 @blueprint.post("/stages/<stage>/pause")
 @auth.admin
 def pause(stage: str) -> dict[str, Any]:
-    """Its jobs wait and lose no attempt; `*` pauses everything."""
+    """Pause a stage.
+
+    Its jobs wait and use up no attempts. The stage `*` is all of them.
+    """
     wish = read(PauseRequest)
     return _operations().pause(stage, by=wish.by, reason=wish.reason)
 
@@ -124,7 +140,7 @@ def pause(stage: str) -> dict[str, Any]:
 @blueprint.post("/stages/<stage>/resume")
 @auth.admin
 def resume(stage: str) -> dict[str, Any]:
-    """The end of a pause."""
+    """Resume a paused stage."""
     wish = read(PauseRequest)
     return _operations().resume(stage, by=wish.by)
 

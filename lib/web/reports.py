@@ -26,7 +26,7 @@ class Form(BaseModel):
 @blueprint.get("")
 @auth.admin
 def list_reports() -> dict[str, Any]:
-    """A page of them, the newest day first."""
+    """Return a page of reports, newest day first."""
     (page,) = query(ReportPage)
     return giftcards(current_app).store.list_reports(**page.model_dump())
 
@@ -34,7 +34,7 @@ def list_reports() -> dict[str, Any]:
 @blueprint.post("")
 @auth.admin
 def make() -> dict[str, Any]:
-    """Makes one now, and keeps it."""
+    """Create the report of a day, replacing an earlier one."""
     wish = read(ReportRequest, optional=True)
     return giftcards(current_app).store.make_report(wish.tenant_id, day=wish.day)
 
@@ -42,7 +42,7 @@ def make() -> dict[str, Any]:
 @blueprint.get("/<path:tenant_id>/<day>")
 @auth.admin
 def show(tenant_id: str, day: str) -> Response:
-    """One as it was last made."""
+    """Return a report, as JSON or CSV."""
     (form,) = query(Form)
     if "\x00" in tenant_id:
         raise Problem(400, "an id cannot hold a NUL character")

@@ -34,7 +34,7 @@ def _invalid(error: Invalid) -> Response:
 @blueprint.get("/schedules")
 @auth.admin
 def list_schedules() -> dict[str, Any]:
-    """A page of them, the newest first."""
+    """Return a page of schedules, newest first."""
     from lib.schedules.schemas import ScheduleFilter
 
     (wanted,) = query(ScheduleFilter)
@@ -44,7 +44,7 @@ def list_schedules() -> dict[str, Any]:
 @blueprint.post("/schedules")
 @auth.admin
 def create() -> tuple[dict[str, Any], int]:
-    """A new one, with its next times."""
+    """Create a schedule."""
     from lib.schedules.schemas import ScheduleRequest
 
     return _scheduling().create(read(ScheduleRequest)), 201
@@ -53,7 +53,7 @@ def create() -> tuple[dict[str, Any], int]:
 @blueprint.get("/schedules/<int:schedule_id>")
 @auth.admin
 def show(schedule_id: int) -> dict[str, Any]:
-    """One, with its next times."""
+    """Return a schedule, with its next times."""
     (wanted,) = query(Reveal)
     return _scheduling().show(_in_range(schedule_id), reveal=wanted.reveal)
 
@@ -61,7 +61,7 @@ def show(schedule_id: int) -> dict[str, Any]:
 @blueprint.patch("/schedules/<int:schedule_id>")
 @auth.admin
 def change(schedule_id: int) -> dict[str, Any]:
-    """What is given changes."""
+    """Update the given fields of a schedule."""
     from lib.schedules.schemas import SchedulePatch
 
     return _scheduling().change(_in_range(schedule_id), read(SchedulePatch))
@@ -70,14 +70,14 @@ def change(schedule_id: int) -> dict[str, Any]:
 @blueprint.delete("/schedules/<int:schedule_id>")
 @auth.admin
 def delete(schedule_id: int) -> dict[str, Any]:
-    """For good; jobs that are there already go on."""
+    """Delete a schedule. Jobs that it has enqueued still run."""
     return _scheduling().delete(_in_range(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/pause")
 @auth.admin
 def pause(schedule_id: int) -> dict[str, Any]:
-    """No occurrences until it is resumed."""
+    """Pause a schedule. It enqueues no jobs until it is resumed."""
     from lib.schedules.schemas import PauseSchedule
 
     wish = read(PauseSchedule)
@@ -87,21 +87,21 @@ def pause(schedule_id: int) -> dict[str, Any]:
 @blueprint.post("/schedules/<int:schedule_id>/resume")
 @auth.admin
 def resume(schedule_id: int) -> dict[str, Any]:
-    """On again, from its next time on."""
+    """Resume a paused schedule, from its next time on."""
     return _scheduling().resume_schedule(_in_range(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/run")
 @auth.admin
 def run(schedule_id: int) -> tuple[dict[str, Any], int]:
-    """One occurrence now."""
+    """Enqueue one occurrence of a schedule now."""
     return _scheduling().run(_in_range(schedule_id)), 202
 
 
 @blueprint.get("/schedules/<int:schedule_id>/occurrences")
 @auth.admin
 def occurrences(schedule_id: int) -> dict[str, Any]:
-    """Its jobs, the newest first."""
+    """Return the occurrences of a schedule, newest first."""
     (wanted,) = query(Latest)
     return _scheduling().occurrences(_in_range(schedule_id), limit=wanted.limit)
 
@@ -109,7 +109,7 @@ def occurrences(schedule_id: int) -> dict[str, Any]:
 @blueprint.get("/precision")
 @auth.admin
 def precision() -> dict[str, Any]:
-    """How long after its time each run began, by stage."""
+    """Return how long after their due time runs began, by stage."""
     from lib.schedules.schemas import Window
 
     (window,) = query(Window)

@@ -13,7 +13,7 @@ blueprint = Blueprint("watch", __name__)
 @blueprint.get("/api/metrics")
 @auth.metrics
 def metrics() -> Response:
-    """The text that Prometheus reads, from one call of the database."""
+    """Return metrics in the Prometheus text format."""
     from lib.monitoring.metrics import CONTENT_TYPE, exposition
 
     parts = giftcards(current_app)
@@ -23,7 +23,10 @@ def metrics() -> Response:
 @blueprint.get("/api/health/deep")
 @auth.metrics
 def deep() -> tuple[dict[str, Any], int]:
-    """503 while anything is wrong that an alert tells of. It sends what is due: without ticks nobody else would."""
+    """Return the alert conditions that hold, with 503 if there are any.
+
+    Also sends notifications that are due, so that alerts work when no ticks run.
+    """
     from lib.monitoring.alerts import tell
 
     parts = giftcards(current_app)

@@ -26,7 +26,7 @@ def _endpoints() -> "Endpoints":
 @blueprint.get("")
 @auth.admin
 def list_endpoints() -> dict[str, Any]:
-    """A page of them, the newest first."""
+    """Return a page of webhook endpoints, newest first."""
     from lib.webhooks.schemas import EndpointPage
 
     (page,) = query(EndpointPage)
@@ -36,7 +36,10 @@ def list_endpoints() -> dict[str, Any]:
 @blueprint.post("")
 @auth.admin
 def create() -> tuple[dict[str, Any], int]:
-    """A new one. Its secret is in this answer and in no other."""
+    """Create a webhook endpoint.
+
+    Only this response has its signing secret.
+    """
     from lib.webhooks.schemas import EndpointRequest
 
     return _endpoints().create(read(EndpointRequest)), 201
@@ -45,7 +48,7 @@ def create() -> tuple[dict[str, Any], int]:
 @blueprint.get("/<int:endpoint_id>")
 @auth.admin
 def show(endpoint_id: int) -> dict[str, Any]:
-    """One."""
+    """Return a webhook endpoint."""
     query()
     return _endpoints().show(_in_range(endpoint_id))
 
@@ -53,7 +56,7 @@ def show(endpoint_id: int) -> dict[str, Any]:
 @blueprint.patch("/<int:endpoint_id>")
 @auth.admin
 def change(endpoint_id: int) -> dict[str, Any]:
-    """Another address, other events, on or off."""
+    """Update the given fields of a webhook endpoint."""
     from lib.webhooks.schemas import EndpointPatch
 
     return _endpoints().change(_in_range(endpoint_id), read(EndpointPatch))
@@ -62,14 +65,17 @@ def change(endpoint_id: int) -> dict[str, Any]:
 @blueprint.delete("/<int:endpoint_id>")
 @auth.admin
 def delete(endpoint_id: int) -> dict[str, Any]:
-    """For good."""
+    """Delete a webhook endpoint."""
     return _endpoints().delete(_in_range(endpoint_id))
 
 
 @blueprint.post("/<int:endpoint_id>/rotate-secret")
 @auth.admin
 def rotate_secret(endpoint_id: int) -> dict[str, Any]:
-    """Another secret, in this answer and in no other."""
+    """Replace the signing secret of a webhook endpoint.
+
+    Only this response has the new secret. The previous one also signs for `former_hours`.
+    """
     from lib.webhooks.schemas import RotateRequest
 
     return _endpoints().rotate(_in_range(endpoint_id), read(RotateRequest, optional=True))
@@ -78,7 +84,7 @@ def rotate_secret(endpoint_id: int) -> dict[str, Any]:
 @blueprint.post("/<int:endpoint_id>/test")
 @auth.admin
 def test(endpoint_id: int) -> tuple[dict[str, Any], int]:
-    """A test event."""
+    """Send a test event to a webhook endpoint."""
     return _endpoints().test(_in_range(endpoint_id)), 202
 
 
