@@ -1,9 +1,8 @@
-"""The API's description, OpenAPI 3.1. Nothing of it is imported before somebody asks for it.
+"""The OpenAPI 3.1 document of the API. Imported by the first request for it, not at start-up.
 
-table        each route: what it takes and answers, told in models
-answers      models of what it answers: jobs, orders, ticks, health
-mending      the same for those who mend
-planning     the same for reports, schedules, webhooks
-document     the description, made of the table and of the application's own routes
-page         the same for people
+operations   one entry a route: its operationId, its tag, the models of its request and its response
+responses/   the models of responses, a file a resource
+components   the schemas and security schemes that operations refer to
+document     the document, built from the routes of the application and the above
+page         the document as an HTML page
 """

@@ -1,4 +1,4 @@
-"""The API's description for people: one page, with nothing from elsewhere."""
+"""The OpenAPI document as one HTML page, which loads nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,14 @@ Json = dict[str, Any]
 
 
 def as_html(document: Json) -> str:
-    """The page of this document."""
+    """Return the page of this document."""
     environment = templates(Path(__file__).parent / "templates")
     environment.filters["kind"] = kind
     return environment.get_template("api.html").render(document=document)
 
 
 def kind(schema: Json) -> str:
-    """What a schema takes, in a few words: `integer, 1 to 200`, `Order or null`, `list of Job`."""
+    """Return a short description of a schema: `integer, 1 to 200`, `Order or null`, `list of Job`."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:

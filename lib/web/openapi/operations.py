@@ -1,0 +1,236 @@
+"""The operations of the API, by Flask endpoint: the models of their requests and responses.
+
+Paths, methods, summaries and authentication are read from the routes themselves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from lib.giftcards import square
+from lib.jobs import schemas
+from lib.reports import schemas as report_requests
+from lib.schedules import schemas as schedule_requests
+from lib.web import cron, giftcards, queries
+from lib.web import reports as report_routes
+from lib.web.openapi.responses import (
+    base,
+    circuits,
+    docs,
+    jobs,
+    monitoring,
+    orders,
+    reports,
+    schedules,
+    stages,
+    ticks,
+    webhooks,
+)
+from lib.webhooks import schemas as webhook_requests
+
+Model = type[BaseModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation beyond what its route says.
+
+    `id`: its operationId, the name of the method in generated clients. `body`: one of these models. `media_types`: of
+    responses other than JSON. `unhealthy`: the model of a 503 response besides a problem. `errors`: statuses that
+    follow neither from authentication nor from the models. `auth`: the security scheme, where no decorator names it.
+    """
+
+    id: str
+    tag: str
+    response: Model | None = None
+    status: int = 200
+    body: tuple[Model, ...] = ()
+    body_optional: bool = False
+    query: tuple[Model, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_types: tuple[str, ...] = ()
+    unhealthy: Model | None = None
+    errors: tuple[int, ...] = ()
+    auth: str | None = None
+
+
+TAGS: Mapping[str, str] = {
+    "orders": "Gift card orders and their state.",
+    "jobs": "Find, enqueue, requeue and cancel jobs.",
+    "flows": "All jobs of an order.",
+    "circuits": "Circuit breakers of the services that jobs call.",
+    "stages": "Kinds of jobs, and their effective settings.",
+    "schedules": "Jobs that run at set times.",
+    "reports": "Daily reports.",
+    "webhook-endpoints": "URLs that receive events.",
+    "inbound-webhooks": "Events received from vendors.",
+    "ticks": "Run due jobs.",
+    "monitoring": "Health, status and metrics.",
+    "docs": "The description of this API.",
+}
+
+_IDEMPOTENCY_KEY = r"^[\x21-\x7e]{1,255}$"
+
+_SYSTEM: Mapping[str, Operation] = {
+    "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
+    "health.status": Operation("get_status", "monitoring", monitoring.Status),
+    "watch.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
+    "watch.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
+    "schedules.precision": Operation(
+        "get_precision", "monitoring", monitoring.Precision, query=(schedule_requests.Window,)
+    ),
+    "cron.tick": Operation(
+        "trigger_cron_tick", "ticks", ticks.TickReport, headers={"x-vercel-execution-id": ""}, errors=(403,)
+    ),
+    "cron.run": Operation(
+        "trigger_tick", "ticks", ticks.TickReport, body=(cron.Trigger,), body_optional=True, errors=(403,)
+    ),
+    "documentation.document": Operation("get_openapi_document", "docs", docs.OpenApiDocument),
+    "documentation.page": Operation("get_docs_page", "docs", media_types=("text/html",)),
+}
+
+_ORDERS: Mapping[str, Operation] = {
+    "giftcards.submit": Operation(
+        "submit_order",
+        "orders",
+        orders.Order,
+        202,
+        body=(giftcards.OrderRequest,),
+        headers={"Idempotency-Key": _IDEMPOTENCY_KEY},
+        errors=(409,),
+    ),
+    "giftcards.show": Operation("get_order", "orders", orders.Flow, query=(queries.OfTenant,)),
+    "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(queries.OfTenant,)),
+}
+
+_JOBS: Mapping[str, Operation] = {
+    "jobs.list_jobs": Operation(
+        "list_jobs", "jobs", jobs.JobPage, query=(schemas.Filter, schemas.Page, queries.Reveal)
+    ),
+    "jobs.enqueue": Operation(
+        "enqueue_jobs", "jobs", jobs.EnqueueResult, 202, body=(schemas.JobRequest, schemas.EnqueueRequest)
+    ),
+    "jobs.show": Operation("get_job", "jobs", jobs.Job, query=(queries.Reveal,)),
+    "jobs.history": Operation("get_job_history", "jobs", jobs.JobHistory, query=(queries.Latest,)),
+    "jobs.requeue": Operation(
+        "requeue_job", "jobs", jobs.RequeueResult, body=(schemas.RequeueRequest,), body_optional=True, errors=(409,)
+    ),
+    "jobs.requeue_jobs": Operation("requeue_jobs", "jobs", jobs.BulkRequeueResult, body=(schemas.BulkRequeueRequest,)),
+    "jobs.cancel": Operation("cancel_job", "jobs", jobs.CancelResult, errors=(409,)),
+    "pruning.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
+}
+
+_CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
+    "jobs.circuits": Operation("list_circuits", "circuits", circuits.CircuitList),
+    "jobs.reset_circuit": Operation("reset_circuit", "circuits", circuits.CircuitResetResult),
+    "jobs.stages": Operation("list_stages", "stages", stages.StageList),
+    "jobs.pause": Operation("pause_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
+    "jobs.resume": Operation("resume_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
+}
+
+_REPORTS: Mapping[str, Operation] = {
+    "reports.list_reports": Operation(
+        "list_reports", "reports", reports.ReportPage, query=(report_requests.ReportPage,)
+    ),
+    "reports.make": Operation(
+        "create_report", "reports", reports.DayReport, body=(report_requests.ReportRequest,), body_optional=True
+    ),
+    "reports.show": Operation(
+        "get_report", "reports", reports.DayReport, query=(report_routes.Form,), media_types=("text/csv",)
+    ),
+}
+
+_SCHEDULES: Mapping[str, Operation] = {
+    "schedules.list_schedules": Operation(
+        "list_schedules", "schedules", schedules.SchedulePage, query=(schedule_requests.ScheduleFilter,)
+    ),
+    "schedules.create": Operation(
+        "create_schedule",
+        "schedules",
+        schedules.Schedule,
+        201,
+        body=(schedule_requests.ScheduleRequest,),
+        errors=(409,),
+    ),
+    "schedules.show": Operation("get_schedule", "schedules", schedules.Schedule, query=(queries.Reveal,)),
+    "schedules.change": Operation(
+        "update_schedule", "schedules", schedules.Schedule, body=(schedule_requests.SchedulePatch,), errors=(409,)
+    ),
+    "schedules.delete": Operation("delete_schedule", "schedules", base.DeleteResult),
+    "schedules.pause": Operation(
+        "pause_schedule", "schedules", schedules.Schedule, body=(schedule_requests.PauseSchedule,), errors=(409,)
+    ),
+    "schedules.resume": Operation("resume_schedule", "schedules", schedules.Schedule, errors=(409,)),
+    "schedules.run": Operation("trigger_schedule", "schedules", schedules.ScheduleRunResult, 202, errors=(409,)),
+    "schedules.occurrences": Operation(
+        "list_occurrences", "schedules", schedules.OccurrenceList, query=(queries.Latest,)
+    ),
+}
+
+_WEBHOOKS: Mapping[str, Operation] = {
+    "webhooks.list_endpoints": Operation(
+        "list_webhook_endpoints",
+        "webhook-endpoints",
+        webhooks.WebhookEndpointPage,
+        query=(webhook_requests.EndpointPage,),
+    ),
+    "webhooks.create": Operation(
+        "create_webhook_endpoint",
+        "webhook-endpoints",
+        webhooks.WebhookEndpointWithSecret,
+        201,
+        body=(webhook_requests.EndpointRequest,),
+        errors=(409,),
+    ),
+    "webhooks.show": Operation("get_webhook_endpoint", "webhook-endpoints", webhooks.WebhookEndpoint),
+    "webhooks.change": Operation(
+        "update_webhook_endpoint",
+        "webhook-endpoints",
+        webhooks.WebhookEndpoint,
+        body=(webhook_requests.EndpointPatch,),
+        errors=(409,),
+    ),
+    "webhooks.delete": Operation("delete_webhook_endpoint", "webhook-endpoints", base.DeleteResult),
+    "webhooks.rotate_secret": Operation(
+        "rotate_webhook_secret",
+        "webhook-endpoints",
+        webhooks.WebhookEndpointWithSecret,
+        body=(webhook_requests.RotateRequest,),
+        body_optional=True,
+        errors=(409,),
+    ),
+    "webhooks.test": Operation("test_webhook_endpoint", "webhook-endpoints", webhooks.WebhookTest, 202, errors=(409,)),
+    "incoming.from_square": Operation(
+        "receive_square_event",
+        "inbound-webhooks",
+        webhooks.EventReceipt,
+        202,
+        body=(square.Event,),
+        errors=(403,),
+        auth="square",
+    ),
+}
+
+OPERATIONS: Mapping[str, Operation] = {
+    **_SYSTEM,
+    **_ORDERS,
+    **_JOBS,
+    **_CIRCUITS_AND_STAGES,
+    **_REPORTS,
+    **_SCHEDULES,
+    **_WEBHOOKS,
+}
+
+# Request models whose class names say too little outside of their modules.
+PUBLIC_NAMES: Mapping[Model, str] = {
+    cron.Trigger: "TickRequest",
+    schemas.Filter: "JobFilter",
+    schemas.PauseRequest: "StagePauseRequest",
+    schedule_requests.PauseSchedule: "SchedulePauseRequest",
+    webhook_requests.EndpointRequest: "WebhookEndpointRequest",
+    webhook_requests.EndpointPatch: "WebhookEndpointPatch",
+    webhook_requests.RotateRequest: "WebhookSecretRotateRequest",
+    square.Event: "SquareEvent",
+    square.Data: "SquareEventData",
+}

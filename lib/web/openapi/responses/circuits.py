@@ -1,0 +1,32 @@
+"""Circuits."""
+
+from typing import Literal
+
+from lib.web.openapi.responses.base import Response, Time
+
+
+class Circuit(Response):
+    """A circuit that is not closed or has recent failures."""
+
+    circuit: str
+    """The name of the circuit."""
+    state: Literal["closed", "open", "half_open"]
+    failures: int
+    """Failures in a row."""
+    changed_at: Time | None
+    open_until: Time | None
+
+
+class CircuitList(Response):
+    """Circuits that are not closed or have recent failures."""
+
+    circuits: list[Circuit]
+
+
+class CircuitResetResult(Response):
+    """A circuit closed by an operator."""
+
+    circuit: str
+    was: str
+    """The state before the request."""
+    state: Literal["closed"]

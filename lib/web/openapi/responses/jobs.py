@@ -1,0 +1,145 @@
+"""Jobs, their runs, and what operators do to them."""
+
+from typing import Literal
+
+from lib.web.openapi.responses.base import JobStatus, Json, Response, Time
+
+
+class WaitReason(Response):
+    """Why a job is not running."""
+
+    reason: str
+    """A stable name, such as `due_at` or `circuit_open`."""
+    text: str
+    """The reason as a sentence."""
+    until: Time | None = None
+    since: Time | None = None
+    by: str | None = None
+    """Who paused it."""
+    ahead: int | None = None
+    """Older jobs of the same circuit, counted up to 1000."""
+
+
+class Job(Response):
+    """A job. Durations are in seconds."""
+
+    id: int
+    tenant_id: str
+    correlation_id: str
+    stage: str
+    dedup_key: str
+    circuit: str
+    status: JobStatus
+    payload: Json
+    """Personal data is masked unless the request has `reveal=true`."""
+    context: Json
+    """Personal data is masked unless the request has `reveal=true`."""
+    attempts: int
+    max_attempts: int | None
+    semantics: Literal["at_least_once", "at_most_once"]
+    ttr_seconds: int | None
+    """The time limit of a run. Null: the stage's default."""
+    retry_delays: list[float] | None
+    scheduled_at: Time
+    next_run_at: Time | None
+    """When the job is due, or when a dead letter revives."""
+    last_error: str | None
+    created_at: Time
+    updated_at: Time
+    finished_at: Time | None
+    waiting_for: WaitReason | None
+    """Null for a job that is running, completed or cancelled."""
+    archived_at: Time | None = None
+    """When the job was archived. Lists omit this field and archived jobs."""
+
+
+class JobPage(Response):
+    """A page of jobs, newest first."""
+
+    jobs: list[Job]
+    older: int | None
+    """The cursor of the next page. Null on the last one."""
+    newer: int | None
+    """The cursor of the previous page. Null on the first one."""
+
+
+class JobRun(Response):
+    """A run of a job. Durations are in milliseconds."""
+
+    run_no: int
+    attempt: int
+    status: Literal["SUCCESS", "FAILED", "INTERRUPTED", "SNOOZED", "RELEASED"]
+    started_at: Time
+    finished_at: Time
+    start_delay_ms: float | None
+    """How long after its due time the run began."""
+    duration_ms: float
+    error: str | None
+    next_run_at: Time | None
+    lock_owner: str | None
+    """The tick that ran it."""
+    detail: Json | None
+    """What the handler recorded about the run."""
+
+
+class JobHistory(Response):
+    """The runs of a job, newest first."""
+
+    runs: list[JobRun]
+
+
+class EnqueuedJob(Response):
+    """A job of an enqueue request."""
+
+    id: int
+    status: JobStatus
+    created: bool
+    """False if the job existed already."""
+
+
+class EnqueueResult(Response):
+    """The jobs of an enqueue request, in the same order."""
+
+    jobs: list[EnqueuedJob]
+
+
+class RequeueResult(Response):
+    """A job returned to the queue."""
+
+    id: int
+    was: JobStatus
+    """The status before the request."""
+    status: JobStatus
+
+
+class BulkRequeueResult(Response):
+    """One step of a bulk requeue. Unless it is `done`, repeat the request with `after`."""
+
+    matched: int
+    requeued: int
+    done: bool
+    after: int
+    """The cursor of the next step."""
+    dry_run: bool
+    stopped_at: int | None = None
+    """With `slowly`: the first job, if it did not complete."""
+    stopped_because: str | None = None
+
+
+class CancelResult(Response):
+    """The cancellation of a job."""
+
+    id: int
+    was: JobStatus
+    """The status before the request."""
+    status: JobStatus
+    cancel_requested: bool
+    """The job is running and will be cancelled when its run ends."""
+
+
+class RestoreResult(Response):
+    """A job returned from the archive."""
+
+    id: int
+    status: JobStatus
+    restored: bool

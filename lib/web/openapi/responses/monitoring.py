@@ -1,0 +1,95 @@
+"""Health, status, alerts and start delays."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lib.web.openapi.responses.base import Json, Response, Time
+from lib.web.openapi.responses.circuits import Circuit
+
+
+class Health(Response):
+    """Whether the database is reachable."""
+
+    status: Literal["up", "down"]
+
+
+class Alert(Response):
+    """An alert condition that holds."""
+
+    condition: str
+    """The name of the condition."""
+    since: Time
+    notified_at: Time | None
+    """When a notification was last sent. Null until one is."""
+    detail: Json
+
+
+class DeepHealth(Response):
+    """The alert conditions that hold, and the notifications sent by this request."""
+
+    status: Literal["well", "troubled"]
+    """`troubled` while at least one condition holds."""
+    alerts: list[Alert]
+    told: dict[str, int]
+    """The number of notifications that this request sent and that it failed to send. Empty if none were due."""
+
+
+class DoctorCheck(Response):
+    """The result of one of the doctor's checks."""
+
+    check: str
+    """The name of the check."""
+    level: Literal["green", "yellow", "red"]
+    says: str
+    """What the check found."""
+    mend: str
+    """How to fix it. Empty if there is nothing to fix."""
+
+
+class StagePrecision(Response):
+    """How long after their due time the runs of a stage began. Milliseconds."""
+
+    stage: str
+    runs: int
+    """The number of runs measured."""
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+
+
+class Precision(Response):
+    """Start delays by stage, of the runs that ended within the window."""
+
+    window_seconds: float
+    precision: list[StagePrecision]
+
+
+class Status(Response):
+    """The state of the whole system."""
+
+    now: Time
+    """The database's clock."""
+    schema_: Annotated[dict[str, int], Field(alias="schema")]
+    """`version` of the database schema, and `oldest_code`: the oldest code version that it supports."""
+    counts: dict[str, dict[str, int]]
+    """Number of jobs by stage and status, each counted up to 1000."""
+    queues: list[Json]
+    """The head of each circuit's queue, up to 200."""
+    circuits: list[Circuit]
+    """Circuits that are not closed or have recent failures."""
+    paused: list[Json]
+    """Paused stages. The stage `*` is all of them."""
+    paused_by_setting: bool
+    """Whether `GIFTCARD_PAUSED` is set."""
+    stages_not_configured: dict[str, str]
+    """Stages that lack a setting, with the name of the setting."""
+    dead_letters: list[Json]
+    """The newest 20 jobs in `error`."""
+    paid_without_card: list[Json]
+    """The first 20 flows that have paid and cannot reach a card without an operator."""
+    precision: list[StagePrecision]
+    """Start delays of the last hour."""
+    ticks: list[Json]
+    """The last 10 ticks."""
+    doctor: list[DoctorCheck]

@@ -1,0 +1,71 @@
+"""Orders and their flows."""
+
+from lib.web.openapi.responses.base import JobStatus, Response, Time
+
+
+class Order(Response):
+    """An accepted order."""
+
+    correlation_id: str
+    tenant_id: str
+    status_url: str
+    """The path of the order's flow."""
+
+
+class FlowJob(Response):
+    """A step of a flow."""
+
+    id: int
+    stage: str
+    dedup_key: str
+    status: JobStatus
+    attempts: int
+    last_error: str | None
+    scheduled_at: Time
+    revive_at: Time | None
+    """When a dead letter returns to the queue by itself."""
+    finished_at: Time | None
+    archived_at: Time | None
+
+
+class Payment(Response):
+    """The payment of an order. Amounts are in minor units."""
+
+    amount: int
+    currency: str
+    provider: str
+    paid_at: Time
+
+
+class GiftCard(Response):
+    """The card of an order. Amounts are in minor units."""
+
+    last4: str
+    """The last four digits of its number."""
+    amount: int
+    balance: int
+    currency: str
+    state: str
+    issued_at: Time
+
+
+class Flow(Response):
+    """The jobs of an order, and their results."""
+
+    tenant_id: str
+    correlation_id: str
+    jobs: list[FlowJob]
+    """Jobs that have not been enqueued yet are not listed."""
+    payment: Payment | None
+    card: GiftCard | None
+
+
+class FlowCancelResult(Response):
+    """The cancellation of a flow."""
+
+    tenant_id: str
+    correlation_id: str
+    cancelled: int
+    """Jobs cancelled."""
+    cancel_requested: int
+    """Running jobs that will be cancelled when their run ends."""

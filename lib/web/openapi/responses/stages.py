@@ -1,0 +1,35 @@
+"""Stages and their pauses."""
+
+from lib.web.openapi.responses.base import Response
+
+
+class Stage(Response):
+    """A stage with its effective settings."""
+
+    stage: str
+    max_attempts: int
+    ttr_seconds: int | None
+    """The time limit of a run, in seconds."""
+    semantics: str
+    said_by: dict[str, str]
+    """The origin of each setting: the name of a variable, `code` or `default`."""
+    missing_setting: str | None
+    """The setting that the stage lacks: its jobs wait for it."""
+    paused_by: str | None
+    jobs: dict[str, int]
+    """Number of jobs by status."""
+
+
+class StageList(Response):
+    """All stages."""
+
+    stages: list[Stage]
+    all_paused_by: str | None
+    """Who paused all stages."""
+
+
+class StagePause(Response):
+    """Whether a stage is paused."""
+
+    stage: str
+    paused: bool

@@ -1,0 +1,56 @@
+"""What a tick returns."""
+
+from typing import Literal
+
+from lib.web.openapi.responses.base import Json, Response, Time
+
+
+class TickReport(Response):
+    """The result of a tick."""
+
+    tick_id: int | None
+    """The tick's row in `giftcard_ticks`. Null while `GIFTCARD_PAUSED` is set."""
+    duplicate: bool
+    """A second delivery of the same execution id: no work was done."""
+    paused: bool
+    """Everything is paused, by the setting or in the database."""
+    started: int
+    """Handlers started."""
+    completed: int
+    """Runs that completed their job."""
+    retried: int
+    """Runs that failed and will be retried."""
+    errored: int
+    """Runs that failed for good: their jobs are dead letters."""
+    snoozed: int
+    """Runs that postponed their job."""
+    released: int
+    """Runs that ended before their handler started: their jobs are queued again."""
+    interrupted: int
+    """Runs of killed functions that this tick took over. Each is also counted by its outcome."""
+    lease_lost: int
+    """Runs whose outcome was discarded because another tick had taken over the job."""
+    revived: int
+    """Dead letters returned to the queue."""
+    cancelled: int
+    """Runs whose job was cancelled meanwhile."""
+    scheduled: int
+    """Jobs enqueued by schedules."""
+    pgmq: Json
+    """Messages imported from each queue of `GIFTCARD_PGMQ_QUEUES`, by queue."""
+    maintenance: Json
+    """Results of the maintenance tasks that were due, by name."""
+    circuits_opened: list[str]
+    circuits_closed: list[str]
+    parked: dict[str, str]
+    """Stages that lack a setting, with the name of the setting."""
+    next_due_at: Time | None
+    """When the next job may start. Null if none is known, or if more are due now."""
+    stopped_because: Literal["limit", "drained", "budget", "shutdown", "paused", "duplicate"] | None
+    """Why the tick ended. `limit`: the maximum number of jobs was started. `drained`: no job is due. `budget`: its time
+    was used up. `shutdown`: the platform stopped it."""
+    calls: int
+    """Database calls."""
+    duration_ms: int
+    advice: str | None
+    """The setting to raise, if the tick stopped at its limit or budget and left due jobs."""
