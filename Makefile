@@ -31,10 +31,10 @@ venv-bench: $(BENCH_READY)  ## the same with the peers of the bench
 
 demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life (WIRE=supabase: by supabase-py)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
-	@$(BIN)/python -m lib.demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.wires.stand_in")
+	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.wires.stand_in")
 
 dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:8000 (PORT)
-	@$(BIN)/python -m lib.local.dev
+	@$(BIN)/python -m dev.serve
 
 test: $(READY)  ## every test (but for the build: make vercel-check)
 	@$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/vercel $(ARGS)
@@ -49,7 +49,7 @@ initial-migration:  ## write supabase/migrations/…_initial.sql from supabase/s
 	@cat supabase/schemas/*.sql > supabase/migrations/20261128120000_initial.sql
 
 migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
-	@$(BIN)/python -m lib.local.migrate
+	@$(BIN)/python -m dev.migrate
 
 bench: $(BENCH_READY)  ## what it costs, side by side with Procrastinate and PgQueuer: 20 minutes (ARGS=--quick: 2)
 	@$(BIN)/python -m bench $(ARGS)

@@ -18,7 +18,7 @@ from bench.server import bench_server
 from bench.side_by_side import drains, enqueueing
 from bench.table import say
 from bench.together import at_once
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 
 Chapter = Callable[[Embedded, Scale], None]
 

@@ -5,7 +5,7 @@ from typing import Any
 from bench.contenders import ours
 from bench.server import fresh
 from bench.table import aim, title
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from lib.store.connect import connect
 from lib.store.store import Store
 from lib.store.wire import Wire

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from bench.measure import Sample
-from lib.local import ROOT
+from dev import ROOT
 
 
 def install(contender: str, url: str) -> None:

@@ -14,8 +14,8 @@ from bench.measure import Spread
 from bench.scale import Scale
 from bench.server import fresh, tidy
 from bench.table import Line, aim, bars, say, title
+from dev.postgres import Embedded
 from lib.job import Complete
-from lib.local.postgres import Embedded
 from lib.store.codec import Result
 from lib.store.connect import connect
 from lib.store.store import Store

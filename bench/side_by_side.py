@@ -8,7 +8,7 @@ from bench.measure import Sample, Spread
 from bench.scale import Scale
 from bench.server import drop, fresh, tidy
 from bench.table import Line, aim, bars, cpu, title
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

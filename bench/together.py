@@ -11,7 +11,7 @@ from bench.measure import Sample, Spread
 from bench.scale import Scale
 from bench.server import fresh, tidy
 from bench.table import Line, bars, title
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 
 # Whoever holds it keeps the ticks at the starting line.
 GATE = 20_261_127

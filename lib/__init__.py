@@ -2,9 +2,9 @@
 
 Imports point one way, from the top of this list to its bottom; `tests/unit/test_house.py` checks it:
 
+    demo
+    dev
     api
-    demo, testing
-    local
     cli
     web
     operations

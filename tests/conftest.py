@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["lib.testing"]
+pytest_plugins = ["dev.testing"]
 
 # PG_BIN=/usr/lib/postgresql/15/bin: this process's servers are of another version than the package's.
 if "PG_BIN" in os.environ:
-    from lib.local.postgres import pg_ctl
+    from dev.postgres import pg_ctl
 
     vars(sys.modules[pg_ctl.__module__])["POSTGRES_BIN_PATH"] = Path(os.environ["PG_BIN"])
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lib.demo.facts import Change, Letter, OrderFacts, Report, Run
-from lib.demo.mailbox import Mail
-from lib.demo.outcome import Killed, Outcome, Told
-from lib.demo.payments import Charge
-from lib.demo.receiver import BOOKKEEPER, PING, SHOP, TRANSFER, Call, Message
-from lib.demo.story import REPORT_READER
+from demo.mailbox import Mail
+from demo.payments import Charge
+from demo.receivers import BOOKKEEPER, PING, SHOP, TRANSFER, Call, Message
+from demo.results import Killed, Outcome, Told
+from demo.scenario import REPORT_READER
+from demo.snapshot import Change, Letter, OrderFacts, Report, Run
 from lib.giftcards.csv_import import Imported
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)

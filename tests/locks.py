@@ -7,7 +7,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lib.local import ROOT
+from dev import ROOT
 
 PARTS = ("", "-dev", "-bench")
 _ENTRY = re.compile(r"(?m)^(\S+)==(\S+)(?: ; (.+?))?((?: \\\n +--hash=\S+)*)$")

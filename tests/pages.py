@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from lib.local import ROOT
+from dev import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in PAGES}

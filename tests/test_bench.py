@@ -16,8 +16,8 @@ from bench.scale import Scale
 from bench.server import check
 from bench.table import aim
 from bench.together import at_once
-from lib.local import ROOT
-from lib.local.postgres import Embedded
+from dev import ROOT
+from dev.postgres import Embedded
 
 pytestmark = pytest.mark.slow
 

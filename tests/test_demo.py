@@ -16,8 +16,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lib.local import ROOT
-from lib.local.postgres import embedded
+from dev import ROOT
+from dev.postgres import embedded
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def _environment(database_url: str | None) -> dict[str, str]:
 
 
 def _command(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "lib.demo", "--folder", str(folder), *arguments]
+    return [sys.executable, "-m", "demo", "--folder", str(folder), *arguments]
 
 
 def _demo(folder: Path, *arguments: str, database_url: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -164,7 +164,7 @@ def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[
     assert [command.split(" jobs ")[1].split()[0] for command in typed] == ["status", "show", "requeue", "tick"]
     for command in typed:
         done = subprocess.run(
-            [sys.executable, "-m", "lib.demo", *shlex.split(command)],
+            [sys.executable, "-m", "demo", *shlex.split(command)],
             cwd=ROOT,
             env=_environment(None),
             capture_output=True,

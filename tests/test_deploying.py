@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.pages import TEXTS
 from tests.servers import a_mail_server
 
@@ -45,7 +45,7 @@ class Newcomer:
         programs.mkdir()
         (programs / "vercel").write_text(VERCEL)
         (programs / "vercel").chmod(0o755)
-        (programs / "make").write_text(f'#!/bin/sh\n[ "$1" = migrate ] && exec {sys.executable} -m lib.local.migrate\n')
+        (programs / "make").write_text(f'#!/bin/sh\n[ "$1" = migrate ] && exec {sys.executable} -m dev.migrate\n')
         (programs / "make").chmod(0o755)
         path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
         self.environ = {"PATH": path, "PYTHONPATH": str(ROOT), "FLASK_APP": "api.index", "HOME": str(folder)}

@@ -11,12 +11,12 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from dev import ROOT
 from lib import stages
 from lib.config import settings
 from lib.giftcards.orders import Customer, Money
 from lib.job import Outcome, Status
 from lib.jobs import schemas as job_schemas
-from lib.local import ROOT
 from lib.reports import schemas as report_requests
 from lib.schedules import schemas as schedule_requests
 from lib.store.connect import connect

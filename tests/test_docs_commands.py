@@ -12,10 +12,10 @@ import click
 import psycopg
 import pytest
 
+from dev import ROOT
+from dev.testing.vendors import Vendor
 from lib import stages
 from lib.cli import jobs
-from lib.local import ROOT
-from lib.testing.vendors import Vendor
 from tests.pages import ALL_TEXT, fenced, named, rows, to_type
 from tests.world import World, a_world
 

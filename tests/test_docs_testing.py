@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lib.local import ROOT
-from lib.testing.labs import Lab
-from lib.testing.vendors import Vendor
+from dev import ROOT
+from dev.testing.labs import Lab
+from dev.testing.vendors import Vendor
 from tests.pages import TEXTS, named, rows
 
 BLOCK = re.compile(r"(?ms)^```(python|text)\n(.*?)^```$")

@@ -14,12 +14,12 @@ from flask.testing import FlaskClient
 from pydantic import BaseModel, ConfigDict
 from werkzeug.test import TestResponse
 
+from dev.testing import labs
 from lib.config import settings
 from lib.jobs.stage import Handler, Registry, Stage, stage
 from lib.store.store import Store
 from lib.store.wire import Wire
 from lib.telemetry import events
-from lib.testing import labs
 from lib.web.app import create_app
 from lib.web.services import Giftcards
 

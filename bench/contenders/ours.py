@@ -10,11 +10,11 @@ import psycopg
 from pydantic import BaseModel, SecretStr
 
 from bench.measure import Sample, Watch
+from dev.migrate import migrate
 from lib.config.settings import Settings
 from lib.job import Complete, Outcome
 from lib.jobs.context import Context
 from lib.jobs.stage import Registry, stage
-from lib.local.migrate import migrate
 from lib.store.codec import Result
 from lib.store.connect import connect
 from lib.store.store import Store

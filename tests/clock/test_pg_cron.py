@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from dev import ROOT
+from dev.migrate import migrate
 from lib.job import Complete
-from lib.local import ROOT
-from lib.local.migrate import migrate
 from tests.clock.debian import server, with_pg_cron
 from tests.clock.pg_net import work_off
 from tests.clock.serving import served

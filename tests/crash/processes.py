@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lib.local import ROOT
+from dev import ROOT
 
 
 def owner(pid: int) -> str:

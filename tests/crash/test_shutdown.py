@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.crash.doom import point
 from tests.crash.house import House
 from tests.crash.processes import wait_for

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from lib.local import ROOT
 from lib.monitoring.doctor.examine import examine
 from tests.world import World, make_world, world
 
@@ -30,12 +29,11 @@ def look(tmp_path: Path) -> Examine:
     """Examines a world; its lines by check. `vercel` stands in vercel.json then; `later`: seconds from now."""
 
     def examined(world: World, *, vercel: Any = None, later: float = 0, **more: Any) -> Lines:
-        root = ROOT
         if vercel is not None:
-            root = tmp_path
-            (root / "vercel.json").write_text(vercel if isinstance(vercel, str) else json.dumps(vercel))
+            (tmp_path / "vercel.json").write_text(vercel if isinstance(vercel, str) else json.dumps(vercel))
+            more["root"] = tmp_path
         now = datetime.now(UTC) + timedelta(seconds=later) if later else None
-        found = examine(world.store, world.registry, world.settings, root=root, now=now, **more)
+        found = examine(world.store, world.registry, world.settings, now=now, **more)
         names = [line["check"] for line in found]
         assert len(set(names)) == len(names)
         assert all(bool(line["mend"]) is (line["level"] != "green") for line in found), found

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from dev import ROOT
+from dev.postgres import Embedded
 from lib.errors import Misconfigured, StoreError, Unavailable
-from lib.local import ROOT
-from lib.local.postgres import Embedded
 from lib.monitoring.doctor import database, examine
 from tests.doctor.conftest import Examine, levels
 from tests.wires.stand_in.roles import make_like_supabase

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dev import ROOT
 from lib.job import Complete
 from lib.jobs.stage import Registry
-from lib.local import ROOT
 from lib.monitoring.doctor.examine import examine
 from lib.store import postgres
 from tests.doctor.conftest import Examine, levels

@@ -2,7 +2,7 @@
 
 import re
 
-from lib.local import ROOT
+from dev import ROOT
 from lib.monitoring.doctor import examine
 from tests.pages import TEXTS, named, rows
 

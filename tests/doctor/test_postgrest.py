@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from lib.local.migrate import migrate
+from dev.migrate import migrate
 from tests.doctor.conftest import Examine, levels
 from tests.upgrade.conftest import MIGRATIONS
 from tests.wires.stand_in.caller import ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY, jwt

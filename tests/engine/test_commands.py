@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from dev import ROOT
 from lib.cli import jobs
-from lib.local import ROOT
 from tests.world import World, an_order
 
 Make = Callable[..., World]

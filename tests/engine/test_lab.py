@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
+from dev.testing.labs import Lab
+from dev.testing.vendors import Vendor, a_vendor
 from lib.errors import TransientError
 from lib.job import Complete, NextJob, Outcome, Snooze
 from lib.jobs.stage import Registry
-from lib.testing.labs import Lab
-from lib.testing.vendors import Vendor, a_vendor
 from tests.world import a_stage
 
 MakeLab = Callable[..., Lab]
@@ -75,7 +75,7 @@ def test_drain_runs_what_is_due_and_what_follows(lab: Lab) -> None:
 
 
 def test_job_that_is_always_due_does_not_drain_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.testing.labs._MOST_TICKS", 3)
+    monkeypatch.setattr("dev.testing.labs._MOST_TICKS", 3)
     with_stage(lab, lambda payload, context: Snooze(delay=0, waiting_for="nothing")).add("own")
     with pytest.raises(AssertionError, match="still due after 3 ticks"):
         lab.drain()

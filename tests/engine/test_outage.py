@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from dev.migrate import migrate
+from dev.postgres import Embedded, embedded
 from lib.job import Complete, NextJob, Outcome
-from lib.local.migrate import migrate
-from lib.local.postgres import Embedded, embedded
 from tests.world import ADMIN, API, CRON, World, a_world, an_order, bearer
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from dev import ROOT
 from lib.errors import PermanentError, SettingsError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
-from lib.local import ROOT
 from lib.tick.inline import SyncStore
 from lib.web.app import create_app
 from lib.web.services import Giftcards

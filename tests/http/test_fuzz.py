@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from tests.world import ADMIN, World, a_world, an_order, bearer
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from tests.webhooks.square import SETTINGS, signature
 from tests.world import ADMIN, API, CRON, World, a_world, an_order, bearer
 

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from lib.local.migrate import migrate
-from lib.local.postgres import Embedded
+from dev.migrate import migrate
+from dev.postgres import Embedded
 from tests.factory import World
 from tests.wires.stand_in.roles import make_like_supabase
 

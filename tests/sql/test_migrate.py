@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dev import ROOT
+from dev.migrate import migrate
 from lib.errors import Misconfigured, Refused, Unavailable
-from lib.local import ROOT
-from lib.local.migrate import migrate
 
 FIRST = "20260101000000_first.sql"
 SECOND = "20260102000000_second.sql"
@@ -171,7 +171,7 @@ def test_a_server_lost_in_the_middle_is_unavailable(empty_database_url: str, dir
 def command(url: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"DATABASE_URL": url}
     return subprocess.run(
-        [sys.executable, "-m", "lib.local.migrate"], cwd=ROOT, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "dev.migrate"], cwd=ROOT, env=environment, capture_output=True, text=True
     )
 
 

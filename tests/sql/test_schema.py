@@ -6,10 +6,10 @@ from typing import Any, get_args
 import psycopg
 import pytest
 
+from dev import ROOT
+from dev.migrate import migrate, read_migrations
 from lib.errors import Refused
 from lib.job import Job, Semantics, Status
-from lib.local import ROOT
-from lib.local.migrate import migrate, read_migrations
 from tests.factory import World
 from tests.wires.stand_in.roles import make_like_supabase
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from dev.postgres import Embedded
 from lib.job import Complete, NextJob
-from lib.local.postgres import Embedded
 from lib.store import codec
 from tests.factory import STAGES, World, done, each
 

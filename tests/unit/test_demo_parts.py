@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from lib.demo.checks import all_checks
-from lib.demo.outcome import Killed, Outcome, wanted_code
-from lib.demo.payments import PaymentService
+from demo.checks import all_checks
+from demo.payments import PaymentService
+from demo.results import Killed, Outcome, wanted_code
 from lib.giftcards.csv_import import Imported
 from tests.evening import REVIVED, charge, good_outcome, mail, order
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from lib.demo.checks import all_checks
-from lib.demo.facts import Report
-from lib.demo.outcome import Outcome, Told
-from lib.demo.receiver import ALERTS, BOOKKEEPER, PING, SHOP, TRANSFER, Receiver
-from lib.demo.story import CALL_FAILURES, SHOP_BUSY_TIMES
+from demo.checks import all_checks
+from demo.receivers import ALERTS, BOOKKEEPER, PING, SHOP, TRANSFER, Receiver
+from demo.results import Outcome, Told
+from demo.scenario import CALL_FAILURES, SHOP_BUSY_TIMES
+from demo.snapshot import Report
 from lib.webhooks import signing
 from tests.evening import DEAD_CALL, DEAD_WEBHOOK, REVIVED, call, good_outcome, mail, message
 

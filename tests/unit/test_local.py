@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dev import ROOT
+from dev.clock import run_clock
+from dev.keys import secrets_file
+from dev.postgres import database, embedded
 from lib.errors import Misconfigured, Unavailable
-from lib.local import ROOT
-from lib.local.clock import run_clock
-from lib.local.keys import secrets_file
-from lib.local.postgres import database, embedded
 
 
 def test_secrets_stay_the_same_and_are_the_owners_alone(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_path_that_the_server_cannot_live_under_is_refused(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_server_is_shared_by_processes_and_stops_with_the_last_one_living(tmp_path: Path) -> None:
-    program = "import sys, time; from pathlib import Path; from lib.local.postgres import embedded\n" + (
+    program = "import sys, time; from pathlib import Path; from dev.postgres import embedded\n" + (
         "with embedded(Path(sys.argv[1])): print('up', flush=True); time.sleep(60)"
     )
     folder = tmp_path / "postgres"

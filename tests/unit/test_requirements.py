@@ -11,11 +11,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.locks import PARTS, locked, named, text
 
-OURS = {"api", "bench", "lib", "tests"}
-NOT_IN_PRODUCTION = {"demo", "local", "testing"}
+OURS = {"api", "bench", "demo", "dev", "lib", "tests"}
+FOR_DEVELOPERS = ("dev", "demo", "tests")
 BROUGHT_BY = packages_distributions()
 
 
@@ -26,13 +26,8 @@ def sources(part: str) -> list[Path]:
     """The files that import what this part names."""
     if part == "-bench":
         return sorted(ROOT.glob("bench/**/*.py"))
-    files = [path for folder in ("api", "lib", "tests") for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
-    return [path for path in files if is_for_developers(path) == (part == "-dev")]
-
-
-def is_for_developers(path: Path) -> bool:
-    folder, inner = path.relative_to(ROOT).parts[:2]
-    return folder == "tests" or (folder == "lib" and inner in NOT_IN_PRODUCTION)
+    folders = FOR_DEVELOPERS if part == "-dev" else ("api", "lib")
+    return [path for folder in folders for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.local import ROOT
+from dev import ROOT
 
 MIGRATIONS = sorted((ROOT / "supabase/migrations").glob("*.sql"))
 

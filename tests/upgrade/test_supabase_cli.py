@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from lib.local import LOCAL, ROOT
-from lib.local.migrate import migrate
+from dev import LOCAL, ROOT
+from dev.migrate import migrate
 from tests.sql.test_schema import catalog
 from tests.upgrade.conftest import MIGRATIONS, NEXT
 from tests.wires.proxy import proxy

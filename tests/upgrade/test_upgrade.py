@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lib.local.migrate import migrate
+from dev.migrate import migrate
 from lib.store import store
 from tests.upgrade.conftest import NEXT, with_next
 from tests.world import ADMIN, CRON, World, a_world, an_order, bearer

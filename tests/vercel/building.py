@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.vercel.tools import Tools
 
 _PROJECT = {"projectId": "prj_check", "orgId": "team_check", "settings": {"framework": None, "nodeVersion": "24.x"}}

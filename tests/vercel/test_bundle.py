@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.locks import locked
 from tests.vercel.building import Built
 from tests.vercel.conftest import SECRET_OF_A_DEVELOPER

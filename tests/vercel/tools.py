@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from lib.local import LOCAL, ROOT
+from dev import LOCAL, ROOT
 
 # The builder's answers and its way to serve are private to it: a newer one is tried by changing this number.
 CLI = "58.10.0"

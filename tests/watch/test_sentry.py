@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.world import ADMIN, API, CRON, ENVIRON, an_order
 
 pytestmark = pytest.mark.slow

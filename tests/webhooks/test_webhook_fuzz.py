@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from tests.webhooks.receiver import PATH
 from tests.webhooks.square import SETTINGS, activity, customer, event, gift_card, payment, send, signature
 from tests.world import ADMIN, World, a_world, bearer

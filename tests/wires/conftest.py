@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lib.local.migrate import migrate
-from lib.local.postgres import Embedded
+from dev.migrate import migrate
+from dev.postgres import Embedded
 from lib.store.store import Store
 from lib.store.wire import Wire
 from tests.factory import World

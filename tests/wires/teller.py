@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dev import ROOT
 from lib.errors import GiftcardError
-from lib.local import ROOT
 from lib.store.wire import Wire
 
 NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)

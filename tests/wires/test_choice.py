@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from dev import ROOT
 from lib.config.settings import SettingsError
 from lib.errors import Misconfigured
-from lib.local import ROOT
 from lib.store.connect import connect
 from lib.store.postgres import PostgresWire
 from lib.store.supabase import SupabaseWire

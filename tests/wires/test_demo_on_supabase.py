@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.wires.stand_in.caller import SECRET_KEY
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ STAND_IN = f"{sys.executable} -m tests.wires.stand_in"
 
 def demo(folder: Path, command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     own = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | environ
-    words = [sys.executable, "-m", "lib.demo", "--folder", str(folder), "--supabase", command]
+    words = [sys.executable, "-m", "demo", "--folder", str(folder), "--supabase", command]
     return subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, timeout=240, check=False)
 
 

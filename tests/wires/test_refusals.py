@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from dev.postgres import Embedded
 from lib.errors import Conflict, LeaseLost, Misconfigured, Refused, StoreError, Unavailable
-from lib.local.postgres import Embedded
 from lib.store.wire import Wire
 from tests.wires.teller import functions_of_the_store
 

@@ -7,7 +7,7 @@ import httpx
 import psycopg
 import pytest
 
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from tests.wires.stand_in.caller import ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY, jwt
 from tests.wires.stand_in.server import stand_in
 

@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from tests.wires import facts
 from tests.wires.facts import ANY, Fact, of
 from tests.wires.stand_in.caller import ANON_KEY, SECRET_KEY, jwt

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from lib.local.postgres import Embedded
+from dev.postgres import Embedded
 from tests.wires.kinds import WIRES, a_wire
 from tests.wires.pgbouncer import PgBouncer
 from tests.wires.story import tell

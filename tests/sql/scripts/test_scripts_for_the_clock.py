@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lib.local import ROOT
+from dev import ROOT
 from tests.factory import World
 from tests.sql.scripts.running import Script, ScriptError
 

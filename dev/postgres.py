@@ -18,8 +18,8 @@ from urllib.parse import quote
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
+from dev import LOCAL
 from lib.errors import Unavailable
-from lib.local import LOCAL
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it finds a folder for its lock by itself, but warns of the one it did not use

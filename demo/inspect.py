@@ -5,8 +5,8 @@ from pathlib import Path
 
 from flask.cli import ScriptInfo
 
-from lib.demo.database import kept_database
-from lib.demo.story import set_environment
+from demo.database import kept_database
+from demo.scenario import set_environment
 
 
 def look(folder: Path, command: list[str]) -> int:
@@ -20,7 +20,7 @@ def look(folder: Path, command: list[str]) -> int:
         set_environment(own, folder=folder / "demo")
         app = importlib.import_module("api.index").app  # by name and late: it reads the environment
         try:
-            app.cli.main(args=command, prog_name="python -m lib.demo", obj=ScriptInfo(create_app=lambda: app))
+            app.cli.main(args=command, prog_name="python -m demo", obj=ScriptInfo(create_app=lambda: app))
         except SystemExit as done:
             return int(done.code or 0)
     return 0

@@ -15,7 +15,7 @@ from typing import IO, Any
 import httpx
 from werkzeug.serving import make_server
 
-from lib.local import ROOT
+from dev import ROOT
 from lib.telemetry import events
 from lib.web.services import Giftcards, giftcards
 

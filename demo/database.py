@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from lib.demo.supabase import served
+from demo.supabase import served
+from dev.migrate import migrate
+from dev.postgres import embedded
 from lib.errors import Refused, Unavailable
-from lib.local.migrate import migrate
-from lib.local.postgres import embedded
 
 NAME = "giftcards_demo"
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from lib.demo.facts import Change, Facts, Letter, Run
-from lib.demo.payments import PaymentService
-from lib.demo.receiver import Receiver
+from demo.payments import PaymentService
+from demo.receivers import Receiver
+from demo.snapshot import Change, Facts, Letter, Run
 
 Line = tuple[str, str]
 """A style and a text."""

@@ -1,8 +1,8 @@
 """The command.
 
-    python -m lib.demo                    DATABASE_URL chooses another Postgres than the embedded one
-    python -m lib.demo --supabase COMMAND the application goes through what COMMAND serves: see lib/demo/supabase.py
-    python -m lib.demo jobs status        afterwards: `flask jobs …` on the demo's database
+    python -m demo                    DATABASE_URL chooses another Postgres than the embedded one
+    python -m demo --supabase COMMAND the application goes through what COMMAND serves: see demo/supabase.py
+    python -m demo jobs status        afterwards: `flask jobs …` on the demo's database
 
 Exit codes: 0 all came out as it should, 1 something did not (it says what), 2 it could not begin, 130 Ctrl-C.
 """
@@ -13,12 +13,12 @@ import signal
 import sys
 from pathlib import Path
 
-from lib.local import LOCAL
+from dev import LOCAL
 
 
 def main() -> int:
     """Parses the arguments; see the module."""
-    parser = argparse.ArgumentParser(prog="python -m lib.demo", description="Orders become gift cards.")
+    parser = argparse.ArgumentParser(prog="python -m demo", description="Orders become gift cards.")
     parser.add_argument("--folder", type=Path, default=LOCAL, help="where Postgres, mails and log are kept (.local)")
     parser.add_argument("--supabase", type=shlex.split, metavar="COMMAND", help="serves DATABASE_URL as Supabase does")
     parser.add_argument("jobs", nargs=argparse.REMAINDER, help="jobs …: what `flask jobs …` does, on its database")
@@ -28,10 +28,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ways of stopping it are the same
     try:
         if wanted.jobs:
-            from lib.demo.look import look
+            from demo.inspect import look
 
             return look(wanted.folder, wanted.jobs)
-        from lib.demo.play import play
+        from demo.run import play
 
         return play(wanted.folder, supabase=wanted.supabase)
     except KeyboardInterrupt:

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
-from lib.demo.facts import Letter
-from lib.demo.outcome import Outcome
-from lib.demo.receiver import PING, TRANSFER, Call
-from lib.demo.story import CALL_FAILURES, REPORT_READER
+from demo.receivers import PING, TRANSFER, Call
+from demo.results import Outcome
+from demo.scenario import CALL_FAILURES, REPORT_READER
+from demo.snapshot import Letter
 
 _PAUSES = (1.0, 2.0)
 """Seconds, as the stage http_call ships; nothing of it is shortened."""

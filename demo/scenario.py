@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dev.keys import secrets_file
 from lib import stages
 from lib.config.settings import Settings
-from lib.local.keys import secrets_file
 
 Fate = Literal["declined", "silent", "busy", "broken"]
 """declined: 402. silent: takes the money, does not answer. busy: 503 at first. broken: 500 until its attempts end."""

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lib.demo.news import Line
+from demo.progress import Line
 
 FLOW = ("customer_ingest", "personal_code", "payment", "issue_card", "email")
 _SHOWN = (*FLOW, "webhook")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from signal import SIGKILL
 
-from lib.demo import scheduled, told
-from lib.demo.mailbox import Mail
-from lib.demo.outcome import Outcome, wanted_code
+from demo import notifications, schedules
+from demo.mailbox import Mail
+from demo.results import Outcome, wanted_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ def all_checks(outcome: Outcome) -> list[Check]:
         "a dead letter revived by itself and succeeded": _revived,
         "customers who wanted the same code got others": _collisions,
     }
-    rules |= scheduled.RULES
-    rules |= told.RULES
+    rules |= schedules.RULES
+    rules |= notifications.RULES
     return [Check(sentence, list(rule(outcome))) for sentence, rule in rules.items()]
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import shorten
 
-from lib.demo.facts import Letter
-from lib.demo.outcome import Outcome
-from lib.demo.receiver import BOOKKEEPER, SHOP, Message
+from demo.receivers import BOOKKEEPER, SHOP, Message
+from demo.results import Outcome
+from demo.snapshot import Letter
 
 _ALERT = "circuit:email"
 _LONGEST_ALERT = 90  # characters: one line

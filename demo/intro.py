@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lib.demo.database import Database, short
-from lib.demo.story import MONITOR_EVERY, REPORT_TIMES, REPORT_TIMES_REALLY, TICKS_PER_SECOND, shortened
+from demo.database import Database, short
+from demo.scenario import MONITOR_EVERY, REPORT_TIMES, REPORT_TIMES_REALLY, TICKS_PER_SECOND, shortened
 from lib.giftcards.csv_import import Imported
 
 

@@ -10,26 +10,26 @@ import httpx
 import psycopg
 from rich.console import Console
 
+from demo import intro, scenario, summary
+from demo.checks import all_checks
+from demo.database import Database, alone, own_database
+from demo.display import new_console
+from demo.driver import Cast, run
+from demo.mailbox import MailServer
+from demo.operator import desk
+from demo.payments import PaymentService
+from demo.receivers import ALERTS, Receiver
+from demo.results import read_outcome
+from demo.runtime import application, clock, worker
+from demo.snapshot import Facts
+from dev import ROOT
 from lib.config.settings import Settings
-from lib.demo import opening, story, summary
-from lib.demo.checks import all_checks
-from lib.demo.database import Database, alone, own_database
-from lib.demo.desk import desk
-from lib.demo.direct import Cast, run
-from lib.demo.facts import Facts
-from lib.demo.live import new_console
-from lib.demo.mailbox import MailServer
-from lib.demo.outcome import read_outcome
-from lib.demo.payments import PaymentService
-from lib.demo.receiver import ALERTS, Receiver
-from lib.demo.stage import application, clock, worker
 from lib.errors import StoreError
 from lib.giftcards.csv_import import Imported, import_csv
-from lib.local import ROOT
 
 
 def play(folder: Path, *, supabase: Sequence[str] | None) -> int:
-    """Plays the demo; `folder` holds Postgres and demo/. Arguments and exit code: see `lib.demo.__main__`."""
+    """Plays the demo; `folder` holds Postgres and demo/. Arguments and exit code: see `demo.__main__`."""
     console = new_console()
     folder = folder.resolve()
     began = time.monotonic()
@@ -50,14 +50,14 @@ def play(folder: Path, *, supabase: Sequence[str] | None) -> int:
 def _play(console: Console, stack: ExitStack, database: Database, *, folder: Path, began: float) -> int:
     mails = stack.enter_context(MailServer(folder / "mails"))
     attempts = Settings.model_construct().max_payment_retry_attempts
-    payments = stack.enter_context(PaymentService(story.FATES, token=secrets.token_urlsafe(), broken_times=attempts))
+    payments = stack.enter_context(PaymentService(scenario.FATES, token=secrets.token_urlsafe(), broken_times=attempts))
     receiver = stack.enter_context(Receiver())
     log_file = folder / "log.jsonl"
     log_file.write_text("")
     log = stack.enter_context(log_file.open("a", buffering=1, encoding="utf-8"))
     _set_environment(database, payments, mails, receiver, folder=folder)
     parts, url = stack.enter_context(application(log))
-    opening.setting_up(
+    intro.setting_up(
         console,
         database,
         url=url,
@@ -68,7 +68,7 @@ def _play(console: Console, stack: ExitStack, database: Database, *, folder: Pat
     )
     with (ROOT / "data/orders.csv").open(encoding="utf-8-sig", newline="") as rows:
         imported = import_csv(parts.store, rows, tenant_id=database.tenant)
-    opening.orders_in(console, imported)
+    intro.orders_in(console, imported)
 
     payments.freeze()
     facts = stack.enter_context(Facts(database.url, tenant=database.tenant))
@@ -79,8 +79,8 @@ def _play(console: Console, stack: ExitStack, database: Database, *, folder: Pat
         mails=mails,
         receiver=receiver,
         desk=stack.enter_context(desk(url, receiver, tenant=database.tenant)),
-        worker=stack.enter_context(worker(log, settings=story.DOOMED)),
-        clock=stack.enter_context(clock(url, per_second=story.TICKS_PER_SECOND)),
+        worker=stack.enter_context(worker(log, settings=scenario.DOOMED)),
+        clock=stack.enter_context(clock(url, per_second=scenario.TICKS_PER_SECOND)),
     )
     run(console, cast, imported)
     return _judge(console, cast, imported, folder=folder, began=began)
@@ -103,7 +103,7 @@ def _judge(console: Console, cast: Cast, imported: Imported, *, folder: Path, be
 def _set_environment(
     database: Database, payments: PaymentService, mails: MailServer, receiver: Receiver, *, folder: Path
 ) -> None:
-    bent = {variable: value for variable, (value, _) in story.SHORTENED.items()}
+    bent = {variable: value for variable, (value, _) in scenario.SHORTENED.items()}
     own = {
         "DATABASE_URL": database.url,
         **database.supabase,
@@ -111,8 +111,8 @@ def _set_environment(
         "GIFTCARD_PAYMENT_URL": payments.url,
         "GIFTCARD_PAYMENT_TOKEN": payments.token,
         "SMTP_URL": f"smtp://127.0.0.1:{mails.port}",
-        "REPORT_RECIPIENTS": story.REPORT_READER,
+        "REPORT_RECIPIENTS": scenario.REPORT_READER,
         "GIFTCARD_ALERT_URL": receiver.url(ALERTS),
         "GIFTCARD_ALLOWED_NETWORKS": "127.0.0.0/8",
     }
-    story.set_environment(own | bent, folder=folder)
+    scenario.set_environment(own | bent, folder=folder)

@@ -15,7 +15,7 @@ from typing import Any
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from lib.demo.story import CALL_FAILURES, SHOP_BUSY_TIMES
+from demo.scenario import CALL_FAILURES, SHOP_BUSY_TIMES
 
 SHOP, BOOKKEEPER, ALERTS, PING, TRANSFER = "/shop", "/bookkeeper", "/alerts", "/ping", "/transfer"
 

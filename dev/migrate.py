@@ -1,6 +1,6 @@
 """Applies supabase/migrations to a database, each file once.
 
-    DATABASE_URL=postgresql://… python -m lib.local.migrate       (without one: the embedded Postgres in .local/)
+    DATABASE_URL=postgresql://… python -m dev.migrate       (without one: the embedded Postgres in .local/)
 
 What was applied is written where the Supabase CLI looks for it, so either may push the next migration.
 Exit codes: 0 done, 1 a migration failed or the database has others, 2 the database cannot be reached.
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psycopg
 
+from dev import ROOT
 from lib.errors import Misconfigured, Refused, StoreError, Unavailable
-from lib.local import ROOT
 
 # Any number serves as long as all agree; this one spells "migrate".
 _LOCK = int.from_bytes(b"migrate")
@@ -159,7 +159,7 @@ def _translated(error: psycopg.Error) -> StoreError:
 
 def main() -> int:
     """The command; see the module."""
-    from lib.local.postgres import database  # needs a package that only developers have; the rest of this file does not
+    from dev.postgres import database  # needs a package that only developers have; the rest of this file does not
 
     try:
         with database() as url:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from lib.demo.story import BUSY_TIMES, Fate
+from demo.scenario import BUSY_TIMES, Fate
 
 _LONGEST_SILENCE = 20.0  # seconds; longer than any client waits
 _LISTEN_EVERY = 0.05

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from lib.demo.receiver import BOOKKEEPER, PING, SHOP, TRANSFER, Receiver
-from lib.demo.story import CALL_FAILURES, CALL_TIMES, MONITOR_EVERY, ONCE_TIMES, REPORT_TIMES
+from demo.receivers import BOOKKEEPER, PING, SHOP, TRANSFER, Receiver
+from demo.scenario import CALL_FAILURES, CALL_TIMES, MONITOR_EVERY, ONCE_TIMES, REPORT_TIMES
 
 _PATIENCE = 30.0
 

@@ -1,6 +1,6 @@
 """`make dev`: the web application and its minute clock on this machine.
 
-    python -m lib.local.dev        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
+    python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
 
 Everything it keeps lies in .local/. Ctrl-C or SIGTERM ends it, and the Postgres it started.
 """
@@ -17,12 +17,12 @@ from typing import Any
 
 from werkzeug.serving import make_server
 
+from dev import LOCAL
+from dev.clock import run_clock
+from dev.keys import secrets_file
+from dev.migrate import migrate
+from dev.postgres import database
 from lib.errors import StoreError
-from lib.local import LOCAL
-from lib.local.clock import run_clock
-from lib.local.keys import secrets_file
-from lib.local.migrate import migrate
-from lib.local.postgres import database
 from lib.web.services import giftcards
 
 _HOST = "127.0.0.1"

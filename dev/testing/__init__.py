@@ -1,9 +1,9 @@
 """For tests of stages of your own: a real Postgres, real ticks, time that moves, a vendor at the wire.
 
-    pytest_plugins = ["lib.testing"]      # in conftest.py
+    pytest_plugins = ["dev.testing"]      # in conftest.py
 
-    lab, make_lab           the application over a database of this test's own (`lib.testing.labs`)
-    vendor                  somebody to call over HTTP, who answers as the test says (`lib.testing.vendors`)
+    lab, make_lab           the application over a database of this test's own (`dev.testing.labs`)
+    vendor                  somebody to call over HTTP, who answers as the test says (`dev.testing.vendors`)
     database_url            the address of that database; connection: an open one to it
     empty_database_url      the address of a database with nothing in it
     postgres, template      the server of the session, and the database that others are copied from
@@ -21,11 +21,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from lib.local.keys import secrets_file
-from lib.local.migrate import migrate
-from lib.local.postgres import Embedded, embedded
-from lib.testing.labs import Lab
-from lib.testing.vendors import Vendor, a_vendor
+from dev.keys import secrets_file
+from dev.migrate import migrate
+from dev.postgres import Embedded, embedded
+from dev.testing.labs import Lab
+from dev.testing.vendors import Vendor, a_vendor
 
 
 def _quick_folder() -> str | None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from lib.demo.facts import Change, Facts, Letter, OrderFacts, Report, Run
-from lib.demo.mailbox import Mail, read_mails
-from lib.demo.payments import Charge, PaymentService
-from lib.demo.receiver import Call, Message, Receiver
-from lib.demo.story import REPORT_READER
+from demo.mailbox import Mail, read_mails
+from demo.payments import Charge, PaymentService
+from demo.receivers import Call, Message, Receiver
+from demo.scenario import REPORT_READER
+from demo.snapshot import Change, Facts, Letter, OrderFacts, Report, Run
 from lib.giftcards.csv_import import Imported
 from lib.giftcards.personal_codes import candidates
 

@@ -11,16 +11,16 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from lib.demo import scheduled, told
-from lib.demo.checks import Check
-from lib.demo.database import short
-from lib.demo.facts import OrderFacts
-from lib.demo.live import FLOW
-from lib.demo.news import without_type
-from lib.demo.opening import heading, rows
-from lib.demo.outcome import Outcome, wanted_code
+from demo import notifications, schedules
+from demo.checks import Check
+from demo.database import short
+from demo.display import FLOW
+from demo.intro import heading, rows
+from demo.progress import without_type
+from demo.results import Outcome, wanted_code
+from demo.snapshot import OrderFacts
+from dev import LOCAL
 from lib.giftcards.money import format_money
-from lib.local import LOCAL
 
 _LONGEST_CAUSE = 70  # characters: one line
 
@@ -37,7 +37,7 @@ def what_came_out(console: Console, outcome: Outcome, *, ticks: int, mails: Path
     heading(console, "What went wrong, and how it ended")
     _print(console, _chapters(outcome))
     heading(console, "What went by the clock, and who was told")
-    _print(console, [*scheduled.chapters(outcome), *told.chapters(outcome)])
+    _print(console, [*schedules.chapters(outcome), *notifications.chapters(outcome)])
     if outcome.mails:
         console.print(f"  The mails lie in {short(mails)}: open one, like {outcome.mails[0].path.name}", soft_wrap=True)
 
@@ -68,7 +68,7 @@ def verdict(console: Console, checks: list[Check], complaints: list[str], *, sec
 def what_next(console: Console, outcome: Outcome, *, folder: Path) -> None:
     """What to type now."""
     python = short(Path(sys.executable).absolute(), resolve=False)
-    demo = f"{python} -m lib.demo" + ("" if folder.parent == LOCAL else f" --folder {short(folder.parent)}")
+    demo = f"{python} -m demo" + ("" if folder.parent == LOCAL else f" --folder {short(folder.parent)}")
     lines = [(f"{demo} jobs status", "how it stands: jobs, dead letters, ticks")]
     if outcome.revived:
         lines.append((f"{demo} jobs show {outcome.revived[0].job_id}", "the runs of the dead letter that revived"))

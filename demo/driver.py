@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from lib.demo import story
-from lib.demo.desk import Desk
-from lib.demo.facts import Facts
-from lib.demo.live import Display
-from lib.demo.mailbox import MailServer
-from lib.demo.news import Line, News
-from lib.demo.outcome import Killed
-from lib.demo.payments import PaymentService
-from lib.demo.receiver import Receiver
-from lib.demo.stage import Clock, Worker
+from demo import scenario
+from demo.display import Display
+from demo.mailbox import MailServer
+from demo.operator import Desk
+from demo.payments import PaymentService
+from demo.progress import Line, News
+from demo.receivers import Receiver
+from demo.results import Killed
+from demo.runtime import Clock, Worker
+from demo.snapshot import Facts
 from lib.giftcards.csv_import import Imported
 from lib.web.services import Giftcards
 
@@ -48,7 +48,7 @@ def run(console: Console, cast: Cast, imported: Imported) -> None:
             display.tell(news.look())
             display.tell(_direct(cast, display.seconds))
             display.show(cast.facts.counts(), circuits=cast.facts.circuits())
-            if _is_over(cast) or display.seconds > story.PATIENCE:
+            if _is_over(cast) or display.seconds > scenario.PATIENCE:
                 break
             time.sleep(_LOOK_EVERY)
         display.tell(news.look())
@@ -61,7 +61,7 @@ def _is_over(cast: Cast) -> bool:
 def _direct(cast: Cast, seconds: float) -> list[Line]:
     """Does what the story wants now; answers the lines that tell of it."""
     if cast.killed is None:
-        is_time = cast.payments.held >= story.KILL_AT or cast.worker.has_ended or seconds > _KILL_BY
+        is_time = cast.payments.held >= scenario.KILL_AT or cast.worker.has_ended or seconds > _KILL_BY
         return _kill(cast) if is_time else []
     cast.desk.ask_for_health()
     if not cast.desk.is_closed and not cast.facts.open_jobs():
@@ -72,7 +72,7 @@ def _direct(cast: Cast, seconds: float) -> list[Line]:
     probes = [
         change for change in cast.facts.changes() if (change.circuit, change.from_state) == ("email", "half_open")
     ]
-    if len(probes) >= story.MAIL_PROBES and not cast.mails.is_open:
+    if len(probes) >= scenario.MAIL_PROBES and not cast.mails.is_open:
         cast.mails.open()
         return [("bold", "the mail server is up again; nobody is told, the next probe will find out")]
     return []
@@ -91,6 +91,6 @@ def _kill(cast: Cast) -> list[Line]:
             "bold",
             f"process {cast.killed.pid} is killed (SIGKILL) in the middle of a tick; under way: {orders or 'nothing'}",
         ),
-        ("bold", f"the clock starts: {story.TICKS_PER_SECOND} calls of the cron door a second"),
-        ("bold", f"two calls are scheduled: a ping, each {story.CALL_TIMES}, and a transfer, at most once"),
+        ("bold", f"the clock starts: {scenario.TICKS_PER_SECOND} calls of the cron door a second"),
+        ("bold", f"two calls are scheduled: a ping, each {scenario.CALL_TIMES}, and a transfer, at most once"),
     ]
