@@ -15,7 +15,7 @@ install = @$(UV) pip sync -q --python $(BIN)/python --require-hashes $(1) || $(P
 # One more than there are cores: tests wait for servers as often as they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-QUICK := tests/unit tests/outside tests/sql
+QUICK := tests/architecture tests/config tests/giftcards tests/reports tests/safe_http tests/schedules tests/telemetry tests/sql
 ARGS ?=
 WIRE ?=
 
@@ -31,7 +31,7 @@ venv-bench: $(BENCH_READY)  ## the same with the peers of the bench
 
 demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life (WIRE=supabase: by supabase-py)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
-	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.wires.stand_in")
+	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.support.postgrest")
 
 dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:8000 (PORT)
 	@$(BIN)/python -m dev.serve

@@ -1,6 +1,6 @@
 """The rooms of this package are described in `docs/architecture.md`.
 
-Imports point one way, from the top of this list to its bottom; `tests/unit/test_house.py` checks it:
+Imports point one way, from the top of this list to its bottom; `tests/architecture/test_house.py` checks it:
 
     demo
     dev

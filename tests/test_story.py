@@ -10,11 +10,8 @@ import pytest
 import segno
 
 from lib.giftcards.cards import has_valid_check_digit, vault_of
-from tests import world as worlds
-from tests.servers import MailServer, a_mail_server
-from tests.world import World, a_world, an_order
-
-log = worlds.log
+from tests.support.servers import MailServer, a_mail_server
+from tests.support.world import World, a_world, an_order
 
 STAGES = ["customer_ingest", "personal_code", "payment", "issue_card", "email"]
 MESSAGE = "С днём рождения, Kate! 🎁"

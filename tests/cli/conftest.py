@@ -15,9 +15,7 @@ from flask.cli import ScriptInfo
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from lib.cli import jobs
-from tests.world import World, an_order, make_world, world
-
-__all__ = ["make_world", "world"]
+from tests.support.world import World, an_order
 
 KATE = "kate@example.com"
 CARD = "4111 1111 1111 1111"

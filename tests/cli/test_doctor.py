@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Door, NoDatabase, Served, Terminal
-from tests.world import ADMIN, World, bearer
+from tests.support.world import ADMIN, World, bearer
 
 Make = Callable[..., World]
 Serve = Callable[[Any], Served]

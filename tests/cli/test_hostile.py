@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib.cli import jobs
 from tests.cli.conftest import Door, dead_letters
-from tests.world import ADMIN, API, CRON, ENCRYPTION_KEY, World, an_order
+from tests.support.world import ADMIN, API, CRON, ENCRYPTION_KEY, World, an_order
 
 # Left out: what waits on purpose, and what reads files that are none of a test's business.
 _NOT_HERE = ("--linger", "--no-linger", "--help", "--file")

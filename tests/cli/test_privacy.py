@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.cli.conftest import KATE, Door, dead_letters
-from tests.cli.test_find import command_after
-from tests.world import World
+from tests.cli.test_inspect import command_after
+from tests.support.world import World
 
 
 @pytest.mark.parametrize("command", ["list", "show"])

@@ -15,7 +15,7 @@ from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequ
 from lib.operations import Operations
 from lib.store.postgres import PostgresWire
 from tests.cli.conftest import Door, NoDatabase, Served, dead_letters
-from tests.world import ADMIN, API, World, an_order
+from tests.support.world import ADMIN, API, World, an_order
 
 Make = Callable[..., World]
 Serve = Callable[[Any], Served]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Door
-from tests.world import World, an_order
+from tests.support.world import World, an_order
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from lib.errors import Unavailable
 from lib.job import Complete
 from lib.store.postgres import PostgresWire
 from tests.cli.conftest import Door, Terminal, dead_letters
-from tests.world import World, an_order
+from tests.support.world import World, an_order
 
 
 def test_nothing_asked_for_is_refused(door: Door) -> None:

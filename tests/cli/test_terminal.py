@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Door, Terminal, dead_letters
-from tests.world import World
+from tests.support.world import World
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Door
-from tests.world import World
+from tests.support.world import World
 
 
 def same(found: Any, other: Any) -> bool:

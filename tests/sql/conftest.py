@@ -12,8 +12,8 @@ import pytest
 
 from dev.migrate import migrate
 from dev.postgres import Embedded
-from tests.factory import World
-from tests.wires.stand_in.roles import make_like_supabase
+from tests.support.factory import World
+from tests.support.postgrest.roles import make_like_supabase
 
 
 class Shared:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete
-from tests.factory import Row, World
+from tests.support.factory import Row, World
 
 DAY = 86_400.0
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from lib.job import Error, Job
-from tests.factory import Tick, World, done, each, ids
+from tests.support.factory import Tick, World, done, each, ids
 
 
 def more(tick: Tick, *, limit: int = 2) -> list[Job]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lib.job import Complete, Error, Outcome, Retry
-from tests.factory import World
+from tests.support.factory import World
 
 
 def test_the_update_by_hand_on_a_dead_letter_runs_it_with_a_whole_new_set_of_attempts(world: World) -> None:

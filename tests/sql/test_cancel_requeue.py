@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Error, NextJob, Outcome, Release, Retry, Snooze
-from tests.factory import World, ids
+from tests.support.factory import World, ids
 
 
 def refusal(world: World, function: str, **arguments: Any) -> tuple[str | None, str | None]:

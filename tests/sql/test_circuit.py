@@ -1,8 +1,6 @@
 """The breaker: every sequence of cases.json played on the database, with outcomes as the policy decides them."""
 
-import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +10,10 @@ from lib.errors import DuplicatePersonalCode, Interrupted, PermanentError, Trans
 from lib.job import Complete, Error, Job, Outcome, Release, Retry, Snooze
 from lib.jobs.stage import Registry
 from lib.tick.runner import Runner
-from tests.factory import World, done, ids
+from tests.support.cases import CASES as ALL_CASES
+from tests.support.factory import World, done, ids
 
-CASES = json.loads(Path(__file__).parents[1].joinpath("cases.json").read_text())["circuit"]
+CASES = ALL_CASES["circuit"]
 FAILURES = {
     "F": TransientError("down"),
     "P": PermanentError("bad"),
@@ -208,7 +207,7 @@ def test_a_run_claimed_before_the_reset_does_not_count(world: World) -> None:
 
 
 def test_the_story_of_the_mail_server(world: World) -> None:
-    story = json.loads(Path(__file__).parents[1].joinpath("cases.json").read_text())["mail_server_down_story"]
+    story = ALL_CASES["mail_server_down_story"]
     job_id = world.enqueue()
     starts, second = [], 0
     while world.job(job_id)["status"] == "queued":

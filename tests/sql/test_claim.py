@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Retry
-from tests.factory import STAGES, World, done, each, ids
+from tests.support.factory import STAGES, World, done, each, ids
 
 
 def test_the_oldest_due_job_comes_first(world: World) -> None:

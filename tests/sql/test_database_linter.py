@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.factory import World
-from tests.sql.test_database_doors import open_functions, open_tables, unguarded_tables, unsafe_functions
+from tests.sql.test_privileges import open_functions, open_tables, unguarded_tables, unsafe_functions
+from tests.support.factory import World
 
 
 class Rule(NamedTuple):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from lib.job import Retry
 from lib.store.codec import Step
-from tests.factory import World, each
+from tests.support.factory import World, each
 
 
 def due_in(world: World, step: Step) -> float | None:

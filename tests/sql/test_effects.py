@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Error, Job, Retry
-from tests.factory import World
+from tests.support.factory import World
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Error
-from tests.factory import STAGES, World, ids
+from tests.support.factory import STAGES, World, ids
 
 
 def job(**fields: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import pytest
 
 from lib.job import Complete, Error, NextJob, Outcome, Release, Retry, Snooze
-from tests.factory import World, done, ids
+from tests.support.factory import World, done, ids
 
 EVERY_OUTCOME = [
     Complete(context={"won": True}, next=(NextJob(stage="payment"),)),

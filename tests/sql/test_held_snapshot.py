@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from lib.store import codec
-from tests.factory import STAGES, World, done
+from tests.support.factory import STAGES, World, done
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from tests.factory import World
+from tests.support.factory import World
 
 # A plain INSERT
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.factory import World
+from tests.support.factory import World
 
 Refusal = psycopg.errors.Error
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Error, NextJob, Retry
-from tests.factory import NOON, World, done
+from tests.support.factory import NOON, World, done
 
 
 def following(world: World, stage: str = "payment") -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from lib.job import Error
-from tests.factory import STAGES, World, done, each
+from tests.support.factory import STAGES, World, done, each
 
 CALLS: dict[str, Callable[[World], Any]] = {
     "an idle tick": lambda world: world.begin(),

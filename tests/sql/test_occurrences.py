@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from lib.schedules.planner import plan
-from tests.factory import World
-from tests.schedules import a_schedule, an_insert, check_at, end, look, occurrences, the_schedule
+from tests.support.factory import World
+from tests.support.schedules import a_schedule, an_insert, check_at, end, look, occurrences, the_schedule
 
 
 def test_an_occurrence_is_a_job_of_the_schedules_own(world: World) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.factory import World
+from tests.support.factory import World
 
 PAYLOAD = {"customer": {"given_name": "Kate"}, "amount": {"amount": 2500, "currency": "USD"}}
 

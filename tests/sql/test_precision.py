@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lib.job import Complete, Release, Retry
-from tests.factory import World
 from tests.sql.test_size import pages
+from tests.support.factory import World
 
 RUN = """
     insert into giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at)

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Release, Retry, Snooze
-from tests.factory import World, each, ids
+from tests.support.factory import World, each, ids
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from lib.job import Snooze
-from tests.factory import Row, World, each
+from tests.support.factory import Row, World, each
 
 DAY = 86_400.0
 LIMITS = {

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.factory import Row, World
+from tests.support.factory import Row, World
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from lib.job import Complete, Error, Retry
 from lib.store import codec
-from tests.factory import World, done, each, ids
+from tests.support.factory import World, done, each, ids
 
 KEY = "00000000-0000-4000-8000-000000000001"
 

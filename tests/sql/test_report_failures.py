@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from lib.job import Complete, Error, Retry, Snooze
-from tests.factory import NOON, World
-from tests.sql.yesterday import MIDNIGHT, MOMENT, report, world
+from tests.support.factory import NOON, World
+from tests.support.yesterday import MIDNIGHT, MOMENT, report, world
 
 __all__ = ["world"]
 

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from lib.job import Error, Retry
-from tests.factory import NOON, World
-from tests.pages import fenced
-from tests.sql.yesterday import MIDNIGHT, MOMENT, TODAY, YESTERDAY, issue, order, pay, report, world
+from tests.support.factory import NOON, World
+from tests.support.pages import fenced
+from tests.support.yesterday import MIDNIGHT, MOMENT, TODAY, YESTERDAY, issue, order, pay, report, world
 
 __all__ = ["world"]
 

@@ -8,9 +8,9 @@ import pytest
 from lib.errors import TransientError
 from lib.job import Complete, Error, Outcome, Retry
 from lib.jobs.retry_policy import RetryPolicy, Rules, decide
-from tests.factory import World
-from tests.schedules import a_schedule, check_at, end, later, look, occurrences, the_schedule
-from tests.world import CASES
+from tests.support.cases import CASES
+from tests.support.factory import World
+from tests.support.schedules import a_schedule, check_at, end, later, look, occurrences, the_schedule
 
 
 def test_a_retry_that_waits_when_the_next_occurrence_comes_due_is_followed_by_none(world: World) -> None:

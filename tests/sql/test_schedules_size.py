@@ -5,9 +5,9 @@ import time
 import pytest
 
 from lib.schedules.planner import plan
-from tests.factory import World
-from tests.schedules import a_schedule, later, look, occurrences, the_schedule
 from tests.sql.test_size import pages
+from tests.support.factory import World
+from tests.support.schedules import a_schedule, later, look, occurrences, the_schedule
 
 pytestmark = pytest.mark.slow
 

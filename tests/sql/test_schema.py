@@ -10,8 +10,8 @@ from dev import ROOT
 from dev.migrate import migrate, read_migrations
 from lib.errors import Refused
 from lib.job import Job, Semantics, Status
-from tests.factory import World
-from tests.wires.stand_in.roles import make_like_supabase
+from tests.support.factory import World
+from tests.support.postgrest.roles import make_like_supabase
 
 CATALOG = {
     "relations": """

@@ -13,7 +13,7 @@ import pytest
 from dev.postgres import Embedded
 from lib.job import Complete, NextJob
 from lib.store import codec
-from tests.factory import STAGES, World, done, each
+from tests.support.factory import STAGES, World, done, each
 
 pytestmark = pytest.mark.slow
 

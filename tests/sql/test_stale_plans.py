@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Error, NextJob, Release, Retry, Snooze
-from tests.factory import World, done
+from tests.support.factory import World, done
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lib.job import Complete, Error, Retry
-from tests.factory import STAGES, World, each, ids
+from tests.support.factory import STAGES, World, each, ids
 
 
 def test_an_ended_lease_is_taken_over_with_the_same_run_and_attempt(world: World) -> None:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Error, Release, Retry, Snooze
-from tests.factory import World, done, each
+from tests.support.factory import World, done, each
 
 OTHER_KEY = "00000000-0000-4000-8000-000000000002"
 

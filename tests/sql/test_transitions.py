@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Error, Release, Retry, Snooze
-from tests.factory import STAGES, World, done, ids
+from tests.support.factory import STAGES, World, done, ids
 
 
 def test_enqueued_is_queued_and_due_now(world: World) -> None:

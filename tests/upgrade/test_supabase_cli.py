@@ -14,9 +14,9 @@ import pytest
 from dev import LOCAL, ROOT
 from dev.migrate import migrate
 from tests.sql.test_schema import catalog
+from tests.support.postgrest.roles import make_like_supabase
 from tests.upgrade.conftest import MIGRATIONS, NEXT
 from tests.wires.proxy import proxy
-from tests.wires.stand_in.roles import make_like_supabase
 
 # As npm has it; its program comes with the package.
 CLI = "2.117.0"

@@ -11,8 +11,8 @@ import pytest
 
 from dev.migrate import migrate
 from lib.store import store
+from tests.support.world import ADMIN, CRON, World, a_world, an_order, bearer
 from tests.upgrade.conftest import NEXT, with_next
-from tests.world import ADMIN, CRON, World, a_world, an_order, bearer
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY
 from tests.vercel.building import Built, build, copy_the_tree, write_bare_application
 from tests.vercel.serving import Function
 from tests.vercel.tools import Missing, Tools, tools
-from tests.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY
 
 # Stands where developers have secrets lying about: it must be nowhere in what is deployed.
 SECRET_OF_A_DEVELOPER = "a-secret-that-lies-about"

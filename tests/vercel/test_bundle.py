@@ -13,7 +13,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from dev import ROOT
-from tests.locks import locked
+from tests.support.locks import locked
 from tests.vercel.building import Built
 from tests.vercel.conftest import SECRET_OF_A_DEVELOPER
 from tests.vercel.tools import PYTHONS, Tools

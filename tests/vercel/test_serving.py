@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from tests.crash.processes import wait_for
-from tests.servers import a_mail_server, a_vendor
+from tests.support.servers import a_mail_server, a_vendor
+from tests.support.world import ADMIN, API, CRON, an_order, bearer
 from tests.vercel.conftest import Serve
 from tests.vercel.serving import DidNotStart, Function
-from tests.world import ADMIN, API, CRON, an_order, bearer
 
 pytestmark = pytest.mark.slow
 

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.webhooks.receiver import Receiver, a_receiver
-from tests.world import World, log, make_world, world
-
-__all__ = ["log", "make_world", "world"]
+from tests.support.receiver import Receiver, a_receiver
+from tests.support.world import World
 
 
 @pytest.fixture

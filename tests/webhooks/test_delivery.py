@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.outside import server as told
-from tests.outside.server import redirect
-from tests.webhooks.receiver import Receiver, again, an_endpoint, ask, told_of_one, webhooks
-from tests.world import CASES, World, an_order
+from tests.support import raw_server as told
+from tests.support.cases import CASES
+from tests.support.raw_server import redirect
+from tests.support.receiver import Receiver, again, an_endpoint, ask, told_of_one, webhooks
+from tests.support.world import World, an_order
 
 Make = Callable[..., World]
 

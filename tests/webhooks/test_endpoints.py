@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.factory import World as Rows
-from tests.webhooks.receiver import PATH, ask
-from tests.webhooks.rows import endpoint, seen_waiting
-from tests.world import ADMIN, API, World, bearer
+from tests.support.factory import World as Rows
+from tests.support.receiver import PATH, ask
+from tests.support.webhook_rows import endpoint, seen_waiting
+from tests.support.world import ADMIN, API, World, bearer
 
 Make = Callable[..., World]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.receiver import Receiver, again, an_endpoint, ask, signed_with, told_of_one, webhooks
-from tests.world import LOOKUP_KEY, World, an_order
+from tests.support.receiver import Receiver, again, an_endpoint, ask, signed_with, told_of_one, webhooks
+from tests.support.world import LOOKUP_KEY, World, an_order
 
 Make = Callable[..., World]
 

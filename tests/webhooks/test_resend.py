@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lib.errors import Refused
-from tests.webhooks.receiver import Receiver, an_endpoint, ask, webhooks
-from tests.world import ADMIN, World, bearer
+from tests.support.receiver import Receiver, an_endpoint, ask, webhooks
+from tests.support.world import ADMIN, World, bearer
 
 Make = Callable[..., World]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.square import SETTINGS, activity, customer, event, events_of, gift_card, payment, taken
-from tests.world import World
+from tests.support.square import SETTINGS, activity, customer, event, events_of, gift_card, payment, taken
+from tests.support.world import World
 
 Make = Callable[..., World]
 

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Snooze
-from tests.factory import World as Rows
-from tests.webhooks.rows import seen_waiting
-from tests.webhooks.square import SETTINGS, payment, taken
-from tests.world import World, an_order
+from tests.support.factory import World as Rows
+from tests.support.square import SETTINGS, payment, taken
+from tests.support.webhook_rows import seen_waiting
+from tests.support.world import World, an_order
 
 Make = Callable[..., World]
 

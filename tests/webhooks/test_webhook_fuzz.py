@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dev.postgres import Embedded
-from tests.webhooks.receiver import PATH
-from tests.webhooks.square import SETTINGS, activity, customer, event, gift_card, payment, send, signature
-from tests.world import ADMIN, World, a_world, bearer
+from tests.support.receiver import PATH
+from tests.support.square import SETTINGS, activity, customer, event, gift_card, payment, send, signature
+from tests.support.world import ADMIN, World, a_world, bearer
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pytest
 
 from lib.job import Complete
 from lib.webhooks.schemas import Event
-from tests.factory import World
-from tests.pages import fenced, named, rows
-from tests.webhooks.rows import a_card, endpoint
-from tests.world import CASES
+from tests.support.cases import CASES
+from tests.support.factory import World
+from tests.support.pages import fenced, named, rows
+from tests.support.webhook_rows import a_card, endpoint
 
 EXAMPLES = {body["type"]: body for body in map(json.loads, fenced("webhooks", language="json"))}
 

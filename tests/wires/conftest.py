@@ -13,12 +13,12 @@ from dev.migrate import migrate
 from dev.postgres import Embedded
 from lib.store.store import Store
 from lib.store.wire import Wire
-from tests.factory import World
+from tests.support.factory import World
+from tests.support.postgrest.roles import make_like_supabase
+from tests.support.postgrest.server import Server, stand_in
 from tests.wires.kinds import WIRES, a_wire, a_wire_by_proxy
 from tests.wires.pgbouncer import PgBouncer, pgbouncer, program
 from tests.wires.proxy import Proxy
-from tests.wires.stand_in.roles import make_like_supabase
-from tests.wires.stand_in.server import Server, stand_in
 
 
 @pytest.fixture(scope="session")

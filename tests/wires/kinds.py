@@ -10,10 +10,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from lib.store.postgres import PostgresWire
 from lib.store.supabase import SupabaseWire
 from lib.store.wire import Wire
+from tests.support.postgrest.caller import SECRET_KEY
+from tests.support.postgrest.server import stand_in
 from tests.wires.pgbouncer import PgBouncer
 from tests.wires.proxy import Proxy, proxy
-from tests.wires.stand_in.caller import SECRET_KEY
-from tests.wires.stand_in.server import stand_in
 
 WIRES = ["psycopg", "pgbouncer", "supabase"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.wires.teller import LEASES, NOBODY, STAGES, Teller
+from tests.wires.narrator import LEASES, NOBODY, STAGES, Teller
 
 SCHEDULE: dict[str, Any] = {
     "tenant_id": "shop", "name": "täglich", "schedule": "0 9 * * *", "timezone": "Europe/Berlin", "stage": "email",

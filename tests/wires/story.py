@@ -5,7 +5,7 @@ Told over two wires, to two fresh databases, it has to come out the same, word f
 
 from lib.store.wire import Wire
 from tests.wires import later_chapters as later
-from tests.wires.teller import LEASES, NOBODY, STAGES, Answer, Teller
+from tests.wires.narrator import LEASES, NOBODY, STAGES, Answer, Teller
 
 
 def tell(wire: Wire) -> list[Answer]:

@@ -11,7 +11,7 @@ from lib.errors import Misconfigured
 from lib.store.connect import connect
 from lib.store.postgres import PostgresWire
 from lib.store.supabase import SupabaseWire
-from tests.world import settings_of
+from tests.support.world import settings_of
 
 URL = "https://abcdefghijklm.supabase.co"
 KEY = "sb_secret_0123456789"

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from dev import ROOT
-from tests.wires.stand_in.caller import SECRET_KEY
+from tests.support.postgrest.caller import SECRET_KEY
 
 pytestmark = pytest.mark.slow
 
-STAND_IN = f"{sys.executable} -m tests.wires.stand_in"
+STAND_IN = f"{sys.executable} -m tests.support.postgrest"
 
 
 def demo(folder: Path, command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -65,4 +65,4 @@ def test_make_says_how_it_is_started() -> None:
         text=True,
     )
     assert "--supabase" in said.stdout
-    assert "-m tests.wires.stand_in" in shlex.split(said.stdout.splitlines()[-1])[-1]
+    assert "-m tests.support.postgrest" in shlex.split(said.stdout.splitlines()[-1])[-1]

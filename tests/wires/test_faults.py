@@ -14,10 +14,10 @@ from lib.store import supabase as supabase_wire
 from lib.store import wire as wires
 from lib.store.supabase import SupabaseWire
 from lib.store.wire import Wire
-from tests.factory import World
+from tests.support.factory import World
+from tests.support.postgrest.caller import SECRET_KEY
+from tests.support.postgrest.server import stand_in
 from tests.wires.proxy import Proxy, proxy
-from tests.wires.stand_in.caller import SECRET_KEY
-from tests.wires.stand_in.server import stand_in
 
 
 def notes(world: World) -> int:

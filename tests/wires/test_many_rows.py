@@ -8,7 +8,7 @@ import pytest
 from lib.job import Complete
 from lib.store.codec import Result
 from lib.store.store import Store
-from tests.factory import World
+from tests.support.factory import World
 
 MANY = 1_500
 TICK: dict[str, Any] = {"owner": "host:1", "source": "test", "live_seconds": 130}

@@ -5,7 +5,7 @@ from contextlib import closing
 import psycopg
 
 from lib.store.postgres import PostgresWire
-from tests.factory import World
+from tests.support.factory import World
 from tests.wires.pgbouncer import PgBouncer
 
 CALLS = 12  # psycopg would prepare a statement at its sixth

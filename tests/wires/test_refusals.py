@@ -9,7 +9,7 @@ import pytest
 from dev.postgres import Embedded
 from lib.errors import Conflict, LeaseLost, Misconfigured, Refused, StoreError, Unavailable
 from lib.store.wire import Wire
-from tests.wires.teller import functions_of_the_store
+from tests.wires.narrator import functions_of_the_store
 
 # What text that is no value of a type is refused with.
 NOT_A_VALUE = {

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from dev.postgres import Embedded
-from tests.wires.stand_in.caller import ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY, jwt
-from tests.wires.stand_in.server import stand_in
+from tests.support.postgrest.caller import ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY, jwt
+from tests.support.postgrest.server import stand_in
 
 FORGED = jwt("service_role", secret="guessed-guessed-guessed-guessed-guessed")
 # What is said, and how it may be answered.

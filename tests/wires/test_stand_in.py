@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from dev.postgres import Embedded
+from tests.support.postgrest.caller import ANON_KEY, SECRET_KEY, jwt
+from tests.support.postgrest.roles import make_like_supabase
+from tests.support.postgrest.server import Server, stand_in
 from tests.wires import facts
 from tests.wires.facts import ANY, Fact, of
-from tests.wires.stand_in.caller import ANON_KEY, SECRET_KEY, jwt
-from tests.wires.stand_in.roles import make_like_supabase
-from tests.wires.stand_in.server import Server, stand_in
 
 TABLE = [
     fact

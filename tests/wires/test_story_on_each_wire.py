@@ -9,9 +9,9 @@ import pytest
 
 from dev.postgres import Embedded
 from tests.wires.kinds import WIRES, a_wire
+from tests.wires.narrator import FIRST_ID, Answer, functions_of_the_store
 from tests.wires.pgbouncer import PgBouncer
 from tests.wires.story import tell
-from tests.wires.teller import FIRST_ID, Answer, functions_of_the_store
 
 
 @pytest.fixture(scope="module")

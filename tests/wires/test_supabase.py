@@ -11,9 +11,9 @@ import pytest
 from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
 from lib.store.supabase import SupabaseWire
 from supabase import ClientOptions, create_client
+from tests.support.postgrest.caller import ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY, jwt
+from tests.support.postgrest.server import Server
 from tests.wires.script import Script, scripted
-from tests.wires.stand_in.caller import ANON_KEY, PUBLISHABLE_KEY, SECRET_KEY, SERVICE_ROLE_KEY, jwt
-from tests.wires.stand_in.server import Server
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lib.store.wire import Wire
+from tests.support.world import a_world
 from tests.wires.proxy import Proxy
-from tests.world import a_world
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])

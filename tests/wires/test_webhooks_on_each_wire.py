@@ -6,7 +6,7 @@ import pytest
 
 from lib.errors import LeaseLost, Refused
 from lib.store.store import Store
-from tests.factory import World
+from tests.support.factory import World
 
 
 def made(store: Store, **fields: Any) -> dict[str, Any]:

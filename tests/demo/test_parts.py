@@ -1,0 +1,129 @@
+"""The demo's judge and its payment service: the one must see what is wrong, the other must be as good as a real one."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from demo.checks import all_checks
+from demo.payments import PaymentService
+from demo.results import Killed, Outcome, wanted_code
+from lib.giftcards.csv_import import Imported
+from tests.support.evening import REVIVED, charge, good_outcome, mail, order
+
+
+@pytest.fixture
+def good() -> Outcome:
+    """Two orders that came to their cards, and one that was declined."""
+    return good_outcome()
+
+
+def test_a_good_outcome_passes_each_check(good: Outcome) -> None:
+    assert [check.against for check in all_checks(good) if not check.holds] == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda o: replace(o, imported=Imported(created=4)), "every good row"),
+        (
+            lambda o: replace(o, orders=[order(1), order(2, cards=0), o.orders[2]]),
+            "one card, one payment and one mail",
+        ),
+        (lambda o: replace(o, mails=[mail(1), mail(2), mail(2)]), "one card, one payment and one mail"),
+        (lambda o: replace(o, declined=set()), "what was declined"),
+        (lambda o: replace(o, orders=[*o.orders[:2], order(3)]), "what was declined"),
+        (
+            lambda o: replace(o, orders=[order(1), order(2, personal_code="KATE1521"), o.orders[2]]),
+            "no two customers",
+        ),
+        (lambda o: replace(o, charges=[charge(1), charge(2), charge(2)]), "books and ours agree"),
+        (lambda o: replace(o, charges=[charge(1), replace(charge(2), amount=1)]), "books and ours agree"),
+        (lambda o: replace(o, mails=[mail(1), mail(2, to="k1@example.com")]), "each mail"),
+        (lambda o: replace(o, mails=[mail(1), mail(2, text="KATE1521")]), "each mail"),
+        (lambda o: replace(o, open_jobs=1), "nothing is left"),
+        (lambda o: replace(o, circuits={"email": "open"}), "nothing is left"),
+        (lambda o: replace(o, changes=o.changes[:2]), "circuit of email"),
+        (lambda o: replace(o, changes=[]), "circuit of email"),
+        (lambda o: replace(o, killed=None), "killed process"),
+        (lambda o: replace(o, killed=Killed(pid=1, exit_code=0, runs=o.killed.runs)), "killed process"),
+        (lambda o: replace(o, runs=[]), "killed process"),
+        (lambda o: replace(o, asked=Counter({"o1": 1, "o2": 2})), "killed process"),
+        (lambda o: replace(o, asked=Counter({"o1": 2, "o2": 1})), "who got no answer"),
+        (lambda o: replace(o, silences=["o1"]), "who got no answer"),
+        (lambda o: replace(o, letters=[replace(REVIVED, status="error")]), "a dead letter revived"),
+        (lambda o: replace(o, letters=[]), "a dead letter revived"),
+        (lambda o: replace(o, orders=[replace(order, external_id=None) for order in o.orders]), "wanted the same code"),
+    ],
+)
+def test_each_spoiled_outcome_is_noticed(good: Outcome, spoil: Callable[[Outcome], Outcome], sentence: str) -> None:
+    assert any(sentence in check.sentence for check in all_checks(spoil(good)) if not check.holds)
+
+
+def test_who_has_digits_wants_them_in_the_code() -> None:
+    assert wanted_code(order(1, external_id="C-42")) == "KATE0042"
+    assert wanted_code(order(1, external_id="none")) is None
+
+
+@pytest.fixture
+def service() -> Iterator[PaymentService]:
+    fates: dict[str, Any] = {"poor": "declined", "busy": "busy", "broken": "broken", "silent": "silent"}
+    with PaymentService(fates, token="t", broken_times=2) as running:
+        yield running
+
+
+def _ask(
+    service: PaymentService, reference: str, *, key: str = "k", amount: int = 5, timeout: float = 5
+) -> httpx.Response:
+    return httpx.post(
+        service.url,
+        json={"amount": amount, "currency": "USD", "reference": reference},
+        headers={"Authorization": "Bearer t", "Idempotency-Key": key},
+        timeout=timeout,
+    )
+
+
+def test_the_same_key_is_answered_the_same_and_charged_once(service: PaymentService) -> None:
+    answers = [_ask(service, "good") for _ in range(3)]
+    assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(201, "ch_0001")] * 3
+    assert (len(service.charges), service.asked["good"]) == (1, 3)
+
+
+def test_a_key_with_another_charge_is_refused(service: PaymentService) -> None:
+    _ask(service, "good")
+    assert _ask(service, "good", amount=6).status_code == 422
+
+
+def test_a_no_is_kept_under_its_key(service: PaymentService) -> None:
+    assert [_ask(service, "poor").status_code for _ in range(2)] == [402, 402]
+    assert (service.charges, service.declined) == ([], {"poor"})
+
+
+def test_trouble_is_not_kept_and_ends(service: PaymentService) -> None:
+    assert [_ask(service, "busy", key="b").status_code for _ in range(3)] == [503, 503, 201]
+    assert [_ask(service, "broken", key="x").status_code for _ in range(3)] == [500, 500, 201]
+
+
+def test_money_is_taken_though_no_answer_comes(service: PaymentService) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        _ask(service, "silent", timeout=0.2)
+    assert [charge.reference for charge in service.charges] == ["silent"]
+    assert _ask(service, "silent").json()["id"] == service.charges[0].id
+    assert len(service.charges) == 1
+
+
+def test_strangers_and_requests_without_a_key_are_turned_away(service: PaymentService) -> None:
+    headers = {"Authorization": "Bearer other", "Idempotency-Key": "k"}
+    assert httpx.post(service.url, json={}, headers=headers).status_code == 401
+    assert httpx.post(service.url, json={}, headers={"Authorization": "Bearer t"}).status_code == 400
+
+
+def test_what_became_of_a_key_can_be_asked(service: PaymentService) -> None:
+    taken = _ask(service, "good").json()
+    headers = {"Authorization": "Bearer t"}
+    found = [httpx.get(service.url, params={"idempotency_key": key}, headers=headers) for key in ("k", "other")]
+    assert [answer.status_code for answer in found] == [201, 404]
+    assert found[0].json() == taken

@@ -1,0 +1,147 @@
+"""GIFTCARD_PGMQ_QUEUES: messages of other queues run as jobs; what is wrong with a queue stops nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from lib.errors import Unavailable
+from lib.job import Complete, Outcome
+from lib.jobs.stage import Registry
+from lib.tick.pgmq import import_pgmq
+from tests.support.queues import Queues
+from tests.support.world import ADMIN, World, a_stage, an_order, bearer
+
+Make = Callable[..., World]
+
+INLETS = "email_queue:email,payments_queue:payment,reports_queue:report"
+
+
+@pytest.fixture
+def queues(connection: psycopg.Connection[Any]) -> Queues:
+    return Queues(connection)
+
+
+def moved(world: World, **more: Any) -> dict[str, int]:
+    """How many were moved, by queue."""
+    return {
+        queue: sums["moved"] for queue, sums in import_pgmq(world.store, world.registry, world.settings, **more).items()
+    }
+
+
+def test_a_tick_begins_with_taking_in_and_messages_run_to_their_end(make_world: Make, queues: Queues) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES=INLETS)
+    queues.create("payments_queue", an_order() | {"correlation_id": "o-1", "tenant_id": "acme"})
+    queues.create("reports_queue", {"day": "2026-01-31", "tenant_id": "acme"}, {}, {"tenant_id": "*"})
+    queues.create("email_queue")
+    report = world.tick()
+    assert {queue: sums["moved"] for queue, sums in report["pgmq"].items()} == {
+        "email_queue": 0,
+        "payments_queue": 1,
+        "reports_queue": 3,
+    }
+    assert report["completed"] >= 4
+    while world.tick()["started"]:
+        pass
+    assert world.value("select sum(amount) from giftcard_cards where tenant_id = 'acme'") == 2500
+    assert {row["tenant_id"] for row in world.sql("select tenant_id from giftcard_reports")} == {"acme", "default"}
+    assert world.statuses() == {"completed": 6}
+
+
+def test_a_message_that_does_not_validate_is_a_dead_letter_with_its_text_and_does_not_go_round(
+    make_world: Make, queues: Queues
+) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
+    queues.create("email_queue", {"to": "kate"})
+    assert world.tick()["errored"] == 1
+    job = world.job()
+    assert (job["status"], job["attempts"], job["revive_at"], job["payload"]) == ("error", 1, None, {"to": "kate"})
+    assert job["last_error"].startswith("PermanentError: payload: customer")
+    assert world.tick()["pgmq"]["email_queue"]["moved"] == 0
+    assert (queues.waiting("email_queue"), queues.archived("email_queue")) == ([], [1])
+
+
+def test_attempts_take_the_place_of_read_ct(make_world: Make, queues: Queues) -> None:
+    def fails(payload: Any, context: Any) -> Outcome:
+        raise ConnectionError("no")
+
+    world = make_world(handlers={"work": fails}, GIFTCARD_PGMQ_QUEUES="work_queue:work")
+    queues.create("work_queue", {"n": 1})
+    assert moved(world) == {"work_queue": 1}
+    for attempt in (1, 2):
+        world.tick()
+        assert (world.job()["attempts"], world.job()["status"]) == (attempt, "queued")
+        world.move_to(world.job()["scheduled_at"])
+    assert world.sql("select read_ct from pgmq.a_work_queue") == [{"read_ct": 1}]
+
+
+def test_jobs_of_an_inlet_have_the_semantics_of_their_stage(make_world: Make, queues: Queues) -> None:
+    once = a_stage("work", lambda payload, context: Complete(), semantics="at_most_once")
+    world = make_world(registry=Registry({"work": once}), GIFTCARD_PGMQ_QUEUES="work_queue:work")
+    queues.create("work_queue", {"n": 1})
+    assert moved(world) == {"work_queue": 1}
+    assert world.job()["semantics"] == "at_most_once"
+
+
+def test_without_the_setting_nothing_is_asked(make_world: Make) -> None:
+    class NoWire:
+        def call(self, function: str, /, **arguments: Any) -> Any:
+            raise AssertionError(function)
+
+        def close(self) -> None: ...
+
+    assert moved(make_world(wire=NoWire())) == {}
+
+
+def test_without_pgmq_the_setting_is_told_and_the_tick_goes_on(make_world: Make, log: Any) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES=INLETS)
+    world.submit()
+    report = world.tick()
+    said = {sums["problem"].partition(":")[0] for sums in report["pgmq"].values()}
+    assert (len(report["pgmq"]), said) == (3, {"there is no pgmq in this database"})
+    assert report["completed"] == 5
+    assert {line["queue"] for line in log() if line["event"] == "pgmq_import_failed"} == set(report["pgmq"])
+
+
+@pytest.mark.parametrize("wish", [{"stage": "email"}, {"job_id": 1}])
+def test_a_tick_for_one_stage_or_job_takes_nothing_in(make_world: Make, queues: Queues, wish: Any) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
+    queues.create("email_queue", {"to": "kate"})
+    assert world.client.post("/api/jobs/run", json=wish, headers=bearer(ADMIN)).json["pgmq"] == {}
+    assert queues.waiting("email_queue") == [1]
+
+
+def test_a_tick_that_is_paused_takes_nothing_in(make_world: Make, queues: Queues) -> None:
+    queues.create("email_queue", {"to": "kate"})
+    assert make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email", GIFTCARD_PAUSED=1).tick()["pgmq"] == {}
+    assert queues.waiting("email_queue") == [1]
+
+
+def test_a_database_that_is_away_is_told_by_queue(make_world: Make, log: Any) -> None:
+    class Away:
+        def call(self, function: str, /, **arguments: Any) -> Any:
+            raise Unavailable("the database cannot be reached")
+
+        def close(self) -> None: ...
+
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email", wire=Away())
+    told = import_pgmq(world.store, world.registry, world.settings)
+    assert told["email_queue"] | {"moved": 0, "problem": "the database cannot be reached"} == told["email_queue"]
+
+
+def test_refused_messages_are_logged_by_number_and_not_by_text(make_world: Make, queues: Queues, log: Any) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
+    queues.create("email_queue", "kate@example.com", 7)
+    assert moved(world) == {"email_queue": 0}
+    (line,) = (line for line in log() if line["event"] == "messages_refused")
+    assert (line["level"], line["queue"], line["refused"]) == ("warning", "email_queue", 2)
+    assert "kate" not in str(log())
+
+
+def test_a_batch_is_bounded(make_world: Make, queues: Queues) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
+    queues.create("email_queue", *({"n": n} for n in range(3)))
+    assert moved(world, limit=2) == {"email_queue": 2}
+    assert moved(world, limit=0) == {"email_queue": 0}
+    assert queues.waiting("email_queue") == [3]
