@@ -40,7 +40,7 @@ class Cast:
 def run(console: Console, cast: Cast, imported: Imported) -> None:
     """Until nothing is left to do, or patience ends."""
     settings, stages = cast.parts.settings, cast.parts.registry().stages
-    attempts = {name: int(stage.rule_in(settings, "max_attempts")) for name, stage in stages.items()}
+    attempts = {name: int(stage.effective(settings, "max_attempts")) for name, stage in stages.items()}
     news = News(cast.facts, cast.payments, cast.receiver, attempts=attempts)
     with Display(console, whole=imported.created) as display:
         display.tell([("bold", f"process {cast.worker.pid} begins a tick (flask jobs tick) …")])

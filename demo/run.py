@@ -67,7 +67,7 @@ def _play(console: Console, stack: ExitStack, database: Database, *, folder: Pat
         log=log_file,
     )
     with (ROOT / "data/orders.csv").open(encoding="utf-8-sig", newline="") as rows:
-        imported = import_csv(parts.store, rows, tenant_id=database.tenant)
+        imported = import_csv(parts.store, parts.registry(), parts.settings, rows, tenant_id=database.tenant)
     intro.orders_in(console, imported)
 
     payments.freeze()

@@ -86,7 +86,7 @@ def _default(variable: str) -> str:
         values = value if isinstance(value, tuple) else (int(value),) if isinstance(value, bool) else (value,)
         return ",".join(f"{one:g}" for one in values)
     stage = stages.load().stages[of_stage[1].lower()]
-    return f"{stage.rule_in(Settings.model_construct(), f'{of_stage[2]}_SECONDS'.lower()):g}"
+    return f"{stage.effective(Settings.model_construct(), f'{of_stage[2]}_SECONDS'.lower()):g}"
 
 
 def set_environment(own: Mapping[str, str], *, folder: Path) -> None:

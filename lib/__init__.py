@@ -15,7 +15,7 @@ Imports point one way, from the top of this list to its bottom; `tests/architect
     giftcards, schedules
     jobs, webhooks
     store
-    hooks, safe_http
+    safe_http
     telemetry
     config
     encryption, errors, job, templates, validation

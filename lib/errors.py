@@ -11,6 +11,7 @@ GiftcardError
 │       └── Interrupted           the run's lease ended without a settle: its process was killed
 ├── SettingsError             a variable of the environment is wrong
 ├── Invalid                   what a caller asked for is not valid; nothing was done
+│   └── InvalidJob                a payload that its stage does not take
 ├── LeaseLost                 the job belongs to someone else now: stop, nothing you do counts
 └── StoreError
     ├── Unavailable           the database cannot be reached, or went away in the middle of a call
@@ -91,6 +92,14 @@ class Invalid(GiftcardError):
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class InvalidJob(Invalid):
+    """A payload that its stage does not take. `index` is the job's in the list; `field` starts with `payload`."""
+
+    def __init__(self, message: str, *, field: str, index: int) -> None:
+        super().__init__(message, field=field)
+        self.index = index
 
 
 class LeaseLost(GiftcardError):

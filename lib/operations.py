@@ -4,16 +4,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
-
 from lib.config.settings import Settings
-from lib.errors import Invalid
+from lib.errors import Invalid, InvalidJob
+from lib.jobs.enqueue import check_payload, circuit_for, prepare
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
-from lib.jobs.stage import Registry
+from lib.jobs.stage import Registry, Stage
 from lib.store.store import Store
 from lib.telemetry.redact import covered
 from lib.tick.tick import run_tick
-from lib.validation import field_errors
 
 Json = dict[str, Any]
 
@@ -83,7 +81,7 @@ class Operations:
         paused = {row["stage"]: row for row in status["paused"]}
         rows = []
         for name, stage in sorted(registry.stages.items()):
-            rules = stage.rules_in(self._settings)
+            rules = stage.effective_settings(self._settings)
             rows.append(
                 {
                     "stage": name,
@@ -100,10 +98,15 @@ class Operations:
 
     def enqueue(self, wanted: EnqueueRequest, *, trigger_type: str) -> Json:
         """All of them or none."""
-        for place, job in enumerate(wanted.jobs):
-            self._check_payload(job.stage, job.payload, where=f"jobs.{place}")
         registry = self._registry()
-        jobs = [registry.shaped(_row(job) | {"trigger_type": trigger_type}, self._settings) for job in wanted.jobs]
+        for index, job in enumerate(wanted.jobs):
+            if job.stage not in registry.stages:
+                raise Invalid(f"there is no stage {job.stage}", field=f"jobs.{index}.stage")
+        rows = [_row(job) | {"trigger_type": trigger_type} for job in wanted.jobs]
+        try:
+            jobs = prepare(rows, registry, self._settings)
+        except InvalidJob as error:
+            raise Invalid(str(error), field=f"jobs.{error.index}.{error.field}") from None
         return {"jobs": self._store.enqueue(jobs, replace=wanted.replace)}
 
     # Mending
@@ -112,9 +115,8 @@ class Operations:
         """Back to the queue, with a whole new set of attempts."""
         if payload is None:
             return self._store.requeue(job_id, force=force)
-        stage = self._store.job(job_id, **self._known())["stage"]
-        self._check_payload(stage, payload, where="payload")
-        circuit = self._registry().shaped({"stage": stage, "payload": payload}, self._settings).get("circuit")
+        stage = self._checked(self._store.job(job_id, **self._known())["stage"], payload)
+        circuit = circuit_for(stage, payload, self._settings)
         return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force)
 
     def requeue_jobs(
@@ -206,16 +208,13 @@ class Operations:
         registry = self._registry()
         return {"stages": registry.ready(self._settings), "missing": registry.unready(self._settings)}
 
-    def _check_payload(self, stage: str, payload: Json, *, where: str) -> None:
-        known = self._registry().stages.get(stage)
-        if known is None:
-            raise Invalid(f"there is no stage {stage}", field=f"{where}.stage" if where != "payload" else "stage")
-        try:
-            known.read(payload, self._settings)
-        except ValidationError as error:
-            field, words = field_errors(error)[0]
-            path = [part for part in (where, "payload" if where != "payload" else "", field) if part]
-            raise Invalid(f"{field} {words}".strip(), field=".".join(path)) from None
+    def _checked(self, name: str, payload: Json) -> Stage:
+        """The stage of this name, if it takes the payload."""
+        stage = self._registry().stages.get(name)
+        if stage is None:
+            raise Invalid(f"there is no stage {name}", field="stage")
+        check_payload(stage, payload, self._settings)
+        return stage
 
 
 def _row(job: JobRequest) -> Json:

@@ -98,8 +98,9 @@ def import_orders(file: Any, *, tenant_id: str, as_json: bool) -> None:
     from lib.giftcards.csv_import import import_csv
 
     tenant = identifier(tenant_id, name="--tenant")
+    own = parts()
     try:
-        outcome = import_csv(parts().store, io.StringIO(read(file)), tenant_id=tenant)
+        outcome = import_csv(own.store, own.registry(), own.settings, io.StringIO(read(file)), tenant_id=tenant)
     except ValueError as error:
         raise BadInput(str(error)) from error
     answer(outcome.as_json(), as_json=as_json, view=messages.imported)

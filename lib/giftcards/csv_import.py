@@ -5,9 +5,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lib.errors import Refused
-from lib.giftcards.orders import Order, body_hash
+from lib.config.settings import Settings
+from lib.errors import Invalid, Refused
+from lib.giftcards.orders import body_hash
 from lib.giftcards.orders_csv import read_orders
+from lib.giftcards.submit import submit_order
+from lib.jobs.stage import Registry
 from lib.store.store import Store
 
 
@@ -24,7 +27,9 @@ class Imported:
         return asdict(self)
 
 
-def import_csv(store: Store, lines: Iterable[str], *, tenant_id: str = "default") -> Imported:
+def import_csv(
+    store: Store, registry: Registry, settings: Settings, lines: Iterable[str], *, tenant_id: str = "default"
+) -> Imported:
     """Submits each row; one that is there already is counted as repeated, so a file may be imported again.
 
     `tenant_id` is for rows that name none. A row without a correlation id gets one from its content, and its place
@@ -42,21 +47,19 @@ def import_csv(store: Store, lines: Iterable[str], *, tenant_id: str = "default"
         seen[body_hash(row.order)] += 1
         name = row.correlation_id or f"csv-{body_hash(row.order)[:24]}-{seen[body_hash(row.order)]}"
         try:
-            created = _submit(store, row.order, tenant_id=row.tenant_id or tenant_id, correlation_id=name)
-        except Refused as error:
+            submitted = submit_order(
+                row.order,
+                store=store,
+                registry=registry,
+                settings=settings,
+                tenant_id=row.tenant_id or tenant_id,
+                correlation_id=name,
+                body_hash=body_hash(row.order),
+                trigger_type="csv",
+            )
+        except (Refused, Invalid) as error:
             outcome.wrong.append({"line": row.line, "problem": str(error)})
             continue
-        outcome.created += created
-        outcome.repeated += not created
+        outcome.created += submitted["created"]
+        outcome.repeated += not submitted["created"]
     return outcome
-
-
-def _submit(store: Store, order: Order, *, tenant_id: str, correlation_id: str) -> bool:
-    answer = store.submit_order(
-        tenant_id=tenant_id,
-        correlation_id=correlation_id,
-        body_hash=body_hash(order),
-        payload=order.model_dump(mode="json"),
-        trigger_type="csv",
-    )
-    return bool(answer["created"])

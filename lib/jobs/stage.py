@@ -1,7 +1,7 @@
-"""Stages: a named kind of work with its handler, its settings and its circuit. Each is one file of `lib/stages`.
+"""Stages: kinds of work, each with its handler, its effective settings and its circuit; a file each in `lib/stages`.
 
 A handler takes the validated payload and the context, and returns an outcome; an exception means failure
-(`lib.errors` says which are permanent). It may run again at any time: what happens outside goes through `context.once`.
+(`lib.errors` says which are permanent). It may run again at any time: effects outside go through `context.once`.
 """
 
 import json
@@ -15,25 +15,24 @@ from lib.config.settings import Settings
 from lib.config.stage_overrides import StageRules, variable
 from lib.job import Outcome, Semantics
 from lib.jobs.context import Context
+from lib.jobs.failure_policy import CanRetry, FailurePolicy
 from lib.jobs.retry_policy import RetryPolicy
 
 Handler = Callable[[Any, Context], Outcome]
-# Asked after each failure with the attempt that failed and the exception: True, False, or None for the policy.
-CanRetry = Callable[[int, BaseException], bool | None]
 
-# Said by nobody: the settings of all stages, and what holds without any.
-_OF_ALL = {
+# The settings of all stages, and the values where neither a setting nor the stage has one.
+_OF_ALL_STAGES = {
     "max_attempts": "giftcard_max_attempts",
     "base_seconds": "giftcard_backoff_base_seconds",
     "cap_seconds": "giftcard_backoff_cap_seconds",
     "circuit_threshold": "giftcard_circuit_threshold",
 }
-_PLAIN = {"jitter": 0.0, "semantics": "at_least_once", "ttr_seconds": 60}
+_DEFAULTS = {"jitter": 0.0, "semantics": "at_least_once", "ttr_seconds": 60}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule in force, and who said so: a variable, `code` (the stage's file) or `default`."""
+class EffectiveSetting:
+    """A value in force, and its source: a variable, `code` (the stage's file) or `default`."""
 
     value: Any
     source: str
@@ -41,9 +40,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A kind of work. `needs` answers the setting that is missing (None: ready); until then its jobs are parked.
+    """A kind of work. `needs` returns the setting that is missing (None: ready); until then its jobs are parked.
 
-    `own`: the rules that its file gives it. `settings_of`: rules that have a setting of their own, by that setting.
+    `own`: the values that its file sets. `settings_of`: values that have a setting of their own, by that setting.
     `circuit_of`: the circuit of a job with this payload, where it is not the stage's name.
     """
 
@@ -56,49 +55,53 @@ class Stage:
     can_retry: CanRetry | None
     circuit_of: Callable[[Any], str] | None
 
-    def rules_in(self, settings: Settings) -> dict[str, Rule]:
-        """The rules in force: `GIFTCARD_STAGE_<NAME>_*`, its own setting, its file, those of all stages."""
-        return {name: self._rule(name, settings) for name in (*StageRules.model_fields, "circuit_threshold")}
+    def effective_settings(self, settings: Settings) -> dict[str, EffectiveSetting]:
+        """Return every setting in force: `GIFTCARD_STAGE_<NAME>_*`, its own setting, its file, those of all stages."""
+        return {name: self._effective(name, settings) for name in (*StageRules.model_fields, "circuit_threshold")}
 
-    def policy_in(self, settings: Settings) -> RetryPolicy:
-        """How often and when it is tried again."""
-        rule = {name: self._rule(name, settings).value for name in StageRules.model_fields}
-        return RetryPolicy(
-            max_attempts=rule["max_attempts"],
-            base=rule["base_seconds"],
-            cap=rule["cap_seconds"],
-            jitter=rule["jitter"],
-            delays=rule["delays"],
+    def effective(self, settings: Settings, name: str) -> Any:
+        """Return the value in force of one setting."""
+        return self._effective(name, settings).value
+
+    def failure_policy(self, settings: Settings) -> FailurePolicy:
+        """Return everything that decides about its failed runs."""
+        value = {name: setting.value for name, setting in self.effective_settings(settings).items()}
+        retry = RetryPolicy(
+            max_attempts=value["max_attempts"],
+            base=value["base_seconds"],
+            cap=value["cap_seconds"],
+            jitter=value["jitter"],
+            delays=value["delays"],
         )
-
-    def rule_in(self, settings: Settings, name: str) -> Any:
-        """The value of one rule."""
-        return self._rule(name, settings).value
+        # A threshold of 0 for all stages means no circuits at all.
+        threshold = value["circuit_threshold"] if settings.giftcard_circuit_threshold else 0
+        return _failure_policy(settings, retry=retry, threshold=threshold, can_retry=self.can_retry)
 
     def read(self, payload: dict[str, Any], settings: Settings) -> BaseModel:
-        """A payload as a run reads it: from JSON. Models see the settings, and say what is not allowed here.
+        """Return a payload as a run reads it: from JSON. Models see the settings, and refuse what is not allowed here.
 
         Raises:
             ValidationError: it does not fit.
         """
         return self.payload.model_validate_json(json.dumps(payload), context={"settings": settings})
 
-    def _rule(self, name: str, settings: Settings) -> Rule:
-        value = getattr(settings.stage_rules.get(self.name), name, None)
-        if value is not None:
-            return Rule(value, variable(self.name, name))
+    def _effective(self, name: str, settings: Settings) -> EffectiveSetting:
+        override = getattr(settings.stage_rules.get(self.name), name, None)
+        if override is not None:
+            return EffectiveSetting(override, variable(self.name, name))
         setting = self.settings_of.get(name)
         if name == "max_attempts" and "delays" in self.settings_of:
-            delays = self._rule("delays", settings)
-            return Rule(1 + len(delays.value), delays.source)
+            delays = self._effective("delays", settings)
+            return EffectiveSetting(1 + len(delays.value), delays.source)
         if setting is None and self.own.get(name) is not None:
-            return Rule(self.own[name], "code")
+            return EffectiveSetting(self.own[name], "code")
         if setting is None and name == "longest_seconds":
-            return self._rule("ttr_seconds", settings)
-        setting = setting or _OF_ALL.get(name)
+            return self._effective("ttr_seconds", settings)
+        setting = setting or _OF_ALL_STAGES.get(name)
         if setting is None:
-            return Rule(_PLAIN.get(name), "default")
-        return Rule(getattr(settings, setting), setting.upper() if setting in settings.model_fields_set else "default")
+            return EffectiveSetting(_DEFAULTS.get(name), "default")
+        source = setting.upper() if setting in settings.model_fields_set else "default"
+        return EffectiveSetting(getattr(settings, setting), source)
 
 
 def stage(
@@ -117,32 +120,32 @@ def stage(
     can_retry: CanRetry | None = None,
     circuit_of: Callable[[Any], str] | None = None,
 ) -> Callable[[Handler], Stage]:
-    """Makes a handler a stage. `payload`: the model its payload must fit; one that does not is a permanent error.
+    """Make a handler a stage. `payload`: the model its payload must fit; one that does not is a permanent error.
 
-    `attempts_setting`, `delays_setting`: settings that say how often, and after which delays.
+    `attempts_setting`, `delays_setting`: settings that hold the number of attempts, and the delays after each.
     `ttr`, `longest`: seconds one attempt may take, and may take with heartbeats. `concurrency`: runs at once in the
-    whole fleet. `threshold`: failures in a row that open its circuit. None: no rule of its own. `circuit_of`: the
+    whole fleet. `threshold`: failures in a row that open its circuit. None: the value of all stages. `circuit_of`: the
     circuit of a payload, `<name>:<something>`.
     """
     if ttr is None or ttr <= 0:
         raise ValueError(f"stage {name}: ttr must be a positive number of seconds, not {ttr!r}")
     own = {"ttr_seconds": ttr, "longest_seconds": longest, "semantics": semantics}
-    own |= {"concurrency": concurrency, "circuit_threshold": threshold} | _of_policy(policy)
+    own |= {"concurrency": concurrency, "circuit_threshold": threshold} | _values_of(policy)
     of_setting = {"max_attempts": attempts_setting, "delays": delays_setting}
     return lambda handler: Stage(
         name=name,
         handler=handler,
         payload=payload,
-        # What is as it would be anyway was not said by the stage.
-        own={rule: value for rule, value in own.items() if value != _PLAIN.get(rule)},
-        settings_of={rule: setting for rule, setting in of_setting.items() if setting},
+        # A value that holds anyway does not have the stage's file as its source.
+        own={setting: value for setting, value in own.items() if value != _DEFAULTS.get(setting)},
+        settings_of={value: setting for value, setting in of_setting.items() if setting},
         needs=needs,
         can_retry=can_retry,
         circuit_of=circuit_of,
     )
 
 
-def _of_policy(policy: RetryPolicy | None) -> dict[str, Any]:
+def _values_of(policy: RetryPolicy | None) -> dict[str, Any]:
     if policy is None:
         return {}
     return {
@@ -154,42 +157,54 @@ def _of_policy(policy: RetryPolicy | None) -> dict[str, Any]:
     }
 
 
+def _failure_policy(
+    settings: Settings, *, retry: RetryPolicy, threshold: int, can_retry: CanRetry | None
+) -> FailurePolicy:
+    return FailurePolicy(
+        retry=retry,
+        revive_hours=settings.giftcard_failed_job_retry_hours,
+        max_revivals=settings.giftcard_max_revivals,
+        circuit_threshold=threshold,
+        can_retry=can_retry,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """The stages that this code knows, by name."""
 
     stages: Mapping[str, Stage]
 
-    def ready(self, settings: Settings) -> dict[str, int]:
-        """Stages that can run here, with the ttr of each in seconds: what a claim is told."""
-        ready = [one for one in self.stages.values() if one.needs(settings) is None]
-        return {one.name: one.rule_in(settings, "ttr_seconds") for one in ready}
-
-    def limits(self, settings: Settings) -> dict[str, int]:
-        """How many runs of a stage there may be at once in the whole fleet, for those that have a limit."""
-        limits = {name: one.rule_in(settings, "concurrency") for name, one in self.stages.items()}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-    def shaped(self, row: dict[str, Any], settings: Settings) -> dict[str, Any]:
-        """A job as `giftcard_enqueue` takes it, with what its stage says of it: its circuit, and at most once."""
-        one = self.stages.get(row["stage"])
-        if one is None:
-            return row
-        said: dict[str, Any] = {}
-        if one.rule_in(settings, "semantics") == "at_most_once":
-            said["semantics"] = "at_most_once"
-        if one.circuit_of and not row.get("circuit") and row.get("payload") is not None:
-            said["circuit"] = one.circuit_of(one.read(row["payload"], settings))
-        return row | said
-
-    def longest(self, settings: Settings) -> float:
-        """The longest that any attempt may take, with heartbeats (seconds)."""
-        longest = (
-            one.rule_in(settings, name) for one in self.stages.values() for name in ("ttr_seconds", "longest_seconds")
+    def failure_policy(self, name: str, settings: Settings) -> FailurePolicy:
+        """Return the failure policy of a stage; for one that this code does not know, that of all stages."""
+        stage = self.stages.get(name)
+        if stage is not None:
+            return stage.failure_policy(settings)
+        retry = RetryPolicy(
+            max_attempts=settings.giftcard_max_attempts,
+            base=settings.giftcard_backoff_base_seconds,
+            cap=settings.giftcard_backoff_cap_seconds,
         )
-        return float(max(longest, default=0))
+        return _failure_policy(settings, retry=retry, threshold=settings.giftcard_circuit_threshold, can_retry=None)
+
+    def ready(self, settings: Settings) -> dict[str, int]:
+        """Return the stages that can run here, with the ttr of each in seconds, as a claim takes them."""
+        ready = [stage for stage in self.stages.values() if stage.needs(settings) is None]
+        return {stage.name: stage.effective(settings, "ttr_seconds") for stage in ready}
 
     def unready(self, settings: Settings) -> dict[str, str]:
-        """Stages that are parked for want of a setting, with its name."""
-        missing = {name: one.needs(settings) for name, one in self.stages.items()}
+        """Return the stages that are parked because a setting is missing, with its name."""
+        missing = {name: stage.needs(settings) for name, stage in self.stages.items()}
         return {name: setting for name, setting in missing.items() if setting is not None}
+
+    def limits(self, settings: Settings) -> dict[str, int]:
+        """Return how many runs of a stage there may be at once in the whole fleet, for those that have a limit."""
+        limits = {name: stage.effective(settings, "concurrency") for name, stage in self.stages.items()}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    def longest(self, settings: Settings) -> float:
+        """Return the longest time in seconds that any attempt may take, with heartbeats."""
+        names = ("ttr_seconds", "longest_seconds")
+        return float(
+            max((stage.effective(settings, name) for stage in self.stages.values() for name in names), default=0)
+        )

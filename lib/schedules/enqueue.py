@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lib import hooks
 from lib.config.settings import Settings
+from lib.jobs.enqueue import prepare
 from lib.jobs.stage import Registry
 from lib.schedules.planner import plan
 from lib.store.store import Store
@@ -23,13 +23,13 @@ def enqueue_due(due: Sequence[Json], store: Store, registry: Registry, settings:
     planned is paused with its reason, and stops no other.
     """
 
-    def shaped(rows: list[Json]) -> list[Json]:
-        return hooks.drafted([registry.shaped(row, settings) for row in rows])
+    def prepared(rows: list[Json]) -> list[Json]:
+        return prepare(rows, registry, settings)
 
     jobs = calls = 0
     moved = True
     while due and moved and calls < _MOST_CALLS:
-        planned = plan(due, shaped=shaped)
+        planned = plan(due, prepared=prepared)
         answer = store.enqueue_occurrences(planned)
         for paused in answer["paused"]:
             events.emit("schedule_paused", schedule_id=paused["id"], error=paused["reason"])

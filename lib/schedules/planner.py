@@ -5,15 +5,12 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pydantic import ValidationError
-
-from lib.errors import Invalid
+from lib.errors import Invalid, InvalidJob
 from lib.schedules.cron import Times
-from lib.validation import field_errors
 
 Json = dict[str, Any]
-# What stage and hooks make of jobs before they are enqueued.
-Shaped = Callable[[list[Json]], list[Json]]
+# `lib.jobs.enqueue.prepare`, for the stages and settings in force.
+Prepare = Callable[[list[Json]], list[Json]]
 
 # One step makes up to 1,000 jobs, and one schedule up to 100; schedules that are left over stay due.
 _MOST_JOBS = 900
@@ -81,7 +78,7 @@ def stamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def plan(due: Sequence[Json], *, shaped: Shaped = list) -> list[Json]:
+def plan(due: Sequence[Json], *, prepared: Prepare = list) -> list[Json]:
     """What `giftcard_enqueue_occurrences` shall carry out. A schedule that cannot be planned is paused with the reason.
 
     One step makes up to 1,000 jobs; schedules that it leaves out stay due.
@@ -92,7 +89,7 @@ def plan(due: Sequence[Json], *, shaped: Shaped = list) -> list[Json]:
         if jobs > _MOST_JOBS:
             break
         try:
-            moves = _planned(Due.of(row), shaped)
+            moves = _planned(Due.of(row), prepared)
         except (Invalid, ValueError) as error:
             moves = {"pause": f"it cannot be planned: {_said(error)}"}
         planned.append({"id": row["id"], "version": row["version"]} | moves)
@@ -100,23 +97,22 @@ def plan(due: Sequence[Json], *, shaped: Shaped = list) -> list[Json]:
     return planned
 
 
-def jobs_of(due: Due, times: list[datetime], *, shaped: Shaped) -> list[Json]:
+def jobs_of(due: Due, times: list[datetime], *, prepared: Prepare) -> list[Json]:
     """The jobs of these occurrences, without their payload: the database takes it as it is stored.
 
     But for one that a hook has bent. JSON that has gone through Python may have lost digits.
     """
-    jobs = shaped([due.job(time) for time in times])
+    jobs = prepared([due.job(time) for time in times])
     return [{name: job[name] for name in job if name != "payload" or job[name] != due.payload} for job in jobs]
 
 
 def _said(error: Invalid | ValueError) -> str:
-    if isinstance(error, ValidationError):  # never the value: it may be somebody's data
-        field, words = field_errors(error)[0]
-        return f"payload: {field} {words}"
+    if isinstance(error, InvalidJob):
+        return f"payload: {error}"
     return f"{error.field}: {error}" if isinstance(error, Invalid) else str(error)
 
 
-def _planned(due: Due, shaped: Shaped) -> Json:
+def _planned(due: Due, prepared: Prepare) -> Json:
     if not due.is_recurring and due.last_at and due.next_at is None:
         return _waiting(due) if due.unfinished else {"delete": True}
     if due.pause_after_failures and due.failures >= due.pause_after_failures:
@@ -126,7 +122,7 @@ def _planned(due: Due, shaped: Shaped) -> Json:
         return _next(times, due.now)
     if due.unfinished and due.overlap_policy == "queue":
         return _waiting(due)
-    return _moved(due, times, due.next_at, shaped)
+    return _moved(due, times, due.next_at, prepared)
 
 
 def _waiting(due: Due) -> Json:
@@ -142,7 +138,7 @@ def _next(times: Times, now: datetime) -> Json:
     return {"next_at": stamp(time)} if time else {"pause": "it has no further time"}
 
 
-def _moved(due: Due, times: Times, next_at: datetime, shaped: Shaped) -> Json:
+def _moved(due: Due, times: Times, next_at: datetime, prepared: Prepare) -> Json:
     """On to its next time, with jobs for the occurrences that are due, as far as its policies let them."""
     found, lately = _lately(due, times, next_at)
     wanted = _wanted(due, lately)
@@ -155,7 +151,7 @@ def _moved(due: Due, times: Times, next_at: datetime, shaped: Shaped) -> Json:
         moves = {"next_at": stamp(run[1])}
         run = run[:1]
     if run:
-        moves |= {"jobs": jobs_of(due, run, shaped=shaped), "last_at": stamp(run[-1])}
+        moves |= {"jobs": jobs_of(due, run, prepared=prepared), "last_at": stamp(run[-1])}
     if skipped:
         moves |= {"skipped": len(skipped), "skipped_at": stamp(skipped[-1])}
     lost = [time for time in lately if time not in wanted]

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from lib.config.settings import Settings
-from lib.errors import Invalid, Refused
-from lib.hooks import drafted
+from lib.errors import Invalid, InvalidJob, Refused
+from lib.jobs.enqueue import check_payload, prepare
 from lib.jobs.stage import Registry
 from lib.schedules.cron import Times
 from lib.schedules.planner import Due, jobs_of, stamp
@@ -96,7 +96,7 @@ class Scheduling:
         row = self._store.schedule(schedule_id)
         due = Due.of(row | {"busy_since": None, "busy_until": None})
         plan: Json = {"id": due.id, "version": due.version, "last_at": stamp(due.now)}
-        plan |= {"jobs": jobs_of(due, [due.now], shaped=self._shaped)}
+        plan |= {"jobs": jobs_of(due, [due.now], prepared=self._prepared)}
         plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "check_in": 1}
         done = self._store.enqueue_occurrences([plan])
         if done["paused"]:
@@ -117,12 +117,8 @@ class Scheduling:
     def _now(self) -> datetime:
         return _time(self._store.clock())
 
-    def _shaped(self, rows: list[Json]) -> list[Json]:
-        registry = self._registry()
-        try:
-            return drafted([registry.shaped(row, self._settings) for row in rows])
-        except ValidationError as error:
-            raise _unfit(error, of="payload") from None
+    def _prepared(self, rows: list[Json]) -> list[Json]:
+        return prepare(rows, self._registry(), self._settings)
 
     def _checked(self, wanted: ScheduleRequest) -> Json:
         """The row of it, if it says one thing and its stage takes its payload."""
@@ -138,20 +134,16 @@ class Scheduling:
         if stage is None:
             raise Invalid(f"there is no stage {row['stage']}", field="api" if of_api else "stage")
         try:
-            stage.read(row["payload"], self._settings)
-        except ValidationError as error:
-            raise _unfit(error, of="api" if of_api else "payload") from None
+            check_payload(stage, row["payload"], self._settings)
+        except InvalidJob as error:
+            of = "api" if of_api else "payload"
+            raise Invalid(str(error), field=error.field.replace("payload", of, 1)) from None
         return row
 
 
 def _check_one_work(wanted: SchedulePatch) -> None:
     if wanted.api is not None and (wanted.stage is not None or wanted.payload is not None):
         raise Invalid("api and stage exclude each other: api is the payload of the stage http_call", field="api")
-
-
-def _unfit(error: ValidationError, *, of: str) -> Invalid:
-    field, words = field_errors(error)[0]
-    return Invalid(f"{field} {words}".strip(), field=f"{of}.{field}" if field else of)
 
 
 def _merged(row: Json, patch: SchedulePatch) -> ScheduleRequest:

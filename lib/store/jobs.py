@@ -2,19 +2,16 @@
 
 from typing import Any
 
-from lib import hooks
 from lib.store.calls import Calls
-from lib.telemetry import sentry
 
 
 class OperatorCalls(Calls):
     """What each does is told where it is made: `supabase/schemas/`, from 20 and 40 on."""
 
     def enqueue(self, jobs: list[dict[str, Any]], *, replace: bool = False) -> list[dict[str, Any]]:
-        """Each, as the hooks leave it, is answered with its id, status and whether it was created."""
-        with sentry.published(hooks.drafted(jobs)) as rows:
-            answer: list[dict[str, Any]] = self._wire.call("giftcard_enqueue", repeat=True, jobs=rows, replace=replace)
-        return answer
+        """Enqueue prepared jobs (`lib.jobs.enqueue`). Return the id and status of each, and whether it was created."""
+        enqueued: list[dict[str, Any]] = self._wire.call("giftcard_enqueue", repeat=True, jobs=jobs, replace=replace)
+        return enqueued
 
     def requeue(
         self,

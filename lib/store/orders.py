@@ -2,33 +2,15 @@
 
 from typing import Any
 
-from lib import hooks
 from lib.store.calls import Calls
-from lib.telemetry import sentry
 
 
 class OrderCalls(Calls):
     """What each does is told where it is made: `supabase/schemas/41_order_functions.sql`."""
 
-    def submit_order(
-        self,
-        *,
-        tenant_id: str,
-        correlation_id: str,
-        payload: dict[str, Any],
-        trigger_type: str = "api",
-        **arguments: Any,
-    ) -> dict[str, Any]:
-        """An order and its first job, as the hooks leave it, in one transaction."""
-        row = {
-            "tenant_id": tenant_id,
-            "correlation_id": correlation_id,
-            "trigger_type": trigger_type,
-            "payload": payload,
-        }
-        with sentry.published(hooks.drafted([row | {"stage": "customer_ingest"}])) as (job,):
-            bent = {name: value for name, value in job.items() if row.get(name) != value and name != "stage"}
-            return self._dict("giftcard_submit_order", repeat=True, **row, job=bent, **arguments)
+    def submit_order(self, **arguments: Any) -> dict[str, Any]:
+        """Store an order and enqueue its first job, in one transaction. `lib.giftcards.submit` prepares the job."""
+        return self._dict("giftcard_submit_order", repeat=True, **arguments)
 
     def save_customer(self, **arguments: Any) -> dict[str, Any]:
         """One per (tenant, external id), or per (tenant, e-mail)."""

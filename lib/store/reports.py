@@ -26,6 +26,10 @@ class ReportCalls(Calls):
         tenants: list[str] = self._wire.call("giftcard_report_tenants", repeat=True, day=day.isoformat())
         return tenants
 
-    def import_pgmq(self, queues: dict[str, dict[str, Any]], *, limit: int) -> dict[str, dict[str, Any]]:
-        """Moves up to `limit` messages of each queue into jobs. By queue: moved, repeated, refused, perhaps problem."""
-        return self._dict("giftcard_import_pgmq", repeat=True, queues=queues, limit=limit)
+    def read_pgmq(self, queues: tuple[str, ...], *, limit: int) -> dict[str, dict[str, Any]]:
+        """Read messages of pgmq queues, which no one else reads for a minute. `limit` 0: only check each queue."""
+        return self._dict("giftcard_read_pgmq", repeat=True, queues=queues, limit=limit)
+
+    def import_pgmq(self, batches: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+        """Archive messages and enqueue their jobs, by queue: all of a queue or none."""
+        return self._dict("giftcard_import_pgmq", repeat=True, batches=batches)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from lib import hooks
 from lib.job import Job
 from lib.store.calls import Calls
 
@@ -57,10 +56,7 @@ class WebhookCalls(Calls):
         self._dict("giftcard_disable_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, url=url, reason=reason)
 
     def receive_event(self, *, action: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-        """An event of a vendor, once; its job, if it has one, as the hooks leave it."""
-        if "job" in action:
-            (job,) = hooks.drafted([action["job"]])
-            action = {"job": job}
+        """Record an event of a vendor once, and do what it causes. A job in `action` is prepared."""
         return self._dict("giftcard_receive_event", repeat=True, action=action, **arguments)
 
     def inbound_payment(self, job: Job, *, amount: int, currency: str) -> dict[str, Any] | None:

@@ -101,20 +101,18 @@ def checked_in(settings: Settings, *, longest: float) -> Iterator[None]:
         capture_checkin(monitor_slug=slug, check_in_id=ticket, status=status, monitor_config=monitor)
 
 
-@contextlib.contextmanager
-def published(rows: list[Json]) -> Iterator[list[Json]]:
-    """A span around an enqueue; yields the jobs, which carry their trace from now on. Without Sentry, as they are."""
+def with_trace(rows: list[Json]) -> list[Json]:
+    """Return jobs that are about to be enqueued with their trace in `context`. Without Sentry, as they are."""
     sdk = _active()
     if sdk is None or not rows:
-        yield rows
-        return
+        return rows
     stage = str(rows[0].get("stage"))
     with sdk.start_span(op="queue.publish", name=stage) as span:
         span.set_data("messaging.system", "giftcard_jobs")
         span.set_data("messaging.destination.name", stage)
         span.set_data("messaging.message.id", str(rows[0].get("correlation_id")))
         trace = {"sentry-trace": sdk.get_traceparent(), "baggage": sdk.get_baggage()}
-        yield [row | {"context": (row.get("context") or {}) | {"trace": trace}} for row in rows]
+        return [row | {"context": (row.get("context") or {}) | {"trace": trace}} for row in rows]
 
 
 def processed(job: Job) -> contextlib.AbstractContextManager[None]:

@@ -16,7 +16,7 @@ from typing import Any
 from lib.config.settings import Settings
 from lib.errors import Interrupted, PermanentError, TransientError
 from lib.job import Complete, Error, Job, NextJob, Outcome, Retry
-from lib.jobs.retry_policy import describe
+from lib.jobs.failure_policy import describe
 from lib.jobs.stage import Registry
 from lib.store.codec import Result
 from lib.store.store import Store
@@ -72,7 +72,7 @@ class SyncStore(Store):
             only_job_id=job_id,
         )
         status = "queued"
-        for job in map(runner.known, step.jobs):
+        for job in map(runner.with_semantics, step.jobs):
             if job.interrupted:  # somebody else's, who was killed: whoever claims has to see to it
                 self._settle(step.tick_id, runner, runner.failed(job, Interrupted("its process was ended")))
             else:
@@ -87,7 +87,7 @@ class SyncStore(Store):
             took = int((time.monotonic() - began) * 1000)
             return self._settle(tick_id, runner, Result(job=job, outcome=outcome, duration_ms=took))
 
-        runner.begins(job)
+        runner.log_start(job)
         try:
             outcome = runner.outcome(job, runner.context(job, self))
             if isinstance(outcome, Error):
@@ -114,5 +114,5 @@ class SyncStore(Store):
     def _settle(self, tick_id: int, runner: Runner, result: Result) -> str:
         step = self.advance_tick(tick_id, claim_key=str(uuid.uuid4()), results=[result], limit=0, busy=0, stop="limit")
         settled = step.settled[0] if step.settled else None
-        runner.ended(result, settled)
+        runner.log_end(result, settled)
         return settled.status if settled else "gone"

@@ -1,35 +1,75 @@
-"""Messages that others put into queues of pgmq (Supabase Queues) become jobs, before a tick begins."""
+"""pgmq import: messages of pgmq queues (Supabase Queues) become jobs, before a tick begins."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from lib.config.settings import Settings
-from lib.errors import StoreError
+from lib.errors import Invalid, StoreError
+from lib.jobs.enqueue import prepare
 from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry import events
 
-# Of each queue at one tick: more than most ticks start, and moved within a fraction of a second.
+Json = dict[str, Any]
+
+# Of each queue at one tick: more than most ticks start, and imported within a fraction of a second.
 _BATCH = 500
+_NOTHING = {"moved": 0, "repeated": 0, "refused": 0}
 
 
-def import_pgmq(
-    store: Store, registry: Registry, settings: Settings, *, limit: int = _BATCH
-) -> dict[str, dict[str, Any]]:
-    """One call, if GIFTCARD_PGMQ_QUEUES is set. By queue: how many were moved, repeated, refused; perhaps a `problem`.
+def import_pgmq(store: Store, registry: Registry, settings: Settings, *, limit: int = _BATCH) -> dict[str, Json]:
+    """Import the messages of the queues in GIFTCARD_PGMQ_QUEUES. One call of the database if there is no message.
 
-    What cannot be moved waits where it is, and is logged: it never stops the tick. `limit` 0 moves nothing and tells
-    whether it could.
+    Return by queue how many were moved, repeated and refused, perhaps with a `problem`. A message that cannot be
+    imported stays where it is, and the failure is logged: it never stops the tick.
     """
-    inlets = {queue: registry.shaped({"stage": stage}, settings) for queue, stage in settings.giftcard_pgmq_queues}
-    if not inlets:
+    stages = dict(settings.giftcard_pgmq_queues)
+    if not stages:
         return {}
     try:
-        moved = store.import_pgmq(inlets, limit=limit)
+        imported = _imported(store, registry, settings, stages, limit)
     except StoreError as error:
-        moved = {queue: {"moved": 0, "repeated": 0, "refused": 0, "problem": str(error)} for queue in inlets}
-    for queue, sums in moved.items():
-        if "problem" in sums:
-            events.emit("pgmq_import_failed", queue=queue, error=sums["problem"])
-        elif sums["refused"]:
-            events.emit("messages_refused", queue=queue, refused=sums["refused"])
-    return moved
+        imported = {queue: _NOTHING | {"problem": str(error)} for queue in stages}
+    for queue, counts in imported.items():
+        if "problem" in counts:
+            events.emit("pgmq_import_failed", queue=queue, error=counts["problem"])
+        elif counts["refused"]:
+            events.emit("messages_refused", queue=queue, refused=counts["refused"])
+    return imported
+
+
+def _imported(
+    store: Store, registry: Registry, settings: Settings, stages: Mapping[str, str], limit: int
+) -> dict[str, Json]:
+    read = store.read_pgmq(tuple(stages), limit=limit)
+    batches = {
+        queue: [
+            message | {"job": _prepared(message["job"] | {"stage": stages[queue]}, registry, settings)}
+            for message in found["messages"]
+        ]
+        for queue, found in read.items()
+        if found.get("messages")
+    }
+    done = store.import_pgmq(batches) if batches else {}
+    problems = {queue: {"problem": found["problem"]} for queue, found in read.items() if "problem" in found}
+    return {queue: _NOTHING | problems.get(queue, {}) | done.get(queue, {}) for queue in stages}
+
+
+def _prepared(job: Json, registry: Registry, settings: Settings) -> Json:
+    """Prepare the job of a message as every job is. Its payload goes back as text unless a hook has changed it."""
+    if "error" in job:
+        return job
+    try:
+        payload = json.loads(job["payload_json"])
+        (prepared,) = prepare([_row(job) | {"payload": payload, "trigger_type": "pgmq"}], registry, settings)
+    except (Invalid, ValueError, RecursionError):
+        # The job is enqueued as it is, and its first run ends it by the same error, for all to see.
+        return job
+    if prepared["payload"] == payload:
+        del prepared["payload"]
+    return job | prepared
+
+
+def _row(job: Json) -> Json:
+    return {name: value for name, value in job.items() if name != "payload_json" and value is not None}

@@ -9,17 +9,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lib import hooks
 from lib.config.settings import Settings
-from lib.errors import PermanentError, TransientError
+from lib.errors import Invalid, PermanentError, TransientError
 from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
+from lib.jobs import enqueue, hooks
 from lib.jobs.context import Context
-from lib.jobs.failure_policy import Verdict
+from lib.jobs.failure_policy import FailurePolicy, decide
 from lib.jobs.retry_policy import max_attempts
 from lib.jobs.stage import Registry
 from lib.store.codec import Result, Settled, settle
 from lib.store.store import Store
 from lib.telemetry import events, sentry
+from lib.tick.storable import storable
 from lib.validation import field_errors
 
 _EVENTS = {
@@ -32,53 +33,57 @@ _EVENTS = {
 
 
 class Runner:
-    """Runs jobs and turns what comes of them into results for the settle."""
+    """Runs jobs and turns what they return or raise into results for the settle."""
 
     def __init__(self, registry: Registry, settings: Settings, rng: random.Random) -> None:
         self._registry = registry
         self._settings = settings
-        self._verdict = Verdict(registry, settings, rng)
-        # Asked for each job; settings do not change while a tick runs.
-        self._rule = functools.cache(lambda stage, rule: registry.stages[stage].rule_in(settings, rule))
+        self._rng = rng
+        # Read for each job; settings do not change while a tick runs.
+        self._effective = functools.cache(lambda stage, name: registry.stages[stage].effective(settings, name))
+        self._policy = functools.cache(lambda stage: registry.failure_policy(stage, settings))
+        self._secrets = functools.cache(settings.secrets)
 
-    def known(self, job: Job) -> Job:
-        """The job with what its stage says of it: a stage that runs at most once makes each of its jobs so."""
-        if job.stage not in self._registry.stages or self._rule(job.stage, "semantics") == job.semantics:
+    def with_semantics(self, job: Job) -> Job:
+        """Apply the stage's semantics to a claimed job: a stage that runs at most once makes each of its jobs so."""
+        if job.stage not in self._registry.stages or self._effective(job.stage, "semantics") == job.semantics:
             return job
         return replace(job, semantics="at_most_once")
 
     def context(self, job: Job, store: Store) -> Context:
-        """A run's surroundings; its clock starts now."""
-        return Context.for_job(
-            job, store=store, settings=self._settings, longest=self._rule(job.stage, "longest_seconds")
-        )
+        """Return the context of a run, whose clock starts now."""
+        longest = self._effective(job.stage, "longest_seconds")
+        return Context.for_job(job, store=store, settings=self._settings, longest=longest)
 
-    def begins(self, job: Job) -> None:
-        """Tells that a run is about to begin."""
-        self._tell("run_started", job)
+    def log_start(self, job: Job) -> None:
+        """Log that a run is about to begin."""
+        self._log("run_started", job)
 
     def run(self, job: Job, context: Context) -> Result:
-        """Calls the stage's handler. Never raises: whatever happens becomes an outcome."""
+        """Call the stage's handler. Never raises: whatever happens becomes an outcome."""
         began = time.monotonic()
         try:
             with sentry.processed(job):
                 result = self._result(job, self.outcome(job, context), began=began)
-            _check_that_it_can_be_stored(result)
+            _check_storable(result)
         except BaseException as failure:  # noqa: BLE001 - even of a handler that calls sys.exit(): its job must be settled
             result = self.failed(job, failure, began=began)
         return result
 
     def failed(self, job: Job, failure: BaseException, *, began: float | None = None) -> Result:
-        """The result of a failure. `began`: when its handler did, as `time.monotonic()` counts; None: it never did."""
-        return self._result(job, self._verdict.failed(job, failure), began=began)
+        """Return the result of a failure. `began`: when its handler did, by `time.monotonic()`; None: it never did."""
+        policy = self._policy(job.stage)
+        outcome = decide(failure, job, policy, rng=self._rng, again=hooks.ask_can_retry(policy, job, failure))
+        outcome = self._after_error(outcome, failure, job)
+        return self._result(job, storable(outcome, secrets=self._secrets), began=began)
 
-    def ended(self, result: Result, settled: Settled | None) -> None:
-        """Tells how a run ended, once its settle is known. `settled` None: the job's row is gone."""
+    def log_end(self, result: Result, settled: Settled | None) -> None:
+        """Log how a run ended, once it is settled. `settled` None: the job's row is gone."""
         job, outcome = result.job, result.outcome
         if settled is None or settled.settled == "lease_lost":
-            self._tell("lease_lost", job, duration_ms=result.duration_ms, outcome=type(outcome).__name__.lower())
+            self._log("lease_lost", job, duration_ms=result.duration_ms, outcome=type(outcome).__name__.lower())
             return
-        self._tell(
+        self._log(
             _EVENTS[type(outcome)],
             job,
             duration_ms=result.duration_ms,
@@ -88,28 +93,36 @@ class Runner:
         )
 
     def outcome(self, job: Job, context: Context) -> Outcome:
-        """What the handler says, within the rules. What it raises is raised."""
+        """Return the handler's outcome, within the failure policy. What the handler raises is raised."""
         stage = self._registry.stages[job.stage]
         try:
             payload = stage.payload.model_validate_json(job.payload_json)
         except ValidationError as error:
-            field, words = field_errors(error)[0]
-            raise PermanentError(f"payload: {field} {words}") from None
+            field, message = field_errors(error)[0]
+            raise PermanentError(f"payload: {field} {message}") from None
         outcome = stage.handler(payload, context)
         if not isinstance(outcome, Complete | Retry | Error | Snooze):
             raise PermanentError(f"the handler returned {type(outcome).__name__}, not an outcome")
         if isinstance(outcome, Snooze) and job.semantics == "at_most_once":
             raise TransientError("a job that runs at most once cannot snooze")
-        outcome = self._verdict.ruled(outcome, job)
+        if isinstance(outcome, Retry | Error):
+            error_text = str(outcome.error)
+            failure = TransientError(error_text) if isinstance(outcome, Retry) else PermanentError(error_text)
+            outcome = self._after_error(decide(outcome, job, self._policy(job.stage), rng=self._rng), failure, job)
+        outcome = storable(outcome, secrets=self._secrets)
         if not isinstance(outcome, Complete | Error) or not outcome.next:
             return outcome
         try:
-            return replace(outcome, next=tuple(self._shaped(following, job) for following in outcome.next))
+            return replace(outcome, next=tuple(self._prepared(following, job) for following in outcome.next))
         except (TypeError, AttributeError, ValueError) as error:
-            raise PermanentError(f"what it says comes next is no job: {error}") from None
+            raise PermanentError(f"the next job that it returned is not a job: {error}") from None
 
-    def _shaped(self, following: NextJob, job: Job) -> NextJob:
-        """The next job with what its stage and the hooks say of it."""
+    def _after_error(self, outcome: Retry | Error, failure: BaseException, job: Job) -> Retry | Error:
+        policy: FailurePolicy = self._policy(job.stage)
+        return hooks.apply_after_error(outcome, failure, job, policy, rng=self._rng)
+
+    def _prepared(self, following: NextJob, job: Job) -> NextJob:
+        """Prepare a next job as every job is. The database copies flow, context and an unchanged payload to it."""
         row: dict[str, Any] = {
             "stage": following.stage,
             "tenant_id": job.tenant_id,
@@ -121,19 +134,23 @@ class Runner:
             "delay_seconds": following.delay_seconds,
             "semantics": following.semantics,
         }
-        (shaped,) = hooks.drafted([self._registry.shaped(row, self._settings)])
-        payload = None if following.payload is None and shaped["payload"] == row["payload"] else shaped["payload"]
-        said = {name: shaped[name] for name in ("circuit", "ttr_seconds", "delay_seconds", "semantics")}
-        return replace(following, payload=payload, **said)
+        try:
+            (prepared,) = enqueue.prepare([row], self._registry, self._settings)
+        except Invalid:
+            # This run has done its work. The next job is enqueued as it is and ends by the same error, for all to see.
+            return following
+        payload = None if following.payload is None and prepared["payload"] == row["payload"] else prepared["payload"]
+        changed = {name: prepared[name] for name in ("circuit", "ttr_seconds", "delay_seconds", "semantics")}
+        return replace(following, payload=payload, **changed)
 
     def _result(self, job: Job, outcome: Outcome, *, began: float | None) -> Result:
-        """With the threshold of its circuit, if it counts towards opening it."""
+        """Return the result, with the threshold of its circuit if it counts towards opening it."""
         counts = isinstance(outcome, Retry | Error) and outcome.counts
-        threshold = self._verdict.threshold(job.stage) if counts else 0
+        threshold = self._policy(job.stage).circuit_threshold if counts else 0
         duration_ms = None if began is None else int((time.monotonic() - began) * 1000)
         return Result(job=job, outcome=outcome, trips=threshold or None, duration_ms=duration_ms)
 
-    def _tell(
+    def _log(
         self,
         event: str,
         job: Job,
@@ -153,7 +170,7 @@ class Runner:
             tenant_id=job.tenant_id,
             stage=job.stage,
             attempt=job.attempts,
-            max_attempts=max_attempts(job, self._verdict.policy(job.stage)),
+            max_attempts=max_attempts(job, self._policy(job.stage).retry),
             run_no=job.run_no,
             lock_owner=job.lock_owner,
             duration_ms=duration_ms,
@@ -163,10 +180,10 @@ class Runner:
         )
 
 
-def _check_that_it_can_be_stored(result: Result) -> None:
+def _check_storable(result: Result) -> None:
     """What is not JSON would fail in the tick itself, beside the results of other jobs."""
     if result.outcome == Complete():
-        return  # nothing in it, and the commonest of all
+        return  # empty, and the commonest of all
     try:
         json.dumps(settle(result), allow_nan=False)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -126,7 +126,7 @@ class _Tick:
     def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
         """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""
         results, starting = [], []
-        for job in map(self._runner.known, jobs):
+        for job in map(self._runner.with_semantics, jobs):
             if job.interrupted:
                 self.report.interrupted += 1
                 failure = Interrupted("its function ended before it could settle the run")
@@ -135,7 +135,7 @@ class _Tick:
                 results.append(Result(job=job, outcome=Release()))
             else:
                 starting.append(job)
-                self._runner.begins(job)
+                self._runner.log_start(job)
         # All are told before the first begins: threads at work and a thread that writes lines hinder each other.
         for job in starting:
             self.report.started += 1
@@ -215,7 +215,7 @@ class _Tick:
         by_id = {settled.id: settled for settled in step.settled}
         for result in results:
             settled = by_id.get(result.job.id)
-            self._runner.ended(result, settled)
+            self._runner.log_end(result, settled)
             self.report.count(result.outcome, settled)
         self.report.circuits_opened += step.opened
         self.report.circuits_closed += step.closed

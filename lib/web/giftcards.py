@@ -8,6 +8,7 @@ from flask import Blueprint, current_app, request
 from pydantic import Field
 
 from lib.giftcards.orders import Order, body_hash
+from lib.giftcards.submit import submit_order
 from lib.web import auth
 from lib.web.problems import Problem
 from lib.web.queries import OfTenant, query
@@ -46,11 +47,16 @@ def submit() -> tuple[dict[str, Any], int]:
     """
     wish = read(OrderRequest)
     order = Order.model_validate(wish.model_dump(exclude={"tenant_id", "correlation_id"}))
-    answer = giftcards(current_app).store.submit_order(
+    services = giftcards(current_app)
+    answer = submit_order(
+        order,
+        store=services.store,
+        registry=services.registry(),
+        settings=services.settings,
         tenant_id=wish.tenant_id,
         correlation_id=wish.correlation_id or str(uuid.uuid4()),
         body_hash=body_hash(wish),
-        payload=order.model_dump(mode="json"),
+        trigger_type="api",
         idempotency_key=_idempotency_key(),
     )
     where = f"/api/v1/giftcards/{answer['correlation_id']}"

@@ -20,6 +20,7 @@ def from_square() -> tuple[dict[str, Any], int]:
     Repeated deliveries of an event are acknowledged and have no further effect.
     """
     from lib.giftcards import square
+    from lib.jobs.enqueue import prepare
 
     parts = giftcards(current_app)
     _check_signature(parts)
@@ -27,7 +28,7 @@ def from_square() -> tuple[dict[str, Any], int]:
     tenant = parts.settings.square_tenant_id
     action = square.meaning(event)
     if "job" in action:
-        action["job"] = parts.registry().shaped(action["job"] | {"tenant_id": tenant}, parts.settings)
+        (action["job"],) = prepare([action["job"] | {"tenant_id": tenant}], parts.registry(), parts.settings)
     taken = parts.store.receive_event(
         source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, action=action
     )

@@ -3657,97 +3657,151 @@ begin
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
     'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
 end $$;
--- Inlets: messages that others put into queues of pgmq (Supabase Queues) become jobs.
+-- pgmq import: messages of pgmq queues (Supabase Queues) become jobs. A tick reads messages, prepares a job of each as
+-- it prepares every job, and imports them. A message that was read and not imported is visible again after a minute.
 
--- The name that a message gives under a key: text of 1 to 200 characters, as the doors take it; null for anything else.
+-- Return the text under a key of a message if it can name something: 1 to 200 characters, no control characters, no
+-- surrounding spaces; else null.
 create function public.giftcard_message_field(p_message jsonb, p_key text) returns text
 language sql immutable security invoker set search_path = '' as $$
   select case when jsonb_typeof(p_message -> p_key) = 'string' and p_message ->> p_key ~ '^[^[:cntrl:]]{1,200}$'
                    and p_message ->> p_key = btrim(p_message ->> p_key) then p_message ->> p_key end
 $$;
 
--- Makes a job of one message: p_job is what the inlet says of it. The message's tenant_id, correlation_id and dedup_key are the job's, all
--- else is the payload. A message without a correlation id is a flow of its own, known by its queue, its number and when it was sent:
--- numbers begin anew when a queue is made anew. A message that cannot be a job is a dead letter, with its text. Answers moved, repeated
--- (the job was there already) or refused.
-create function public.giftcard_import_pgmq_message(
-  p_queue text, p_job jsonb, p_msg_id bigint, p_sent_at timestamptz, p_message jsonb, p_now timestamptz) returns text
+-- Return the job of a message: {tenant_id, correlation_id, dedup_key, payload_json}, with `error` if it cannot be one.
+-- tenant_id, correlation_id and dedup_key are those of the message; everything else is the payload. A message without a
+-- correlation id is a flow of its own, named by its queue, its number and the time it was sent, because numbers start
+-- again when a queue is created again. The payload is text: Python may not read every number that Postgres stores.
+create function public.giftcard_message_job(p_queue text, p_msg_id bigint, p_sent_at timestamptz, p_message jsonb)
+returns jsonb language sql stable security invoker set search_path = '' as $$
+  select jsonb_build_object(
+           'tenant_id', m.tenant_id, 'correlation_id', coalesce(m.flow, format('pgmq:%s:%s', p_queue, p_msg_id)),
+           'dedup_key', coalesce(m.dedup_key, case when m.flow is null then extract(epoch from p_sent_at)::text end),
+           'payload_json', case when m.is_object then (p_message - array_remove(array[
+               case when m.tenant_id is not null then 'tenant_id' end,
+               case when m.flow is not null then 'correlation_id' end,
+               case when m.dedup_key is not null then 'dedup_key' end], null))::text else p_message::text end)
+         || case when m.is_object then '{}'::jsonb
+                 else jsonb_build_object('error', 'the message is not a JSON object') end
+    from (select public.giftcard_message_field(p_message, 'tenant_id') as tenant_id,
+                 public.giftcard_message_field(p_message, 'correlation_id') as flow,
+                 public.giftcard_message_field(p_message, 'dedup_key') as dedup_key,
+                 coalesce(jsonb_typeof(p_message) = 'object', false) as is_object) m
+$$;
+
+-- Read up to p_limit messages of a queue (0: only check that they can be read); no one else reads them for a minute.
+create function public.giftcard_read_pgmq_queue(p_queue text, p_limit integer) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_messages jsonb;
+begin
+  if to_regclass('pgmq.meta') is null then
+    perform public.giftcard_refuse('GC404',
+      'there is no pgmq in this database: create extension pgmq, or take the queue out of GIFTCARD_PGMQ_QUEUES');
+  elsif not exists (select from pgmq.meta where queue_name = p_queue) then
+    perform public.giftcard_refuse('GC404',
+      format('pgmq has no queue %s: create it with select pgmq.create(%L)', p_queue, p_queue));
+  end if;
+  select coalesce(jsonb_agg(jsonb_build_object(
+           'msg_id', r.msg_id, 'sent_at', extract(epoch from r.enqueued_at)::text,
+           'job', public.giftcard_message_job(p_queue, r.msg_id, r.enqueued_at, r.message)) order by r.msg_id), '[]')
+    into v_messages from pgmq.read(p_queue, 60, p_limit) r;
+  return jsonb_build_object('messages', v_messages);
+end $$;
+
+-- Read up to p_limit messages of each queue, at most 1,000 (0: only check). Return, by queue, {messages: [{msg_id,
+-- sent_at, job}]}, or {problem} for a queue that cannot be read; the others are read all the same.
+create function public.giftcard_read_pgmq(p_queues text[], p_limit integer) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_read jsonb := '{}'::jsonb;
+  v_queue text;
+begin
+  foreach v_queue in array p_queues loop
+    begin
+      v_read := v_read || jsonb_build_object(v_queue,
+        public.giftcard_read_pgmq_queue(v_queue, least(greatest(p_limit, 0), 1000)));
+    exception when others then
+      v_read := v_read || jsonb_build_object(v_queue, jsonb_build_object('problem', sqlerrm));
+    end;
+  end loop;
+  return v_read;
+end $$;
+
+-- Enqueue the job of one message. A message that cannot be a job becomes a dead letter, with its text. Return moved,
+-- repeated (the job was there already) or refused. p_item: {msg_id, sent_at, job}; job as giftcard_enqueue takes it,
+-- its payload as an object or, as it was read, in payload_json.
+create function public.giftcard_import_pgmq_message(p_queue text, p_item jsonb, p_now timestamptz) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_own_flow text := format('pgmq:%s:%s', p_queue, p_msg_id);
-  v_sent text := extract(epoch from p_sent_at)::text;
-  v_tenant text := public.giftcard_message_field(p_message, 'tenant_id');
-  v_flow text := public.giftcard_message_field(p_message, 'correlation_id');
-  v_dedup_key text := public.giftcard_message_field(p_message, 'dedup_key');
-  v_names text[] := array_remove(array[case when v_tenant is not null then 'tenant_id' end, case when v_flow is not null then 'correlation_id' end,
-                                       case when v_dedup_key is not null then 'dedup_key' end], null);
-  v_job jsonb;
+  v_row jsonb := (p_item -> 'job') - '{payload_json,error}'::text[];
+  v_payload text := p_item #>> '{job,payload_json}';
+  v_job json;
 begin
-  if jsonb_typeof(p_message) is distinct from 'object' then
-    perform public.giftcard_refuse('GC400', 'the message is no JSON object');
+  if p_item -> 'job' ? 'error' then
+    perform public.giftcard_refuse('GC400', p_item #>> '{job,error}');
+  elsif not v_row ? 'payload' then
+    v_row := v_row || jsonb_build_object('payload', v_payload::jsonb);
   end if;
-  v_job := public.giftcard_enqueue(jsonb_build_array(p_job || jsonb_build_object(
-    'tenant_id', v_tenant, 'correlation_id', coalesce(v_flow, v_own_flow),
-    'dedup_key', coalesce(v_dedup_key, case when v_flow is null then v_sent end), 'trigger_type', 'pgmq', 'payload', p_message - v_names)),
-    false, p_now) -> 0;
+  v_job := public.giftcard_enqueue(jsonb_build_array(v_row || '{"trigger_type": "pgmq"}'), false, p_now) -> 0;
   return case when (v_job ->> 'created')::boolean then 'moved' else 'repeated' end;
--- What is wrong with the message itself, and nothing else: a database that is out of space refuses no message for good.
+-- Only what is wrong with the message itself: a database that is out of space refuses no message for good.
 exception when data_exception or integrity_constraint_violation or program_limit_exceeded or sqlstate 'GC400' then
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, trigger_type, status, payload, last_error, scheduled_at, created_at, updated_at, finished_at)
-  values (coalesce(v_tenant, 'default'), v_own_flow, p_job ->> 'stage', v_sent, 'pgmq', 'error',
-          jsonb_build_object('message', left(p_message::text, 10000)), left('PermanentError: ' || sqlerrm, 500), v_now, v_now, v_now, v_now)
+    (tenant_id, correlation_id, stage, dedup_key, trigger_type, status, payload, last_error, scheduled_at, created_at,
+     updated_at, finished_at)
+  values (coalesce(v_row ->> 'tenant_id', 'default'), format('pgmq:%s:%s', p_queue, p_item ->> 'msg_id'),
+          v_row ->> 'stage', p_item ->> 'sent_at', 'pgmq', 'error',
+          jsonb_build_object('message', left(v_payload, 10000)),
+          left('PermanentError: ' || sqlerrm, 500), v_now, v_now, v_now, v_now)
   on conflict on constraint giftcard_jobs_flow_key do nothing;
   return 'refused';
 end $$;
 
--- Moves up to p_limit messages of one queue: in this transaction they are archived there and jobs here, or neither. pgmq's read passes
--- by what another transaction is moving.
-create function public.giftcard_import_pgmq_queue(p_queue text, p_job jsonb, p_limit integer, p_now timestamptz) returns jsonb
+-- Import what was read of a queue: in this transaction the messages are archived and their jobs enqueued, or neither.
+-- A message that someone else has archived meanwhile is passed over.
+create function public.giftcard_import_pgmq_queue(p_queue text, p_items jsonb, p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_sums jsonb := '{"moved": 0, "repeated": 0, "refused": 0}';
-  v_ids bigint[] := '{}';
-  v_kind text;
-  m record;
+  v_counts jsonb := '{"moved": 0, "repeated": 0, "refused": 0}'::jsonb;
+  v_archived bigint[];
+  v_outcome text;
+  v_item jsonb;
 begin
-  if to_regclass('pgmq.meta') is null then
-    perform public.giftcard_refuse('GC404', 'there is no pgmq in this database: create extension pgmq, or take it out of GIFTCARD_PGMQ_QUEUES');
-  elsif not exists (select from pgmq.meta where queue_name = p_queue) then
-    perform public.giftcard_refuse('GC404', format('pgmq has no queue %s: select pgmq.create(%L) makes it', p_queue, p_queue));
-  end if;
-  for m in select r.msg_id, r.enqueued_at, r.message from pgmq.read(p_queue, 60, p_limit) r order by r.msg_id loop
-    v_kind := public.giftcard_import_pgmq_message(p_queue, p_job, m.msg_id, m.enqueued_at, m.message, p_now);
-    v_sums := v_sums || jsonb_build_object(v_kind, (v_sums ->> v_kind)::integer + 1);
-    v_ids := v_ids || m.msg_id;
+  v_archived := array(select pgmq.archive(p_queue, array(
+    select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
+  for v_item in
+    select i from jsonb_array_elements(p_items) with ordinality x(i, n)
+     where (i ->> 'msg_id')::bigint = any (v_archived) order by n
+  loop
+    v_outcome := public.giftcard_import_pgmq_message(p_queue, v_item, p_now);
+    v_counts := v_counts || jsonb_build_object(v_outcome, (v_counts ->> v_outcome)::integer + 1);
   end loop;
-  if (select count(*) from pgmq.archive(p_queue, v_ids)) <> cardinality(v_ids) then
-    perform public.giftcard_refuse('GC409', format('pgmq did not archive all messages of queue %s', p_queue));
-  end if;
-  return v_sums;
+  return v_counts;
 end $$;
 
--- Moves messages from queues of pgmq into jobs. p_queues: {"email_queue": {"stage": "email"}}: by queue what its jobs have in common, as
--- giftcard_enqueue takes it; p_limit: messages of each, at most 1,000 (0: only look whether it could). Answers, by queue, {moved, repeated,
--- refused}, with `problem` for one that could not be moved: then nothing of it was, and the others were all the same.
-create function public.giftcard_import_pgmq(p_queues jsonb, p_limit integer, p_now timestamptz default null) returns jsonb
+-- Import messages that giftcard_read_pgmq returned: {queue: [{msg_id, sent_at, job}]}. Return, by queue, {moved,
+-- repeated, refused}, with `problem` for a queue that failed: nothing of it was imported, and the others were.
+create function public.giftcard_import_pgmq(p_batches jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_answer jsonb := '{}';
-  i record;
+  v_imported jsonb := '{}'::jsonb;
+  b record;
 begin
-  if jsonb_typeof(p_queues) is distinct from 'object' then
-    perform public.giftcard_refuse('GC400', 'p_queues must be an object of queues and what their jobs have in common', 'p_queues');
+  if jsonb_typeof(p_batches) is distinct from 'object' then
+    perform public.giftcard_refuse('GC400', 'p_batches must be an object of queues and their messages', 'p_batches');
   end if;
-  for i in select e.key as queue, e.value as job from jsonb_each(p_queues) e order by e.key limit 100 loop
+  for b in select e.key as queue, e.value as items from jsonb_each(p_batches) e order by e.key limit 100 loop
     begin
-      v_answer := v_answer || jsonb_build_object(i.queue, public.giftcard_import_pgmq_queue(i.queue, i.job, least(greatest(p_limit, 0), 1000), p_now));
+      v_imported := v_imported || jsonb_build_object(b.queue,
+        public.giftcard_import_pgmq_queue(b.queue, b.items, p_now));
     exception when others then
-      v_answer := v_answer || jsonb_build_object(i.queue, jsonb_build_object('moved', 0, 'repeated', 0, 'refused', 0, 'problem', sqlerrm));
+      v_imported := v_imported || jsonb_build_object(b.queue,
+        jsonb_build_object('moved', 0, 'repeated', 0, 'refused', 0, 'problem', sqlerrm));
     end;
   end loop;
-  return v_answer;
+  return v_imported;
 end $$;
 -- Supabase Cron as the clock, where the platform has none by the minute: pg_cron wakes each minute, pg_net calls the cron door, Vault
 -- keeps the secret. None of the three is needed, or touched, before somebody calls these functions.

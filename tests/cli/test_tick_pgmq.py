@@ -20,5 +20,5 @@ def test_tick_tells_what_came_in_and_what_could_not(
     lines = Door(world.app, world).says("tick").splitlines()
     assert sorted(line for line in lines if line.startswith("queue ")) == [
         "queue email_queue: 2 moved, 1 repeated, 1 refused",
-        "queue nope: pgmq has no queue nope: select pgmq.create('nope') makes it",
+        "queue nope: pgmq has no queue nope: create it with select pgmq.create('nope')",
     ]

@@ -16,7 +16,7 @@ _PLACES = {
     "personal_code": (*_ANY, "before assign_code", "after assign_code"),
     "payment": (*_ANY, *_EFFECT, "before record_payment", "after record_payment"),
     "issue_card": (*_ANY, *_EFFECT, "before record_card", "after record_card"),
-    "email": (*_ANY, *_EFFECT, "before card"),
+    "email": (*_ANY, *_EFFECT, "before find_card"),
 }
 _NOT_IN_LEDGER = ("before taking", "after taking")
 

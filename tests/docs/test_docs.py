@@ -197,12 +197,12 @@ def test_the_glossary_is_in_order() -> None:
 
 
 def _emitted() -> set[str]:
-    """What `emit` and `_tell` are called with, and the events that stand for outcomes."""
+    """What `emit` and `_log` are called with, and the events that stand for outcomes."""
     found = set()
     for path in [path for path in (ROOT / "lib").rglob("*.py") if not {"local", "demo"} & set(path.parts)]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             called = getattr(node.func, "attr", None) if isinstance(node, ast.Call) else None
-            if called in ("emit", "_tell") and isinstance(node.args[0], ast.Constant):
+            if called in ("emit", "_log") and isinstance(node.args[0], ast.Constant):
                 found.add(node.args[0].value)
             elif isinstance(node, ast.Constant) and re.fullmatch(r"run_(?!no\b)\w+", str(node.value)):
                 found.add(node.value)

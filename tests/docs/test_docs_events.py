@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 
 from lib.errors import PermanentError, TransientError, Unavailable
-from lib.hooks import after_error
 from lib.job import Complete, Outcome, Snooze
 from lib.jobs.context import Context
+from lib.jobs.hooks import after_error
 from lib.store.postgres import PostgresWire
 from lib.telemetry import events
 from lib.tick import maintenance

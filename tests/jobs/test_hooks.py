@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from lib.errors import PermanentError, TransientError
-from lib.hooks import Draft, FailedRun, after_error, before_enqueue
 from lib.job import Complete, Error, NextJob, Outcome, Retry
+from lib.jobs.enqueue import prepare
+from lib.jobs.hooks import Draft, FailedRun, after_error, before_enqueue
 from lib.jobs.stage import Registry
 from tests.support.world import ADMIN, World, a_stage, an_order, bearer
 
@@ -213,7 +214,8 @@ def test_draft_that_cannot_be_is_enqueued_as_it_was(make_world: Make, log: Log) 
 
     before_enqueue.connect(bad, weak=False)
     world = make_world(handlers={"work": nothing})
-    world.store.enqueue([{"stage": "work", "correlation_id": "one", "payload": {"a": 1}}])
+    row = {"stage": "work", "correlation_id": "one", "payload": {"a": 1}}
+    world.store.enqueue(prepare([row], world.registry, world.settings))
     job = world.job(stage="work")
     assert (job["payload"], job["ttr_seconds"]) == ({"a": 1}, None)
     assert [line["hook"] for line in log() if line["event"] == "hook_failed"] == ["bad"]

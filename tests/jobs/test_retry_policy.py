@@ -1,6 +1,7 @@
 """How long to wait, and what a failure becomes: the tables of the contract."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,12 +20,12 @@ from lib.errors import (
     UnknownOutcome,
 )
 from lib.job import Error, Job, Retry
-from lib.jobs.retry_policy import MAX_ATTEMPTS, RetryPolicy, Rules, decide, describe, max_attempts, within_rules
+from lib.jobs.failure_policy import FailurePolicy, decide, describe
+from lib.jobs.retry_policy import MAX_ATTEMPTS, RetryPolicy, max_attempts
 from tests.support.cases import CASES
 
 BACKOFF = CASES["backoff"]
 NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)
-RULES = Rules(revive_hours=24, max_revivals=3)
 PLAIN = RetryPolicy()
 
 
@@ -39,9 +40,13 @@ def a_job(**fields: Any) -> Job:
 
 
 def decided(
-    failure: BaseException, *, policy: RetryPolicy = PLAIN, rules: Rules = RULES, **fields: Any
+    failed: BaseException | Retry | Error, *, policy: RetryPolicy = PLAIN, revive_hours: float = 24, **fields: Any
 ) -> Retry | Error:
-    return decide(failure, a_job(**fields), policy, rules=rules, text="text", rng=random.Random(1))
+    """The outcome, with the text of every error replaced by `text`."""
+    rules = FailurePolicy(retry=policy, revive_hours=revive_hours, max_revivals=3)
+    outcome = decide(failed, a_job(**fields), rules, rng=random.Random(1))
+    assert outcome.error == describe(failed)
+    return replace(outcome, error="text")
 
 
 def delays(policy: RetryPolicy, attempts: int) -> list[float]:
@@ -181,7 +186,7 @@ def test_nobody_tries_more_often_than_twenty_five_times(own: int | None, policys
 
 @pytest.mark.parametrize("hours", [*CASES["revival_hours"]["examples"], CASES["revival_hours"]["off"]])
 def test_an_exhausted_job_revives_after_so_many_hours_and_never_with_none(hours: int) -> None:
-    outcome = decided(TransientError(), attempts=5, rules=Rules(revive_hours=hours, max_revivals=3))
+    outcome = decided(TransientError(), attempts=5, revive_hours=hours)
     assert outcome == Error(error="text", revive=hours * 3600 or None, counts=True)
 
 
@@ -195,24 +200,20 @@ def test_a_job_revives_at_most_three_times(revivals: int, revives: bool) -> None
 # What a handler decides itself
 
 
-def bound(outcome: Retry | Error, **fields: Any) -> Retry | Error:
-    return within_rules(outcome, a_job(**fields), rules=RULES, text="text")
-
-
 def test_a_handler_may_retry_beyond_its_stages_attempts_but_not_beyond_twenty_five() -> None:
-    assert bound(Retry(delay=1, error="x"), attempts=24) == Retry(delay=1, error="text")
-    assert bound(Retry(delay=1, error="x"), attempts=25) == Error(error="text", revive=24 * 3600, counts=True)
+    assert decided(Retry(delay=1, error="x"), attempts=24) == Retry(delay=1, error="text")
+    assert decided(Retry(delay=1, error="x"), attempts=25) == Error(error="text", revive=24 * 3600, counts=True)
 
 
 def test_a_handler_cannot_retry_or_revive_what_runs_at_most_once() -> None:
     once = {"semantics": "at_most_once"}
-    assert bound(Retry(delay=1, error="x"), **once) == Error(error="text", revive=None, counts=True)
-    assert bound(Error(error="x", revive=60), **once) == Error(error="text", revive=None)
+    assert decided(Retry(delay=1, error="x"), **once) == Error(error="text", revive=None, counts=True)
+    assert decided(Error(error="x", revive=60), **once) == Error(error="text", revive=None)
 
 
 def test_a_handler_cannot_revive_more_often_than_the_rules_allow() -> None:
-    assert bound(Error(error="x", revive=60), revivals=2) == Error(error="text", revive=60)
-    assert bound(Error(error="x", revive=60), revivals=3) == Error(error="text", revive=None)
+    assert decided(Error(error="x", revive=60), revivals=2) == Error(error="text", revive=60)
+    assert decided(Error(error="x", revive=60), revivals=3) == Error(error="text", revive=None)
 
 
 # Words
@@ -231,6 +232,6 @@ def test_a_failure_is_type_and_message(failure: Exception, words: str) -> None:
     assert describe(failure) == words
 
 
-def test_a_failure_that_cannot_say_what_it_is_has_its_type_at_least() -> None:
+def test_a_failure_without_a_readable_message_has_its_type_at_least() -> None:
     unspeakable = type("Unspeakable", (Exception,), {"__str__": lambda self: 1 / 0})
-    assert describe(unspeakable()) == "Unspeakable: it cannot be put into words"
+    assert describe(unspeakable()) == "Unspeakable: it has no readable message"

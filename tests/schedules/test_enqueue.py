@@ -9,8 +9,8 @@ import psycopg
 from psycopg.sql import SQL, Identifier, Placeholder
 
 from lib.errors import TransientError
-from lib.hooks import before_enqueue
 from lib.job import Complete, Outcome
+from lib.jobs.hooks import before_enqueue
 from tests.support.world import World
 
 Make = Callable[..., World]

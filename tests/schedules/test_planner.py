@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from lib.config.settings import Settings
+from lib.job import Complete
+from lib.jobs.enqueue import prepare
+from lib.jobs.stage import Registry, stage
 from lib.schedules.planner import plan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -215,10 +219,11 @@ class Payload(BaseModel):
 
 
 def test_one_whose_payload_its_stage_does_not_take_is_paused_without_telling_the_payload() -> None:
-    def shaped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [row | {"circuit": Payload.model_validate(row["payload"]).a} for row in rows]
+    def prepared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return prepare(rows, Registry({"report": work}), Settings())
 
-    bad, good = plan([due(payload={"a": 4711}), due(payload={"a": "report:1"})], shaped=shaped)
+    work = stage("report", payload=Payload, circuit_of=lambda payload: payload.a)(lambda payload, context: Complete())
+    bad, good = plan([due(payload={"a": 4711}), due(payload={"a": "report:1"})], prepared=prepared)
     assert bad["pause"] == "it cannot be planned: payload: a Input should be a valid string"
     assert good["jobs"][0]["circuit"] == "report:1"
 
@@ -231,7 +236,7 @@ def test_a_payload_travels_only_if_a_hook_has_bent_it() -> None:
         return [row | {"payload": {"b": 2}, "delay_seconds": 5} for row in rows]
 
     assert "payload" not in planned()["jobs"][0]
-    (found,) = plan([due()], shaped=bent)
+    (found,) = plan([due()], prepared=bent)
     assert (found["jobs"][0]["payload"], found["jobs"][0]["delay_seconds"]) == ({"b": 2}, 5)
 
 

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from tests.support.factory import World
-from tests.support.queues import Queues
+from tests.support.queues import Queues, import_messages
 
-INLETS = {"email_queue": {"stage": "email"}, "payments-queue": {"stage": "payment"}}
+QUEUES = {"email_queue": {"stage": "email"}, "payments-queue": {"stage": "payment"}}
 NOTHING = {"moved": 0, "repeated": 0, "refused": 0}
 
 
@@ -18,8 +18,8 @@ def queues(world: World) -> Queues:
     return Queues(world.connection)
 
 
-def import_pgmq(world: World, inlets: Any = None, *, limit: int = 100) -> Any:
-    return world.call("import_pgmq", queues=INLETS if inlets is None else inlets, limit=limit)
+def import_pgmq(world: World, jobs: Any = None, *, limit: int = 100) -> Any:
+    return import_messages(world, QUEUES if jobs is None else jobs, limit=limit)
 
 
 def jobs(world: World) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def test_a_message_that_is_no_object_is_a_dead_letter_with_its_text(world: World
     assert import_pgmq(world)["email_queue"] == NOTHING | {"refused": 1}
     job = refused(world)
     assert (job["status"], job["stage"], job["revive_at"]) == ("error", "email", None)
-    assert job["last_error"] == "PermanentError: the message is no JSON object"
+    assert job["last_error"] == "PermanentError: the message is not a JSON object"
     assert job["payload"] == {"message": None if message is None else json.dumps(message)}
     assert (job["correlation_id"], job["finished_at"], job["run_no"]) == ("pgmq:email_queue:1", world.now, 0)
     assert (queues.waiting("email_queue"), queues.archived("email_queue")) == ([], [1])
@@ -222,21 +222,21 @@ def test_a_message_that_another_reader_has_waits_until_it_gives_it_up(world: Wor
 
 
 def test_without_pgmq_each_inlet_says_so(world: World) -> None:
-    said = "there is no pgmq in this database: create extension pgmq, or take it out of GIFTCARD_PGMQ_QUEUES"
-    assert import_pgmq(world) == dict.fromkeys(INLETS, NOTHING | {"problem": said})
+    said = "there is no pgmq in this database: create extension pgmq, or take the queue out of GIFTCARD_PGMQ_QUEUES"
+    assert import_pgmq(world) == dict.fromkeys(QUEUES, NOTHING | {"problem": said})
 
 
 def test_a_queue_that_is_not_there_stops_no_other(world: World, queues: Queues) -> None:
     queues.create("payments-queue", {"amount": 7})
-    said = "pgmq has no queue email_queue: select pgmq.create('email_queue') makes it"
+    said = "pgmq has no queue email_queue: create it with select pgmq.create('email_queue')"
     assert import_pgmq(world) == {
         "email_queue": NOTHING | {"problem": said},
         "payments-queue": NOTHING | {"moved": 1},
     }
 
 
-@pytest.mark.parametrize("inlets", [["email_queue"], "email_queue"])
-def test_inlets_are_an_object(world: World, inlets: Any) -> None:
+@pytest.mark.parametrize("batches", [["email_queue"], "email_queue"])
+def test_batches_are_an_object(world: World, batches: Any) -> None:
     with pytest.raises(psycopg.Error) as caught:
-        world.connection.execute("select giftcard_import_pgmq(%s, 1)", [psycopg.types.json.Jsonb(inlets)])
-    assert (caught.value.sqlstate, caught.value.diag.message_detail) == ("GC400", "p_queues")
+        world.connection.execute("select giftcard_import_pgmq(%s)", [psycopg.types.json.Jsonb(batches)])
+    assert (caught.value.sqlstate, caught.value.diag.message_detail) == ("GC400", "p_batches")

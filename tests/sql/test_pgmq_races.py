@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.factory import World
 from tests.support.pages import fenced
-from tests.support.queues import Queues
+from tests.support.queues import Queues, import_messages
 
-INLETS = {"email_queue": {"stage": "email"}, "payments_queue": {"stage": "payment"}}
+QUEUES = {"email_queue": {"stage": "email"}, "payments_queue": {"stage": "payment"}}
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def other(database_url: str) -> Iterator[World]:
 
 
 def import_pgmq(world: World, *, limit: int = 100) -> Any:
-    return world.ask("import_pgmq", queues=INLETS, limit=limit)
+    return import_messages(world, QUEUES, limit=limit)
 
 
 def taken(world: World) -> list[int]:

@@ -7,7 +7,8 @@ import pytest
 
 from lib.errors import TransientError
 from lib.job import Complete, Error, Outcome, Retry
-from lib.jobs.retry_policy import RetryPolicy, Rules, decide
+from lib.jobs.failure_policy import FailurePolicy, decide
+from lib.jobs.retry_policy import RetryPolicy
 from tests.support.cases import CASES
 from tests.support.factory import World
 from tests.support.schedules import a_schedule, check_at, end, later, look, occurrences, the_schedule
@@ -197,7 +198,7 @@ def play(world: World, *, failing: int, seconds: int) -> list[int]:
 
     Each job's first attempts fail, so many of them.
     """
-    policy, rules = RetryPolicy(max_attempts=4, base=1, cap=300), Rules(revive_hours=24, max_revivals=3)
+    policy = FailurePolicy(retry=RetryPolicy(max_attempts=4, base=1, cap=300))
     started, rng = [], random.Random(0)
     for second in range(seconds):
         look(world)
@@ -205,7 +206,7 @@ def play(world: World, *, failing: int, seconds: int) -> list[int]:
             started.append(second)
             failed = job.attempts <= failing
             error = TransientError("HTTP 503")
-            outcome = decide(error, job, policy, rules=rules, text="503", rng=rng) if failed else Complete()
+            outcome = decide(error, job, policy, rng=rng) if failed else Complete()
             world.settle(job, outcome)
         world.later(1)
     return started

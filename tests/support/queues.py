@@ -41,3 +41,17 @@ class Queues:
     def _numbers(self, table: str) -> list[int]:
         statement = sql.SQL("select msg_id from {} order by msg_id").format(sql.Identifier("pgmq", table))
         return [number for (number,) in self._connection.execute(statement)]
+
+
+def import_messages(world: Any, jobs: dict[str, dict[str, Any]], *, limit: int = 100) -> dict[str, Any]:
+    """Read and import in SQL alone. `jobs`: by queue, what its jobs have in common, such as their stage."""
+    read = world.ask("read_pgmq", queues=tuple(jobs), limit=limit)
+    batches = {
+        queue: [message | {"job": message["job"] | jobs[queue]} for message in found["messages"]]
+        for queue, found in read.items()
+        if found.get("messages")
+    }
+    done = world.call("import_pgmq", batches=batches) if batches else {}
+    nothing = {"moved": 0, "repeated": 0, "refused": 0}
+    problems = {queue: {"problem": found["problem"]} for queue, found in read.items() if "problem" in found}
+    return {queue: nothing | problems.get(queue, {}) | done.get(queue, {}) for queue in jobs}

@@ -48,7 +48,8 @@ def reports(t: Teller) -> None:
     t.ask("report", tenant_id="shop", day="2035-01-01")
     t.ask("list_reports", tenant_id=None, older=None, limit=10)
     t.ask("report_tenants", day="2035-01-01")
-    t.do("import_pgmq", queues={"queue": {"stage": "email"}}, limit=10)
+    t.ask("read_pgmq", queues=("queue",), limit=10)
+    t.do("import_pgmq", batches={"queue": [{"msg_id": 1, "sent_at": "1", "job": {"stage": "email"}}]})
 
 
 def webhooks(t: Teller) -> None:

@@ -72,8 +72,8 @@ def time(patient: Patient) -> Finding:
             "vercel.json gives api/index.py no maxDuration: the platform's default may be too short",
             mend='set "maxDuration" under "functions" in vercel.json and deploy again',
         )
-    longest = max(patient.registry.stages.values(), key=lambda one: one.rule_in(patient.settings, "longest_seconds"))
-    budget, ttr = patient.settings.giftcard_tick_budget_seconds, longest.rule_in(patient.settings, "longest_seconds")
+    longest = max(patient.registry.stages.values(), key=lambda one: one.effective(patient.settings, "longest_seconds"))
+    budget, ttr = patient.settings.giftcard_tick_budget_seconds, longest.effective(patient.settings, "longest_seconds")
     sum_ = f"budget {budget:g} s + ttr {ttr} s of stage {longest.name} + {MARGIN_SECONDS} s"
     if budget + ttr + MARGIN_SECONDS <= most:
         return green(f"{sum_} is within maxDuration, {most} s")

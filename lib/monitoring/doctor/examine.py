@@ -45,8 +45,7 @@ def examine(
             raise failure
         facts = Facts(store.doctor(stages=registry.ready(settings), now=now))
         if settings.giftcard_pgmq_queues:
-            queues = {queue: {"stage": stage} for queue, stage in settings.giftcard_pgmq_queues}
-            facts["pgmq"] = store.import_pgmq(queues, limit=0)
+            facts["pgmq"] = store.read_pgmq(tuple(queue for queue, _ in settings.giftcard_pgmq_queues), limit=0)
         found = green(f"it answered within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)

@@ -1,0 +1,65 @@
+"""What happens to a job before it is enqueued, the same whichever way it comes.
+
+By API, CLI, CSV, next stage, schedule and pgmq import. Two ways are outside of it, and so of the hooks: the database
+enqueues webhook jobs itself, within the settle that causes them; and plain SQL is up to its author.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from lib.config.settings import Settings
+from lib.errors import InvalidJob
+from lib.jobs import hooks
+from lib.jobs.stage import Registry, Stage
+from lib.telemetry import sentry
+from lib.validation import field_errors
+
+Json = dict[str, Any]
+
+
+def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> list[Json]:
+    """Return jobs, as `giftcard_enqueue` takes them, ready to be enqueued.
+
+    In this order: the stage's model validates the payload, the stage's defaults are set (at_most_once, circuit), the
+    `before_enqueue` hooks run, the trace is attached. A job of a stage that this code does not know passes as it is:
+    newer code may know it.
+
+    Raises:
+        InvalidJob: the first payload that its stage does not take.
+    """
+    return sentry.with_trace([_prepared(row, registry, settings, index) for index, row in enumerate(rows)])
+
+
+def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int = 0) -> None:
+    """Raise InvalidJob for a payload that the stage does not take."""
+    try:
+        stage.read(payload, settings)
+    except ValidationError as error:
+        field, message = field_errors(error)[0]
+        path = ".".join(part for part in ("payload", field) if part)
+        raise InvalidJob(f"{field} {message}".strip(), field=path, index=index) from None
+
+
+def circuit_for(stage: Stage | None, payload: Json, settings: Settings) -> str | None:
+    """Return the circuit of a job with this valid payload; None: the one of its stage's name."""
+    if stage is None or stage.circuit_of is None:
+        return None
+    return stage.circuit_of(stage.read(payload, settings))
+
+
+def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> Json:
+    stage = registry.stages.get(row["stage"])
+    if stage is None:
+        return hooks.apply_before_enqueue(row, is_valid=lambda payload: True)
+    check_payload(stage, row["payload"], settings, index=index)
+
+    def is_valid(payload: Json) -> bool:
+        stage.read(payload, settings)  # what it raises is the hook's failure
+        return True
+
+    once = stage.effective(settings, "semantics") == "at_most_once"
+    prepared = hooks.apply_before_enqueue(row | ({"semantics": "at_most_once"} if once else {}), is_valid=is_valid)
+    circuit = row.get("circuit") or circuit_for(stage, prepared["payload"], settings)
+    return prepared | ({"circuit": circuit} if circuit else {})

@@ -1,0 +1,35 @@
+"""Outcomes as they may be stored: no secrets, no personal data, bounded in length."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from lib.job import Complete, Outcome, Release, Snooze
+from lib.telemetry.redact import clean
+
+# What a run may keep: a few short facts, not a vendor's whole response.
+_LONGEST_FACT = 2_048
+_MOST_FACTS = 20
+
+
+def storable(outcome: Outcome, *, secrets: Callable[[], list[str]]) -> Outcome:
+    """Return the outcome with its error text and its detail cleaned."""
+    if isinstance(outcome, Release):
+        return outcome
+    if isinstance(outcome, Complete):
+        return replace(outcome, detail=_facts(outcome.detail, secrets())) if outcome.detail else outcome
+    detail = _facts(outcome.detail, secrets())
+    if isinstance(outcome, Snooze):
+        return replace(outcome, waiting_for=clean(str(outcome.waiting_for), secrets=secrets()), detail=detail)
+    return replace(outcome, error=clean(str(outcome.error), secrets=secrets()), detail=detail)
+
+
+def _facts(detail: Any, secrets: list[str]) -> dict[str, Any] | None:
+    """Return a few plain facts, none of them long or secret; None for anything but a filled object."""
+    if not isinstance(detail, dict) or not detail:
+        return None
+    facts = {}
+    for name, value in list(detail.items())[:_MOST_FACTS]:
+        plain = isinstance(value, int | float | bool | None)
+        facts[str(name)] = value if plain else clean(str(value), secrets=secrets, limit=_LONGEST_FACT)
+    return facts
