@@ -469,7 +469,7 @@ begin
   end if;
   v_count := jsonb_array_length(p_jobs);
   if v_count = 0 then
-    return '[]';
+    return '[]'::json;
   elsif v_count > 1000 then
     perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
   elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
@@ -590,12 +590,12 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_knows boolean;               -- goes by what the tick knows of the queues
-  v_ended bigint[] := '{}';      -- runs taken over
-  v_ids bigint[] := '{}';        -- jobs claimed
+  v_ended bigint[] := '{}'::bigint[];      -- runs taken over
+  v_ids bigint[] := '{}'::bigint[];        -- jobs claimed
   v_open public.giftcard_cursor[];  -- circuits with a due job, in their turn
   v_again public.giftcard_cursor[];
-  v_half_open text[] := '{}';
-  v_from text[] := '{}';
+  v_half_open text[] := '{}'::text[];
+  v_from text[] := '{}'::text[];
   q public.giftcard_cursor;
   v_got bigint[];
   v_got_at timestamptz;          -- the time of the last of them
@@ -603,7 +603,7 @@ declare
   v_left integer := p_limit;
   v_next timestamptz;
   v_circuit text;
-  v_capacity jsonb := '{}';          -- what limited stages may still begin
+  v_capacity jsonb := '{}'::jsonb;          -- what limited stages may still begin
   v_full boolean := false;       -- and whether one could have begun more
 begin
   jobs := '[]';
@@ -853,7 +853,7 @@ end $$;
 
 -- Results by the id of their job.
 create function public.giftcard_results_by_id(p_results jsonb) returns jsonb
-language sql immutable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
 $$;
 
@@ -1022,7 +1022,7 @@ end $$;
 
 -- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
 create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
-language sql immutable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' as $$
   select json_build_object('tick_id', p_tick_id, 'duplicate', p_stopped_because = 'duplicate', 'paused', p_stopped_because = 'paused',
                            'revived', 0, 'jobs', '[]'::json, 'next_due_at', null, 'next_due_in', null, 'stopped_because', p_stopped_because)
 $$;
@@ -1062,7 +1062,7 @@ begin
       'this code needs schema %s or a later one, and the database is at %s: run the migrations', p_oldest_schema, v_schema ->> 'version'));
   end if;
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
-  select id, revived, stopped_because into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;
+  select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;
   if v_stopped_because is not null then
     return public.giftcard_ended_tick(v_id, v_stopped_because);
   elsif v_id is null then
@@ -1087,7 +1087,7 @@ begin
   end if;
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::double precision end;
   v_schedules := public.giftcard_schedules_for(v_id, v_now);
   if c.claimed = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
@@ -1151,7 +1151,7 @@ begin
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::double precision end;
   if c.claimed = 0 and p_busy = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;
@@ -1183,7 +1183,7 @@ comment on column public.giftcard_effects.vendor_key is 'The idempotency key the
 comment on column public.giftcard_effects.started_at is 'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
 
 create function public.giftcard_vendor_key(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
-returns text language sql immutable security invoker set search_path = '' as $$
+returns text language sql stable security invoker set search_path = '' as $$
   select 'gc_' || left(encode(sha256(convert_to(
     jsonb_build_array(p_tenant_id, p_correlation_id, p_stage, p_dedup_key, p_name, p_generation)::text, 'UTF8')), 'hex'), 48)
 $$;
@@ -1300,7 +1300,7 @@ end $$;
 
 -- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change nothing.
 create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
-language sql immutable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' as $$
   select case when p_capacity ? split_part(p_circuit, ':', 1)
               then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1), (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
               else p_capacity end
@@ -1454,7 +1454,7 @@ end $$;
 -- created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers spell the conditions out for the
 -- planner; this is where unknown names and bad times are refused.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
-language plpgsql immutable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' as $$
 declare
   v_name text;
 begin
@@ -1521,7 +1521,7 @@ language plpgsql stable security invoker set search_path = '' set enable_seqscan
 declare
   c public.giftcard_circuits;
   s public.giftcard_stages;
-  v_ahead integer;
+  v_ahead bigint;
   v_tick timestamptz;
   v_limits jsonb;
 begin
@@ -1853,9 +1853,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
 declare
   v_over timestamptz := p_now - p_keep;             -- what has not been touched since may leave
   v_dead_over timestamptz := p_now - p_keep_dead;
-  v_after bigint := 0;
+  v_after bigint := 0::bigint;
   v_last bigint;
-  v_looked integer;
+  v_looked bigint;
   v_ids bigint[];
 begin
   if not p_dry_run then
@@ -1912,9 +1912,9 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_over timestamptz := p_now - p_keep;
-  v_after_job bigint := 0;
+  v_after_job bigint := 0::bigint;
   v_after_run integer := 0;
-  v_looked integer;
+  v_looked bigint;
   v_last bigint[];
   v_keys bigint[];
   v_rows tid[];
@@ -2113,7 +2113,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   o public.giftcard_orders;
-  v_job jsonb;
+  v_job json;
 begin
   insert into public.giftcard_orders (tenant_id, correlation_id, idempotency_key, body_hash, amount, currency, created_at)
   values (p_tenant_id, p_correlation_id, p_idempotency_key, p_body_hash, (p_payload #>> '{amount,amount}')::bigint,
@@ -2585,7 +2585,7 @@ set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enab
 declare
   v_jobs jsonb;
   v_owners bigint[];  -- the schedule of each job
-  v_answers jsonb := '[]';
+  v_answers jsonb := '[]'::jsonb;
 begin
   -- The payload as it is stored, unless a hook has bent it: JSON that went through Python may have lost digits.
   select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n), array_agg(s.id order by p.n, j.n)
@@ -2594,7 +2594,7 @@ begin
     cross join lateral jsonb_array_elements(p.plan -> 'jobs') with ordinality j(job, n)
     join public.giftcard_schedules s on s.id = (p.plan ->> 'id')::bigint;
   if v_jobs is not null then
-    v_answers := public.giftcard_enqueue(v_jobs, false, p_now);
+    v_answers := public.giftcard_enqueue(v_jobs, false, p_now)::jsonb;
   end if;
   with made as (
     select v_owners[e.n] as schedule_id, array_agg((e.job ->> 'id')::bigint order by e.n) as ids,
@@ -2649,7 +2649,7 @@ declare
     select (p ->> 'id')::bigint from jsonb_array_elements(p_planned) p where (p ->> 'id')::bigint = any (v_ids) and p ? 'delete');
   v_paused jsonb := (
     select coalesce(jsonb_agg(jsonb_build_object('id', p -> 'id', 'reason', p -> 'pause')), '[]') from jsonb_array_elements(v_plans) p where p ? 'pause');
-  v_jobs bigint[] := '{}';
+  v_jobs bigint[] := '{}'::bigint[];
   v_plan jsonb;
 begin
   delete from public.giftcard_schedules where id = any (v_over);
@@ -2708,7 +2708,7 @@ begin
   end if;
   return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
-  perform public.giftcard_refuse('GC409', format('tenant %s has another schedule of the name %s', n.tenant_id, n.name), 'name');
+  raise exception 'tenant % has another schedule of the name %', n.tenant_id, n.name using errcode = 'GC409', detail = 'name';
 end $$;
 
 -- Jobs that are there already go on.
@@ -3198,7 +3198,7 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
-  v_job jsonb;
+  v_job json;
 begin
   if not e.enabled then
     perform public.giftcard_refuse('GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.disabled_reason), 'enabled');
@@ -3280,8 +3280,8 @@ end $$;
 create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_at timestamptz := p_card ->> 'at';
-  v_balance bigint := p_card ->> 'balance';
+  v_at timestamptz := (p_card ->> 'at')::timestamptz;
+  v_balance bigint := (p_card ->> 'balance')::bigint;
   c public.giftcard_cards;
 begin
   select * into c from public.giftcard_cards
@@ -3814,7 +3814,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_url text := rtrim(p_url, '/');
   v_extension text;
-  v_create text;
+  v_schema text;
   v_secret_id uuid;
 begin
   if v_url is null or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
@@ -3823,15 +3823,15 @@ begin
   elsif p_secret is null or p_secret !~ '^[!-~]+$' then
     perform public.giftcard_refuse('GC400', 'p_secret must be the deployment''s CRON_SECRET, without blanks inside', 'p_secret');
   end if;
-  for v_extension, v_create in
-    select e.name, e.statement from (values
-        (1, 'cron', 'pg_cron', 'create extension pg_cron with schema pg_catalog'),
-        (2, 'net', 'pg_net', 'create extension pg_net with schema extensions'),
-        (3, 'vault', 'supabase_vault', 'create extension supabase_vault')) e(n, of_schema, name, statement)
-     where to_regnamespace(e.of_schema) is null order by e.n limit 3
+  for v_extension, v_schema in
+    select e.name, e.its_schema from (values
+        (1, 'cron', 'pg_cron', 'pg_catalog'),
+        (2, 'net', 'pg_net', 'extensions'),
+        (3, 'vault', 'supabase_vault', null)) e(n, provides, name, its_schema)
+     where to_regnamespace(e.provides) is null order by e.n limit 3
   loop
     begin
-      execute v_create;
+      execute format('create extension %I', v_extension) || coalesce(' with schema ' || quote_ident(v_schema), '');
     exception when others then
       perform public.giftcard_refuse('GC409', format('the extension %s is not enabled and cannot be from here: %s', v_extension, sqlerrm));
     end;
@@ -3855,7 +3855,7 @@ end $$;
 create function public.giftcard_stop_clock(p_dry_run boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_jobs bigint[] := '{}';
+  v_jobs bigint[] := '{}'::bigint[];
 begin
   if to_regnamespace('cron') is not null then
     v_jobs := array(select j.jobid from cron.job j where j.jobname in ('giftcard-jobs', 'giftcard-jobs-prune'));

@@ -24,7 +24,7 @@ begin
   end if;
   v_count := jsonb_array_length(p_jobs);
   if v_count = 0 then
-    return '[]';
+    return '[]'::json;
   elsif v_count > 1000 then
     perform public.giftcard_refuse('GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
   elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex

@@ -74,12 +74,12 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_knows boolean;               -- goes by what the tick knows of the queues
-  v_ended bigint[] := '{}';      -- runs taken over
-  v_ids bigint[] := '{}';        -- jobs claimed
+  v_ended bigint[] := '{}'::bigint[];      -- runs taken over
+  v_ids bigint[] := '{}'::bigint[];        -- jobs claimed
   v_open public.giftcard_cursor[];  -- circuits with a due job, in their turn
   v_again public.giftcard_cursor[];
-  v_half_open text[] := '{}';
-  v_from text[] := '{}';
+  v_half_open text[] := '{}'::text[];
+  v_from text[] := '{}'::text[];
   q public.giftcard_cursor;
   v_got bigint[];
   v_got_at timestamptz;          -- the time of the last of them
@@ -87,7 +87,7 @@ declare
   v_left integer := p_limit;
   v_next timestamptz;
   v_circuit text;
-  v_capacity jsonb := '{}';          -- what limited stages may still begin
+  v_capacity jsonb := '{}'::jsonb;          -- what limited stages may still begin
   v_full boolean := false;       -- and whether one could have begun more
 begin
   jobs := '[]';

@@ -108,7 +108,7 @@ end $$;
 
 -- Results by the id of their job.
 create function public.giftcard_results_by_id(p_results jsonb) returns jsonb
-language sql immutable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
 $$;
 

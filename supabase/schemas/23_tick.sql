@@ -56,7 +56,7 @@ end $$;
 
 -- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
 create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
-language sql immutable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' as $$
   select json_build_object('tick_id', p_tick_id, 'duplicate', p_stopped_because = 'duplicate', 'paused', p_stopped_because = 'paused',
                            'revived', 0, 'jobs', '[]'::json, 'next_due_at', null, 'next_due_in', null, 'stopped_because', p_stopped_because)
 $$;
@@ -96,7 +96,7 @@ begin
       'this code needs schema %s or a later one, and the database is at %s: run the migrations', p_oldest_schema, v_schema ->> 'version'));
   end if;
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
-  select id, revived, stopped_because into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;
+  select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because from public.giftcard_ticks where key = p_key;
   if v_stopped_because is not null then
     return public.giftcard_ended_tick(v_id, v_stopped_because);
   elsif v_id is null then
@@ -121,7 +121,7 @@ begin
   end if;
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::double precision end;
   v_schedules := public.giftcard_schedules_for(v_id, v_now);
   if c.claimed = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
@@ -185,7 +185,7 @@ begin
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;
   -- infinity cannot be subtracted before PostgreSQL 17, and is never due
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now) end;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::double precision end;
   if c.claimed = 0 and p_busy = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;

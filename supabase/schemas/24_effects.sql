@@ -22,7 +22,7 @@ comment on column public.giftcard_effects.vendor_key is 'The idempotency key the
 comment on column public.giftcard_effects.started_at is 'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
 
 create function public.giftcard_vendor_key(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
-returns text language sql immutable security invoker set search_path = '' as $$
+returns text language sql stable security invoker set search_path = '' as $$
   select 'gc_' || left(encode(sha256(convert_to(
     jsonb_build_array(p_tenant_id, p_correlation_id, p_stage, p_dedup_key, p_name, p_generation)::text, 'UTF8')), 'hex'), 48)
 $$;

@@ -28,7 +28,7 @@ end $$;
 
 -- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change nothing.
 create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
-language sql immutable security invoker set search_path = '' as $$
+language sql stable security invoker set search_path = '' as $$
   select case when p_capacity ? split_part(p_circuit, ':', 1)
               then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1), (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
               else p_capacity end

@@ -4,7 +4,7 @@
 -- created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers spell the conditions out for the
 -- planner; this is where unknown names and bad times are refused.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
-language plpgsql immutable security invoker set search_path = '' as $$
+language plpgsql stable security invoker set search_path = '' as $$
 declare
   v_name text;
 begin
@@ -71,7 +71,7 @@ language plpgsql stable security invoker set search_path = '' set enable_seqscan
 declare
   c public.giftcard_circuits;
   s public.giftcard_stages;
-  v_ahead integer;
+  v_ahead bigint;
   v_tick timestamptz;
   v_limits jsonb;
 begin

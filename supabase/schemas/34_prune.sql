@@ -54,9 +54,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
 declare
   v_over timestamptz := p_now - p_keep;             -- what has not been touched since may leave
   v_dead_over timestamptz := p_now - p_keep_dead;
-  v_after bigint := 0;
+  v_after bigint := 0::bigint;
   v_last bigint;
-  v_looked integer;
+  v_looked bigint;
   v_ids bigint[];
 begin
   if not p_dry_run then
@@ -113,9 +113,9 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_over timestamptz := p_now - p_keep;
-  v_after_job bigint := 0;
+  v_after_job bigint := 0::bigint;
   v_after_run integer := 0;
-  v_looked integer;
+  v_looked bigint;
   v_last bigint[];
   v_keys bigint[];
   v_rows tid[];

@@ -9,7 +9,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   o public.giftcard_orders;
-  v_job jsonb;
+  v_job json;
 begin
   insert into public.giftcard_orders (tenant_id, correlation_id, idempotency_key, body_hash, amount, currency, created_at)
   values (p_tenant_id, p_correlation_id, p_idempotency_key, p_body_hash, (p_payload #>> '{amount,amount}')::bigint,

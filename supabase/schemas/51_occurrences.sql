@@ -33,7 +33,7 @@ set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enab
 declare
   v_jobs jsonb;
   v_owners bigint[];  -- the schedule of each job
-  v_answers jsonb := '[]';
+  v_answers jsonb := '[]'::jsonb;
 begin
   -- The payload as it is stored, unless a hook has bent it: JSON that went through Python may have lost digits.
   select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n), array_agg(s.id order by p.n, j.n)
@@ -42,7 +42,7 @@ begin
     cross join lateral jsonb_array_elements(p.plan -> 'jobs') with ordinality j(job, n)
     join public.giftcard_schedules s on s.id = (p.plan ->> 'id')::bigint;
   if v_jobs is not null then
-    v_answers := public.giftcard_enqueue(v_jobs, false, p_now);
+    v_answers := public.giftcard_enqueue(v_jobs, false, p_now)::jsonb;
   end if;
   with made as (
     select v_owners[e.n] as schedule_id, array_agg((e.job ->> 'id')::bigint order by e.n) as ids,
@@ -97,7 +97,7 @@ declare
     select (p ->> 'id')::bigint from jsonb_array_elements(p_planned) p where (p ->> 'id')::bigint = any (v_ids) and p ? 'delete');
   v_paused jsonb := (
     select coalesce(jsonb_agg(jsonb_build_object('id', p -> 'id', 'reason', p -> 'pause')), '[]') from jsonb_array_elements(v_plans) p where p ? 'pause');
-  v_jobs bigint[] := '{}';
+  v_jobs bigint[] := '{}'::bigint[];
   v_plan jsonb;
 begin
   delete from public.giftcard_schedules where id = any (v_over);

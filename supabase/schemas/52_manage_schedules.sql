@@ -36,7 +36,7 @@ begin
   end if;
   return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
-  perform public.giftcard_refuse('GC409', format('tenant %s has another schedule of the name %s', n.tenant_id, n.name), 'name');
+  raise exception 'tenant % has another schedule of the name %', n.tenant_id, n.name using errcode = 'GC409', detail = 'name';
 end $$;
 
 -- Jobs that are there already go on.

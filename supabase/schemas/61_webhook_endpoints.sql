@@ -99,7 +99,7 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
-  v_job jsonb;
+  v_job json;
 begin
   if not e.enabled then
     perform public.giftcard_refuse('GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.disabled_reason), 'enabled');

@@ -35,8 +35,8 @@ end $$;
 create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_at timestamptz := p_card ->> 'at';
-  v_balance bigint := p_card ->> 'balance';
+  v_at timestamptz := (p_card ->> 'at')::timestamptz;
+  v_balance bigint := (p_card ->> 'balance')::bigint;
   c public.giftcard_cards;
 begin
   select * into c from public.giftcard_cards

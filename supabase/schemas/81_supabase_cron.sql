@@ -9,7 +9,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_url text := rtrim(p_url, '/');
   v_extension text;
-  v_create text;
+  v_schema text;
   v_secret_id uuid;
 begin
   if v_url is null or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
@@ -18,15 +18,15 @@ begin
   elsif p_secret is null or p_secret !~ '^[!-~]+$' then
     perform public.giftcard_refuse('GC400', 'p_secret must be the deployment''s CRON_SECRET, without blanks inside', 'p_secret');
   end if;
-  for v_extension, v_create in
-    select e.name, e.statement from (values
-        (1, 'cron', 'pg_cron', 'create extension pg_cron with schema pg_catalog'),
-        (2, 'net', 'pg_net', 'create extension pg_net with schema extensions'),
-        (3, 'vault', 'supabase_vault', 'create extension supabase_vault')) e(n, of_schema, name, statement)
-     where to_regnamespace(e.of_schema) is null order by e.n limit 3
+  for v_extension, v_schema in
+    select e.name, e.its_schema from (values
+        (1, 'cron', 'pg_cron', 'pg_catalog'),
+        (2, 'net', 'pg_net', 'extensions'),
+        (3, 'vault', 'supabase_vault', null)) e(n, provides, name, its_schema)
+     where to_regnamespace(e.provides) is null order by e.n limit 3
   loop
     begin
-      execute v_create;
+      execute format('create extension %I', v_extension) || coalesce(' with schema ' || quote_ident(v_schema), '');
     exception when others then
       perform public.giftcard_refuse('GC409', format('the extension %s is not enabled and cannot be from here: %s', v_extension, sqlerrm));
     end;
@@ -50,7 +50,7 @@ end $$;
 create function public.giftcard_stop_clock(p_dry_run boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_jobs bigint[] := '{}';
+  v_jobs bigint[] := '{}'::bigint[];
 begin
   if to_regnamespace('cron') is not null then
     v_jobs := array(select j.jobid from cron.job j where j.jobname in ('giftcard-jobs', 'giftcard-jobs-prune'));

@@ -1,4 +1,4 @@
-"""A PostgreSQL of Debian's with pg_cron, in a folder of its own: the embedded one can load no extension."""
+"""A PostgreSQL of Debian's with an extension that the embedded one does not have, in a folder of its own."""
 
 import os
 import pwd
@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The first database of a new cluster: pg_cron lives in one, which is named before the server starts.
 _SETTINGS = """
 listen_addresses = ''
 fsync = off
+"""
+
+# The first database of a new cluster: pg_cron lives in one, which is named before the server starts.
+PG_CRON = """
 shared_preload_libraries = 'pg_cron'
 cron.database_name = 'postgres'
 cron.use_background_workers = on
@@ -20,17 +23,20 @@ cron.timezone = 'GMT'
 """
 
 
-def with_pg_cron() -> Path | None:
-    """The newest installed PostgreSQL that has it; None: there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/lib/pg_cron.so"), key=lambda path: float(path.parts[-3]))
+def installed_with(library: str) -> Path | None:
+    """The newest installed PostgreSQL that has this library; None: there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/lib/{library}.so"), key=lambda path: float(path.parts[-3]))
     return found[-1].parent.parent if found else None
 
 
 @contextmanager
-def server(installed: Path) -> Iterator[str]:
-    """The address of its database. As root it runs as the user `postgres`, whom the package has made."""
+def server(installed: Path, *, settings: str = "") -> Iterator[str]:
+    """The address of its database; `settings` are more lines of postgresql.conf.
+
+    As root it runs as the user `postgres`, whom the package has made.
+    """
     user = "postgres" if os.geteuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="giftcards-cron-", dir="/tmp"))  # short, for its socket
+    folder = Path(tempfile.mkdtemp(prefix="giftcards-pg-", dir="/tmp"))  # short, for its socket
     if user:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
 
@@ -49,7 +55,8 @@ def server(installed: Path) -> Iterator[str]:
     data = str(folder / "data")
     try:
         run("initdb", "--no-sync", "--username=postgres", "--auth=trust", "--locale=C.UTF-8", "--pgdata", data)
-        (folder / "data/postgresql.auto.conf").write_text(f"{_SETTINGS}unix_socket_directories = '{folder}'\n")
+        lines = f"{_SETTINGS}{settings}unix_socket_directories = '{folder}'\n"
+        (folder / "data/postgresql.auto.conf").write_text(lines)
         run("pg_ctl", "--wait", "--pgdata", data, "--log", str(folder / "log"), "start")
         yield f"postgresql://postgres@/postgres?host={folder}"
     finally:

@@ -16,7 +16,7 @@ from dev import ROOT
 from dev.migrate import migrate
 from lib.job import Complete
 from tests.crash.processes import wait_for
-from tests.sql.supabase_cron.debian import server, with_pg_cron
+from tests.sql.supabase_cron.debian import PG_CRON, installed_with, server
 from tests.sql.supabase_cron.pg_net import work_off
 from tests.sql.supabase_cron.serving import served
 from tests.support.world import CRON, World, a_world
@@ -27,13 +27,13 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A database with the application's schema and pg_cron."""
-    installed = with_pg_cron()
+    installed = installed_with("pg_cron")
     if installed is None:
         missing = "pg_cron is not installed (Debian, Ubuntu: apt install postgresql-<version>-cron)"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    with server(installed) as url:
+    with server(installed, settings=PG_CRON) as url:
         migrate(url)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute((ROOT / "tests/sql/supabase_cron/net_and_vault.sql").read_bytes())
