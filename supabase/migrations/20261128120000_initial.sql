@@ -343,61 +343,6 @@ begin
   return null;
 end $$;
 
--- The head of each circuit's queue, and its availability: 'ready' (jobs may start), 'probing' (one may), 'blocked' (until opens_at) or
--- 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: it costs a probe a circuit, whatever
--- the number of jobs. Read by the claim, by status and by whoever asks why a job does not run: one place decides.
-create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
-language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-begin
-  return query with recursive heads as (
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
-    union all
-    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
-      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
-  select h.circuit, h.stage, h.scheduled_at,
-         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
-              when coalesce(c.state, 'closed') = 'closed' then 'ready'
-              when c.open_until <= p_now then 'probing'
-              else 'blocked' end,
-         c.open_until
-    from heads h
-    left join public.giftcard_circuits c on c.circuit = h.circuit
-    left join public.giftcard_stages s on s.stage = h.stage;
-end $$;
-
--- Locks the probe of a half-open circuit: among the first 50 due the one with the fewest attempts. null: its place is taken,
--- another claim is choosing, or nothing is due. Writes open → half_open down.
-create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
-  c public.giftcard_circuits;
-  v_id bigint;
-begin
-  select * into c from public.giftcard_circuits
-   where circuit = p_circuit and state <> 'closed' and open_until <= p_now for update skip locked;
-  if not found or exists (
-       select from public.giftcard_jobs where id = c.probe_job_id and status = 'running' and lease_id = c.probe_lease_id) then
-    return null;
-  end if;
-  select j.id into v_id from public.giftcard_jobs j
-   where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
-     select f.id from (
-       select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
-        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now
-        order by q.scheduled_at, q.id limit 50) f
-      order by f.attempts, f.scheduled_at, f.id limit 1))
-   for update skip locked;
-  if v_id is not null and c.state = 'open' then
-    perform public.giftcard_change_circuit(p_circuit, 'half_open', 'cooldown over', v_id, c.open_until, p_now);
-  end if;
-  return v_id;
-end $$;
-
 -- A person closes a circuit.
 create function public.giftcard_reset_circuit(p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -442,6 +387,209 @@ declare
 begin
   update public.giftcard_maintenance_tasks set last_at = v_now where task = p_task and last_at + every <= v_now;
   return found;
+end $$;
+-- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
+
+-- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
+-- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: one
+-- index probe per circuit, whatever the number of jobs. The claim and status read the same: one place decides.
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+begin
+  return query with recursive heads as (
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
+    union all
+    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
+      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
+  select h.circuit, h.stage, h.scheduled_at,
+         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
+              when coalesce(c.state, 'closed') = 'closed' then 'ready'
+              when c.open_until <= p_now then 'probing'
+              else 'blocked' end,
+         c.open_until
+    from heads h
+    left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join public.giftcard_stages s on s.stage = h.stage;
+end $$;
+
+-- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
+-- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
+-- something else may start.
+create function public.giftcard_scan_queues(
+  t public.giftcard_ticks, p_limit integer, p_now timestamptz,
+  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+begin
+  ended := case when p_limit > 0 then array(
+    select id from public.giftcard_jobs
+     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
+     order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor)
+                    filter (where q.due and q.availability = 'ready'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
+         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
+                                 when 'probing' then greatest(q.head_at, p_now + interval '1 second')
+                                 else q.head_at end)
+           filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
+    into open, half_open, next_due_at
+    from (select h.*, h.availability in ('ready', 'probing')
+                      and (h.head_at <= p_now or t.only_job_id is not null) as due
+            from public.giftcard_queue_heads(t.stages, p_now) h
+           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+             and (t.only_job_id is null
+                  or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+end $$;
+
+-- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
+-- of the circuits that it claimed from, a lease that ends, and a revival. null: never, as things stand.
+create function public.giftcard_next_due(p_heads_at timestamptz, p_claimed_from text[], p_now timestamptz)
+returns timestamptz
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+begin
+  return least(
+    p_heads_at,
+    (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
+       select j.scheduled_at from public.giftcard_jobs j
+        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now
+        order by j.scheduled_at, j.id limit 1) n),
+    (select coalesce(j.lease_expires_at, '-infinity'::timestamptz) from public.giftcard_jobs j
+      where j.status = 'running' order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
+    (select j.revive_at from public.giftcard_jobs j
+      where j.status = 'error' and j.revive_at is not null order by j.revive_at, j.id limit 1));
+end $$;
+-- Picks: which due jobs a claim takes.
+
+-- A claim under way.
+create type public.giftcard_claim_state as (
+  ids bigint[],                       -- jobs picked so far: locked
+  remaining integer,                  -- jobs still wanted
+  queues public.giftcard_cursor[],    -- circuits with a due job, in their turn
+  claimed_from text[],
+  served jsonb,                       -- jobs that the tick has started, by circuit
+  capacity jsonb,                     -- runs that limited stages may still begin; {}: no limits
+  is_full boolean                     -- a limited stage had more due jobs than capacity
+);
+
+-- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest attempts.
+-- null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
+create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  c public.giftcard_circuits;
+  v_id bigint;
+begin
+  select * into c from public.giftcard_circuits
+   where circuit = p_circuit and state <> 'closed' and open_until <= p_now for update skip locked;
+  if not found or exists (
+       select from public.giftcard_jobs where id = c.probe_job_id and status = 'running' and lease_id = c.probe_lease_id) then
+    return null;
+  end if;
+  select j.id into v_id from public.giftcard_jobs j
+   where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
+     select f.id from (
+       select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
+        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now
+        order by q.scheduled_at, q.id limit 50) f
+      order by f.attempts, f.scheduled_at, f.id limit 1))
+   for update skip locked;
+  if v_id is not null and c.state = 'open' then
+    perform public.giftcard_change_circuit(p_circuit, 'half_open', 'cooldown over', v_id, c.open_until, p_now);
+  end if;
+  return v_id;
+end $$;
+
+-- Pick one job as the probe of each half-open circuit, while jobs are wanted.
+create function public.giftcard_pick_probes(
+  s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_now timestamptz)
+returns public.giftcard_claim_state
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_circuit text;
+  v_id bigint;
+begin
+  foreach v_circuit in array p_half_open loop
+    exit when s.remaining <= 0;
+    if (s.capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
+      s.is_full := true;
+      continue;
+    end if;
+    v_id := public.giftcard_pick_probe(v_circuit, p_only_job_id, p_now);
+    continue when v_id is null;
+    s.ids := s.ids || v_id;
+    s.remaining := s.remaining - 1;
+    s.capacity := public.giftcard_reduce_capacity(s.capacity, v_circuit, 1);
+  end loop;
+  return s;
+end $$;
+
+-- Pick due jobs from s.queues: the circuits take turns, in rounds, the oldest due job of each first. Leaves in s.queues
+-- the circuits that had more, those without a turn first. The planner's settings are those of giftcard_claim_for.
+create function public.giftcard_pick_jobs(
+  s public.giftcard_claim_state, p_only_job_id bigint, p_now timestamptz) returns public.giftcard_claim_state
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_ids bigint[] := s.ids;
+  v_left integer := s.remaining;
+  v_served jsonb := s.served;
+  v_again public.giftcard_cursor[];  -- the queues of the next round
+  q public.giftcard_cursor;
+  v_share integer;
+  v_got bigint[];
+  v_got_at timestamptz;              -- scheduled_at of the last of them
+begin
+  while v_left > 0 and cardinality(s.queues) > 0 loop
+    v_again := '{}'::public.giftcard_cursor[];
+    for i in 1 .. cardinality(s.queues) loop
+      if v_left <= 0 then
+        v_again := s.queues[i:] || v_again;
+        exit;
+      end if;
+      q := s.queues[i];
+      -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
+      v_share := (v_left + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
+      if s.capacity <> '{}' and s.capacity ? split_part(q.circuit, ':', 1) then
+        v_share := least(v_share, (s.capacity ->> split_part(q.circuit, ':', 1))::integer);
+        s.is_full := s.is_full or v_share = 0;
+        continue when v_share = 0;
+      end if;
+      if p_only_job_id is null then
+        select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
+          select j.id, j.scheduled_at from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now and j.id <> all (v_ids)
+             and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
+           order by j.scheduled_at, j.id limit v_share for update skip locked) g;
+      else
+        v_got := array(select id from public.giftcard_jobs
+                        where id = p_only_job_id and status = 'queued' and id <> all (v_ids) for update skip locked);
+      end if;
+      v_ids := v_ids || v_got;
+      v_left := v_left - cardinality(v_got);
+      s.claimed_from := s.claimed_from || q.circuit;
+      v_served := v_served || jsonb_build_object(
+        q.circuit, coalesce((v_served ->> q.circuit)::integer, 0) + cardinality(v_got));
+      if s.capacity <> '{}' then
+        s.capacity := public.giftcard_reduce_capacity(s.capacity, q.circuit, cardinality(v_got));
+      end if;
+      if cardinality(v_got) = v_share then
+        v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_cursor;
+      end if;
+    end loop;
+    s.queues := v_again;
+  end loop;
+  s.ids := v_ids;
+  s.remaining := v_left;
+  s.served := v_served;
+  return s;
 end $$;
 -- Enqueue, one or many.
 
@@ -514,217 +662,153 @@ begin
   end if;
   return v_answers;
 end $$;
--- The claim.
+-- The claim: scan the queues, pick jobs, mark them, take over what killed functions left. All of it in one call.
 
--- What claimed jobs look like to their worker: an array in the order of p_ids. json, not jsonb: it is written once and four times as
--- fast. Payload and context are text in it: one that Python cannot read spoils its own job only.
-create function public.giftcard_claimed_jobs(p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
+-- Return the claimed jobs as a JSON array in the order of p_ids. json, not jsonb: it is written once, four times as
+-- fast. Payload and context are text in it: one that Python cannot parse spoils its own job only.
+create function public.giftcard_claimed_jobs(
+  p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set plan_cache_mode = force_generic_plan as $$
 declare
-  -- A variable, not a literal: with one, the planner may take the index of running rows for the few ids, and read all of it.
+  -- A variable: with a literal the planner may choose the index of running rows for these few ids, and read all of it.
   v_running constant text := 'running';
 begin
   return (
     select coalesce(json_agg(c), '[]') from (
-      select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text as payload_json, j.context::text as context_json,
-             j.attempts, j.max_attempts, j.run_no,
-             j.revivals, j.semantics, coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
+      select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit,
+             j.payload::text as payload_json, j.context::text as context_json,
+             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics,
+             coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
              j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
         from public.giftcard_jobs j
        where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id
        order by array_position(p_ids, j.id)) c);
 end $$;
 
--- When something may start for a tick that found less than it asked for: a retry or a scheduled job, a circuit that half-opens, a lease
--- that ends, a revival. null: never, as things stand.
-create function public.giftcard_next_due(p_heads_at timestamptz, p_claimed_from text[], p_now timestamptz) returns timestamptz
-language sql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-  select least(
-    p_heads_at,
-    (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
-       select j.scheduled_at from public.giftcard_jobs j
-        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now order by j.scheduled_at, j.id limit 1) n),
-    (select coalesce(j.lease_expires_at, '-infinity'::timestamptz) from public.giftcard_jobs j where j.status = 'running'
-      order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
-    (select j.revive_at from public.giftcard_jobs j where j.status = 'error' and j.revive_at is not null order by j.revive_at, j.id limit 1))
-$$;
-
--- A look at all queues: up to 10 runs whose lease has ended, locked; the circuits that have a due job, in their turn (those that this tick
--- has started the fewest of come first); those that are half-open; and when something else may start.
-create function public.giftcard_scan_queues(
-  t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+-- Give the interrupted runs p_ids a new lease of 30 s. The caller holds their rows.
+create function public.giftcard_take_over(p_ids bigint[], p_claim_key uuid, p_owner text, p_now timestamptz)
+returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  ended := case when p_limit > 0 then array(
-    select id from public.giftcard_jobs
-     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
-     order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor) filter (where q.due and q.availability = 'ready'), '{}'),
-         coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
-         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at) when 'probing' then greatest(q.head_at, p_now + interval '1 second')
-                         else q.head_at end) filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
-    into open, half_open, next_due_at
-    from (select h.*, h.availability in ('ready', 'probing') and (h.head_at <= p_now or t.only_job_id is not null) as due
-            from public.giftcard_queue_heads(t.stages, p_now) h
-           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
-             and (t.only_job_id is null or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+  update public.giftcard_jobs
+     set lease_id = p_claim_key, lease_expires_at = p_now + interval '30 seconds', lock_owner = p_owner,
+         locked_at = coalesce(locked_at, p_now), updated_at = p_now
+   where id = any (p_ids);
 end $$;
 
--- Takes over up to 10 runs whose lease has ended (new lease of 30 s, marked interrupted, outside the limit), then claims up to
--- p_limit due jobs for a tick: the circuits take turns, those this tick has started the fewest of first, the oldest due job of
--- each first. The claim's key is the lease of what it takes: asking again with the same key brings the same live leases and no others.
--- p_unrestricted: no stage is paused, and no circuit has failed. next_due_at is null when as many came as were asked for, and when nothing waits.
--- A tick that works through a backlog looks at all queues once a second; in between it takes from those that had more, from where it
--- left off. Jobs that have gone leave dead entries at the head of each queue until vacuum comes: it does not read them again.
+-- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more. The caller holds their rows;
+-- the planner's settings are those of giftcard_claim_for.
+create function public.giftcard_mark_claimed(
+  p_ids bigint[], p_half_open text[], p_claim_key uuid, p_owner text, p_stages jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_jobs
+     set status = 'running', attempts = attempts + 1, run_no = run_no + 1, lease_id = p_claim_key,
+         lease_expires_at =
+           p_now + make_interval(secs => 10 + coalesce(ttr_seconds, (p_stages ->> stage)::integer, 60)),
+         locked_at = p_now, lock_owner = p_owner, updated_at = p_now,
+         cancel_requested_at = null, revive_at = null, finished_at = null
+   where id = any (p_ids);
+  if p_half_open <> '{}' then
+    update public.giftcard_circuits c set probe_job_id = j.id, probe_lease_id = j.lease_id
+      from public.giftcard_jobs j
+     where j.id = any (p_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (p_half_open);
+  end if;
+end $$;
+
+-- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
+-- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it claims:
+-- a repeated call with the same key returns the same live leases and claims no others.
+-- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
+-- asked for, and when nothing waits.
+-- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
+-- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
 create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
--- The statistics of a queue are always stale; each plan here is the index's, or wrong. A sort that cannot be avoided costs so much on
--- paper then that Postgres before 18 would compile the plan.
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+-- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
+-- then costs so much on paper that Postgres before 18 would compile the plan.
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
-  v_knows boolean;               -- goes by what the tick knows of the queues
-  v_ended bigint[] := '{}'::bigint[];      -- runs taken over
-  v_ids bigint[] := '{}'::bigint[];        -- jobs claimed
-  v_open public.giftcard_cursor[];  -- circuits with a due job, in their turn
-  v_again public.giftcard_cursor[];
+  s public.giftcard_claim_state;
+  q record;                  -- the scan
+  v_known boolean;           -- the cursors of the last claim still hold
+  v_ended bigint[] := '{}'::bigint[];
+  v_ids bigint[];
   v_half_open text[] := '{}'::text[];
-  v_from text[] := '{}'::text[];
-  q public.giftcard_cursor;
-  v_got bigint[];
-  v_got_at timestamptz;          -- the time of the last of them
-  v_share integer;
-  v_left integer := p_limit;
-  v_next timestamptz;
-  v_circuit text;
-  v_capacity jsonb := '{}'::jsonb;          -- what limited stages may still begin
-  v_full boolean := false;       -- and whether one could have begun more
 begin
-  jobs := '[]';
+  jobs := '[]'::json;
   claimed := 0;
   paused := false;
   if t.claim_key = p_claim_key then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif not p_unrestricted and exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif not p_unrestricted and exists (
+      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
 
-  v_knows := p_unrestricted and v_left > 0 and t.cursors <> '{}' and t.scanned_at between p_now - interval '1 second' and p_now;
-  loop
-    if v_knows then
-      v_open := t.cursors;
-    else
-      t.scanned_at := p_now;
-      select l.ended, l.open, l.half_open, l.next_due_at into v_ended, v_open, v_half_open, v_next from public.giftcard_scan_queues(t, p_limit, p_now) l;
-      if t.limits <> '{}' and v_left > 0 then
-        v_capacity := public.giftcard_remaining_capacity(t.limits, array(select circuit from unnest(v_open)) || v_half_open, p_now);
-      end if;
-      foreach v_circuit in array v_half_open loop
-        exit when v_left <= 0;
-        if (v_capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
-          v_full := true;
-          continue;
-        end if;
-        v_got := array_remove(array[public.giftcard_pick_probe(v_circuit, t.only_job_id, p_now)], null);
-        v_ids := v_ids || v_got;
-        v_left := v_left - cardinality(v_got);
-        v_capacity := public.giftcard_reduce_capacity(v_capacity, v_circuit, cardinality(v_got));
-      end loop;
+  s := row('{}'::bigint[], p_limit, t.cursors, '{}'::text[], t.served, '{}'::jsonb, false);
+  v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
+             and t.scanned_at between p_now - interval '1 second' and p_now;
+  if v_known then
+    s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
+  end if;
+  if not v_known or s.remaining > 0 then
+    t.scanned_at := p_now;
+    t.served := s.served;
+    q := public.giftcard_scan_queues(t, p_limit, p_now);
+    v_ended := q.ended;
+    s.queues := q.open;
+    if t.limits <> '{}' and s.remaining > 0 then
+      s.capacity := public.giftcard_remaining_capacity(
+        t.limits, array(select circuit from unnest(q.open)) || q.half_open, p_now);
     end if;
+    if q.half_open <> '{}' then
+      v_half_open := q.half_open;
+      s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_now);
+    end if;
+    if s.remaining > 0 and q.open <> '{}' then
+      s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
+    end if;
+    next_due_at := q.next_due_at;
+  end if;
 
-    while v_left > 0 and cardinality(v_open) > 0 loop
-      v_again := '{}';
-      for i in 1 .. cardinality(v_open) loop
-        if v_left <= 0 then
-          v_again := v_open[i:] || v_again;  -- those that had no turn come first in the next one
-          exit;
-        end if;
-        q := v_open[i];
-        -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
-        v_share := (v_left + cardinality(v_open) - i) / (cardinality(v_open) - i + 1);
-        if v_capacity <> '{}' and v_capacity ? split_part(q.circuit, ':', 1) then
-          v_share := least(v_share, (v_capacity ->> split_part(q.circuit, ':', 1))::integer);
-          v_full := v_full or v_share = 0;
-          continue when v_share = 0;
-        end if;
-        if t.only_job_id is null then
-          select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
-            select j.id, j.scheduled_at from public.giftcard_jobs j
-             where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now and j.id <> all (v_ids)
-               and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
-             order by j.scheduled_at, j.id limit v_share for update skip locked) g;
-        else
-          v_got := array(select id from public.giftcard_jobs where id = t.only_job_id and status = 'queued' and id <> all (v_ids)
-                            for update skip locked);
-        end if;
-        v_ids := v_ids || v_got;
-        v_left := v_left - cardinality(v_got);
-        t.served := t.served || jsonb_build_object(q.circuit, coalesce((t.served ->> q.circuit)::integer, 0) + cardinality(v_got));
-        v_from := v_from || q.circuit;
-        if v_capacity <> '{}' then
-          v_capacity := public.giftcard_reduce_capacity(v_capacity, q.circuit, cardinality(v_got));
-        end if;
-        if cardinality(v_got) = v_share then
-          v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_cursor;
-        end if;
-      end loop;
-      v_open := v_again;
-    end loop;
-    exit when not v_knows or v_left <= 0;
-    v_knows := false;  -- what it knew of has run dry
-  end loop;
-
-  if v_ended <> '{}' or v_ids <> '{}' then
-    -- All of them are locked by now.
-    update public.giftcard_jobs
-       set status = 'running', attempts = attempts + 1, run_no = run_no + 1, lease_id = p_claim_key,
-           lease_expires_at = p_now + make_interval(secs => 10 + coalesce(ttr_seconds, (t.stages ->> stage)::integer, 60)),
-           locked_at = p_now, lock_owner = t.owner, updated_at = p_now,
-           cancel_requested_at = null, revive_at = null, finished_at = null
-     where id = any (v_ids);
+  v_ids := v_ended || s.ids;
+  if v_ids <> '{}' then
+    perform public.giftcard_mark_claimed(s.ids, v_half_open, p_claim_key, t.owner, t.stages, p_now);
     if v_ended <> '{}' then
-      update public.giftcard_jobs
-         set lease_id = p_claim_key, lease_expires_at = p_now + interval '30 seconds', lock_owner = t.owner,
-             locked_at = coalesce(locked_at, p_now), updated_at = p_now
-       where id = any (v_ended);
-    end if;
-    if v_half_open <> '{}' then
-      update public.giftcard_circuits c set probe_job_id = j.id, probe_lease_id = j.lease_id
-        from public.giftcard_jobs j
-       where j.id = any (v_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (v_half_open);
-    end if;
-    -- Many queues, limits and a job of its own want a look each time.
-    if cardinality(v_open) > 20 or t.limits <> '{}' or t.only_job_id is not null then
-      v_open := '{}';
+      perform public.giftcard_take_over(v_ended, p_claim_key, t.owner, p_now);
     end if;
     update public.giftcard_ticks
-       set claim_key = p_claim_key, claim_ids = v_ended || v_ids, claim_interrupted = v_ended,
-           served = t.served, started = started + cardinality(v_ids), scanned_at = t.scanned_at, cursors = v_open
+       set claim_key = p_claim_key, claim_ids = v_ids, claim_interrupted = v_ended, served = s.served,
+           started = started + cardinality(s.ids), scanned_at = t.scanned_at,
+           -- Many queues, limits and a single job need a scan each time.
+           cursors = case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null
+                          then s.queues else '{}' end
      where id = t.id;
-    jobs := public.giftcard_claimed_jobs(v_ended || v_ids, p_claim_key, v_ended, t.stages);
-    claimed := cardinality(v_ended || v_ids);
+    jobs := public.giftcard_claimed_jobs(v_ids, p_claim_key, v_ended, t.stages);
+    claimed := cardinality(v_ids);
   end if;
-  if v_left > 0 or p_limit <= 0 then
-    if v_full then
-      v_next := least(v_next, p_now + interval '1 second');  -- nobody tells when a place in a full stage is free again
-    end if;
-    if t.only_stage is null and t.only_job_id is null then
-      v_next := least(v_next, public.giftcard_next_schedule_at(p_now));
-    end if;
-    next_due_at := public.giftcard_next_due(v_next, v_from, p_now);
+  if s.remaining > 0 or p_limit <= 0 then
+    next_due_at := least(
+      next_due_at,
+      -- Nothing notifies when a run of a full stage ends.
+      case when s.is_full then p_now + interval '1 second' end,
+      case when t.only_stage is null and t.only_job_id is null then public.giftcard_next_schedule_at() end);
+    next_due_at := public.giftcard_next_due(next_due_at, s.claimed_from, p_now);
+  else
+    next_due_at := null;
   end if;
 end $$;
 
--- Takes for a tick that has settled nothing in this call. The lock: a claim that is repeated waits for the first to end.
+-- Claim for a tick that has settled nothing in this call. The lock makes a repeated claim wait for the first.
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
@@ -735,13 +819,18 @@ declare
 begin
   perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
   v_now := coalesce(p_now, clock_timestamp());
-  select t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
-                    and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as calm
+  select t as tick,
+         not exists (select from public.giftcard_stages where paused_at is not null)
+           and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as unrestricted
     into r from public.giftcard_ticks t where t.id = p_tick_id;
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
-  select * into jobs, claimed, paused, next_due_at from public.giftcard_claim_for(r.tick, r.calm, p_claim_key, p_limit, v_now);
+  r := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, v_now);
+  jobs := r.jobs;
+  claimed := r.claimed;
+  paused := r.paused;
+  next_due_at := r.next_due_at;
 end $$;
 -- The settle.
 
@@ -2573,10 +2662,11 @@ begin
 end $$;
 
 -- When the next occurrence comes due; null: none will. What waits for the end of an earlier job is looked at now and then.
-create function public.giftcard_next_schedule_at(p_now timestamptz default null) returns timestamptz
-language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
-  select check_at from public.giftcard_schedules where check_at is not null and next_at is not null order by check_at limit 1
-$$;
+create function public.giftcard_next_schedule_at() returns timestamptz
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
+begin
+  return (select check_at from public.giftcard_schedules where check_at is not null and next_at is not null order by check_at limit 1);
+end $$;
 
 -- Carries plans out; see giftcard_enqueue_occurrences, which has locked their schedules. Answers the ids of the jobs that were made.
 create function public.giftcard_apply_plans(p_plans jsonb, p_now timestamptz) returns bigint[]

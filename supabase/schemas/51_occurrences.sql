@@ -21,10 +21,11 @@ begin
 end $$;
 
 -- When the next occurrence comes due; null: none will. What waits for the end of an earlier job is looked at now and then.
-create function public.giftcard_next_schedule_at(p_now timestamptz default null) returns timestamptz
-language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
-  select check_at from public.giftcard_schedules where check_at is not null and next_at is not null order by check_at limit 1
-$$;
+create function public.giftcard_next_schedule_at() returns timestamptz
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
+begin
+  return (select check_at from public.giftcard_schedules where check_at is not null and next_at is not null order by check_at limit 1);
+end $$;
 
 -- Carries plans out; see giftcard_enqueue_occurrences, which has locked their schedules. Answers the ids of the jobs that were made.
 create function public.giftcard_apply_plans(p_plans jsonb, p_now timestamptz) returns bigint[]

@@ -171,7 +171,7 @@ def test_an_occurrence_of_a_stage_that_nobody_knows_waits_and_the_next_is_droppe
 
 
 def next_at(world: World) -> Any:
-    found = world.call("next_schedule_at")
+    found = world.ask("next_schedule_at")
     return found and found[11:19]
 
 

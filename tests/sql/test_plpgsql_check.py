@@ -32,7 +32,7 @@ class Exempt(NamedTuple):
 
 EXEMPT = [
     Exempt(
-        "giftcard_scan_queues",
+        "giftcard_(scan_queues|pick_jobs)",
         "routine is marked as VOLATILE, should be STABLE",
         "it locks the rows that it finds (for update skip locked), which Postgres allows in a volatile function only",
     ),

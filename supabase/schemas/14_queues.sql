@@ -1,0 +1,78 @@
+-- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
+
+-- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
+-- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: one
+-- index probe per circuit, whatever the number of jobs. The claim and status read the same: one place decides.
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+begin
+  return query with recursive heads as (
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
+    union all
+    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
+      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
+  select h.circuit, h.stage, h.scheduled_at,
+         case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
+              when coalesce(c.state, 'closed') = 'closed' then 'ready'
+              when c.open_until <= p_now then 'probing'
+              else 'blocked' end,
+         c.open_until
+    from heads h
+    left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join public.giftcard_stages s on s.stage = h.stage;
+end $$;
+
+-- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
+-- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
+-- something else may start.
+create function public.giftcard_scan_queues(
+  t public.giftcard_ticks, p_limit integer, p_now timestamptz,
+  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+begin
+  ended := case when p_limit > 0 then array(
+    select id from public.giftcard_jobs
+     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
+     order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
+  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor)
+                    filter (where q.due and q.availability = 'ready'), '{}'),
+         coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
+         min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
+                                 when 'probing' then greatest(q.head_at, p_now + interval '1 second')
+                                 else q.head_at end)
+           filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
+    into open, half_open, next_due_at
+    from (select h.*, h.availability in ('ready', 'probing')
+                      and (h.head_at <= p_now or t.only_job_id is not null) as due
+            from public.giftcard_queue_heads(t.stages, p_now) h
+           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+             and (t.only_job_id is null
+                  or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+end $$;
+
+-- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
+-- of the circuits that it claimed from, a lease that ends, and a revival. null: never, as things stand.
+create function public.giftcard_next_due(p_heads_at timestamptz, p_claimed_from text[], p_now timestamptz)
+returns timestamptz
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+begin
+  return least(
+    p_heads_at,
+    (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
+       select j.scheduled_at from public.giftcard_jobs j
+        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now
+        order by j.scheduled_at, j.id limit 1) n),
+    (select coalesce(j.lease_expires_at, '-infinity'::timestamptz) from public.giftcard_jobs j
+      where j.status = 'running' order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
+    (select j.revive_at from public.giftcard_jobs j
+      where j.status = 'error' and j.revive_at is not null order by j.revive_at, j.id limit 1));
+end $$;
