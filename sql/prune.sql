@@ -1,6 +1,6 @@
--- Lets what has ended leave: finished jobs for the archive, the rest for good. Ticks do it by themselves, after the settings.
--- First run it as it is: it only counts, from the beginning, each kind up to p_limit. Then set p_dry_run to false, and run it again until
--- all has been done twice.
+-- Lets what has ended leave: finished jobs for the archive, the rest for good. Ticks do it by themselves, after the
+-- settings. First run it as it is: it only counts, from the beginning, each kind up to p_limit. Then set p_dry_run to
+-- false, and run it again until all has been done twice.
 select * from jsonb_to_record(public.giftcard_prune(
   p_jobs            => '30 days',   -- completed and cancelled jobs; null, here as below: they stay
   p_dead_letters    => '90 days',   -- dead letters that do not revive
@@ -10,4 +10,5 @@ select * from jsonb_to_record(public.giftcard_prune(
   p_archive         => '365 days',  -- jobs that left so long ago
   p_limit           => 1000,        -- at most so many of each a run; 1000 is the most
   p_dry_run         => true         -- true counts, false removes
-)) as answer(jobs integer, history integer, ticks integer, circuit_changes integer, archive integer, done boolean, dry_run boolean);
+)) as answer(jobs integer, history integer, ticks integer, circuit_changes integer, archive integer, done boolean,
+             dry_run boolean);

@@ -6,7 +6,8 @@
 -- It looks for exhausted jobs that are still queued. Here an exhausted job is in error, so this is the right statement.
 -- First run it as it is: it only counts. Then set p_dry_run to false, and run it again until matched is 0.
 select (select count(*) from public.giftcard_jobs
-         where status = 'queued' and scheduled_at > now() and attempts >= max_attempts) as found_by_the_older_form, answer.*
+         where status = 'queued' and scheduled_at > now() and attempts >= max_attempts) as found_by_the_older_form,
+           answer.*
   from jsonb_to_record(public.giftcard_requeue_dead_letters(
     p_dry_run => true   -- true counts, false requeues
   )) as answer(dry_run boolean, matched integer, requeued integer);

@@ -1,5 +1,6 @@
 -- Sends one job in error or cancelled back to the queue, due now, with a whole new set of attempts. Its history stays.
--- Refused: a job that is queued or running; a completed one without force; a new payload once an effect outside was begun.
+-- Refused: a job that is queued or running; a completed one without force; a new payload once an effect outside was
+-- begun.
 select * from jsonb_to_record(public.giftcard_requeue(
   p_job_id  => 0,      -- the job
   p_payload => null,   -- a corrected payload, like '{"customer": …}'; null keeps the one it has

@@ -1,4 +1,5 @@
--- Brings a job back from the archive as it was: same id, same status, same history. Requeue it afterwards if it shall run again.
+-- Brings a job back from the archive as it was: same id, same status, same history. Requeue it afterwards if it shall
+-- run again.
 select * from jsonb_to_record(public.giftcard_restore_job(
   p_job_id => 0  -- the job
 )) as answer(id bigint, status text, restored boolean);

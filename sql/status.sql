@@ -3,4 +3,5 @@
 select topic, fact
   from jsonb_each(public.giftcard_status()) as status(topic, value)
  cross join lateral jsonb_path_query(value, '$[*]') with ordinality as facts(fact, n)
- order by array_position(array['now', 'counts', 'paused', 'circuits', 'dead_letters', 'paid_without_card', 'queues', 'ticks'], topic), n;
+ order by array_position(array['now', 'counts', 'paused', 'circuits', 'dead_letters', 'paid_without_card', 'queues',
+                               'ticks'], topic), n;

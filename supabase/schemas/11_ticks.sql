@@ -10,7 +10,8 @@ create table public.giftcard_stages (
   constraint giftcard_stages_pkey primary key (stage)
 );
 
-comment on table public.giftcard_stages is 'A stage that is paused (paused_at not null) or was. The row ''*'' is the pause of everything.';
+comment on table public.giftcard_stages is
+  'A stage that is paused (paused_at not null) or was. The row ''*'' is the pause of everything.';
 
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
@@ -57,10 +58,16 @@ create table public.giftcard_ticks (
 ) with (fillfactor = 50);
 create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id) where execution_id is not null;
 
-comment on table public.giftcard_ticks is 'One bounded pass over due work. ended_at null past live_until: the function was killed.';
+comment on table public.giftcard_ticks is
+  'One bounded pass over due work. ended_at null past live_until: the function was killed.';
 comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
-comment on column public.giftcard_ticks.stages is 'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
-comment on column public.giftcard_ticks.limits is 'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
-comment on column public.giftcard_ticks.scanned_at is 'When it last looked at all queues; for a second it goes by what it knows.';
-comment on column public.giftcard_ticks.cursors is 'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
-comment on column public.giftcard_ticks.served is 'Jobs started so far by circuit: the circuit with the fewest is served first.';
+comment on column public.giftcard_ticks.stages is
+  'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
+comment on column public.giftcard_ticks.limits is
+  'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
+comment on column public.giftcard_ticks.scanned_at is
+  'When it last looked at all queues; for a second it goes by what it knows.';
+comment on column public.giftcard_ticks.cursors is
+  'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
+comment on column public.giftcard_ticks.served is
+  'Jobs started so far by circuit: the circuit with the fewest is served first.';

@@ -16,10 +16,12 @@ create table public.giftcard_circuits (
 -- Nearly all are closed and have not failed: a settle asks whether any is not.
 create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
 
-comment on table public.giftcard_circuits is 'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
+comment on table public.giftcard_circuits is
+  'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
 comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
 comment on column public.giftcard_circuits.changed_at is 'Results of runs claimed before this do not count.';
-comment on column public.giftcard_circuits.probe_lease_id is 'The one run allowed while half-open; the place is free once that lease no longer runs.';
+comment on column public.giftcard_circuits.probe_lease_id is
+  'The one run allowed while half-open; the place is free once that lease no longer runs.';
 
 create table public.giftcard_circuit_changes (
   id bigint generated always as identity,
@@ -43,15 +45,17 @@ begin
   insert into public.giftcard_circuit_changes (circuit, from_state, to_state, changed_at, cause, job_id)
   select p_circuit, state, p_to, p_now, p_cause, p_job_id from public.giftcard_circuits where circuit = p_circuit;
   update public.giftcard_circuits
-     set state = p_to, failures = 0, changed_at = p_now, open_until = p_open_until, probe_job_id = null, probe_lease_id = null
+     set state = p_to, failures = 0, changed_at = p_now, open_until = p_open_until, probe_job_id = null,
+         probe_lease_id = null
    where circuit = p_circuit;
 end $$;
 
--- Counts one result. Closed: a failure adds one and the threshold opens; a success sets the count to 0; runs claimed before
--- the last change do not count. Open or half-open: the probe's result alone counts. Answers the new state, null if unchanged.
--- The caller holds the circuit's row.
+-- Counts one result. Closed: a failure adds one and the threshold opens; a success sets the count to 0; runs claimed
+-- before the last change do not count. Open or half-open: the probe's result alone counts. Answers the new state, null
+-- if unchanged. The caller holds the circuit's row.
 create function public.giftcard_count_result(
-  p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer, p_cooldown_seconds double precision,
+  p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer,
+  p_cooldown_seconds double precision,
   p_cause text, p_now timestamptz) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -73,24 +77,29 @@ begin
     return null;
   elsif v_failed and c.failures + 1 >= p_threshold then
     perform public.giftcard_change_circuit(
-      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures + 1, p_cause), p_job_id, v_until, p_now);
+      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures + 1, p_cause), p_job_id, v_until,
+      p_now);
     return 'open';
   end if;
-  update public.giftcard_circuits set failures = case when v_failed then failures + 1 else 0 end where circuit = p_circuit;
+  update public.giftcard_circuits set failures = case when v_failed then failures + 1 else 0 end
+    where circuit = p_circuit;
   return null;
 end $$;
 
 -- A person closes a circuit.
-create function public.giftcard_reset_circuit(p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
+create function public.giftcard_reset_circuit(
+  p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_state text;
 begin
   select state into v_state from public.giftcard_circuits where circuit = p_circuit for update;
   if not found then
-    perform public.giftcard_refuse('GC404', format('circuit %s has never failed: there is nothing to reset', p_circuit), 'circuit');
+    perform public.giftcard_refuse(
+      'GC404', format('circuit %s has never failed: there is nothing to reset', p_circuit), 'circuit');
   elsif v_state <> 'closed' then
-    perform public.giftcard_change_circuit(p_circuit, 'closed', 'reset by ' || p_by, null, null, coalesce(p_now, clock_timestamp()));
+    perform public.giftcard_change_circuit(
+      p_circuit, 'closed', 'reset by ' || p_by, null, null, coalesce(p_now, clock_timestamp()));
   else
     update public.giftcard_circuits set failures = 0 where circuit = p_circuit;
   end if;

@@ -1,4 +1,5 @@
--- Chores: what a tick sees to now and then, after its jobs. Each has an interval; the first tick after it does the chore.
+-- Chores: what a tick sees to now and then, after its jobs. Each has an interval; the first tick after it does the
+-- chore.
 
 create table public.giftcard_maintenance_tasks (
   task text collate "C" not null,
@@ -8,14 +9,16 @@ create table public.giftcard_maintenance_tasks (
   constraint giftcard_maintenance_tasks_every_is_positive check (every > interval '0')
 );
 
-comment on table public.giftcard_maintenance_tasks is 'What ticks see to after their jobs, each at its interval. A chore that failed waits for its next turn.';
+comment on table public.giftcard_maintenance_tasks is
+  'What ticks see to after their jobs, each at its interval. A chore that failed waits for its next turn.';
 
 insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
 
 -- The chores whose time has come: read by each tick's begin.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language sql stable security invoker set search_path = '' as $$
-  select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks where last_at + every <= p_now
+  select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
+    where last_at + every <= p_now
 $$;
 
 -- Takes a chore: true for one of the ticks that see it due at the same time.

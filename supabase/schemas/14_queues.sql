@@ -1,8 +1,8 @@
 -- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
--- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). A loose index scan: one
--- index probe per circuit, whatever the number of jobs. The claim and status read the same: one place decides.
+-- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). A loose index scan:
+-- one index probe per circuit, whatever the number of jobs. The claim and status read the same: one place decides.
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
 returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
 language plpgsql stable security invoker

@@ -11,8 +11,8 @@ create type public.giftcard_claim_state as (
   is_full boolean                     -- a limited stage had more due jobs than capacity
 );
 
--- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest attempts.
--- null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
+-- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
+-- attempts. null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
 create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -23,7 +23,8 @@ begin
   select * into c from public.giftcard_circuits
    where circuit = p_circuit and state <> 'closed' and open_until <= p_now for update skip locked;
   if not found or exists (
-       select from public.giftcard_jobs where id = c.probe_job_id and status = 'running' and lease_id = c.probe_lease_id) then
+       select from public.giftcard_jobs where id = c.probe_job_id and status = 'running'
+              and lease_id = c.probe_lease_id) then
     return null;
   end if;
   select j.id into v_id from public.giftcard_jobs j

@@ -34,8 +34,8 @@ begin
    where id = any (p_ids);
 end $$;
 
--- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more. The caller holds their rows;
--- the planner's settings are those of giftcard_claim_for.
+-- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more. The caller holds their
+-- rows; the planner's settings are those of giftcard_claim_for.
 create function public.giftcard_mark_claimed(
   p_ids bigint[], p_half_open text[], p_claim_key uuid, p_owner text, p_stages jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' as $$
@@ -55,12 +55,11 @@ begin
 end $$;
 
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
--- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it claims:
--- a repeated call with the same key returns the same live leases and claims no others.
--- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
--- asked for, and when nothing waits.
--- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
--- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
+-- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
+-- claims: a repeated call with the same key returns the same live leases and claims no others. p_unrestricted: no stage
+-- is paused and no circuit has failed. next_due_at: null when as many jobs were found as were asked for, and when
+-- nothing waits. A tick in a backlog scans all queues once a second; in between it continues from the cursors of its
+-- last claim. Until vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
 create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)

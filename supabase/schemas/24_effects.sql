@@ -1,4 +1,5 @@
--- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for ever.
+-- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for
+-- ever.
 
 create table public.giftcard_effects (
   tenant_id text collate "C" not null,
@@ -17,19 +18,26 @@ create table public.giftcard_effects (
   constraint giftcard_effects_finished_has_a_result check ((finished_at is null) = (result is null))
 );
 
-comment on table public.giftcard_effects is 'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept when jobs are pruned.';
-comment on column public.giftcard_effects.vendor_key is 'The idempotency key the vendor gets: the same for all tries of one generation.';
-comment on column public.giftcard_effects.started_at is 'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
+comment on table public.giftcard_effects is
+  'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept '
+  'when jobs are pruned.';
+comment on column public.giftcard_effects.vendor_key is
+  'The idempotency key the vendor gets: the same for all tries of one generation.';
+comment on column public.giftcard_effects.started_at is
+  'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
 
-create function public.giftcard_vendor_key(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
+create function public.giftcard_vendor_key(
+  p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
 returns text language sql stable security invoker set search_path = '' as $$
   select 'gc_' || left(encode(sha256(convert_to(
-    jsonb_build_array(p_tenant_id, p_correlation_id, p_stage, p_dedup_key, p_name, p_generation)::text, 'UTF8')), 'hex'), 48)
+    jsonb_build_array(p_tenant_id, p_correlation_id, p_stage, p_dedup_key, p_name, p_generation)::text, 'UTF8')),
+    'hex'), 48)
 $$;
 
 -- Answers {state: new|unfinished|finished, result, vendor_key, age_seconds (since the first try under this key)}.
 -- GC410 when the lease is not the job's current one.
-create function public.giftcard_begin_effect(p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_begin_effect(
+  p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -39,14 +47,16 @@ declare
 begin
   select * into j from public.giftcard_jobs where id = p_job_id and status = 'running' and lease_id = p_lease_id;
   if not found then
-    perform public.giftcard_refuse('GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+    perform public.giftcard_refuse(
+      'GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
   end if;
   insert into public.giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name, vendor_key)
   values (j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name,
           public.giftcard_vendor_key(j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name, 1))
   on conflict on constraint giftcard_effects_pkey do nothing;
   select * into strict e from public.giftcard_effects
-   where tenant_id = j.tenant_id and correlation_id = j.correlation_id and stage = j.stage and dedup_key = j.dedup_key and name = p_name
+   where tenant_id = j.tenant_id and correlation_id = j.correlation_id and stage = j.stage and dedup_key = j.dedup_key
+     and name = p_name
      for update;
   if e.result is not null then
     v_state := 'finished';
@@ -60,7 +70,8 @@ begin
 end $$;
 
 -- Writes the result of an effect, whoever holds the lease now; answers the result that wins: the first.
-create function public.giftcard_finish_effect(p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
+create function public.giftcard_finish_effect(
+  p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_result jsonb;
@@ -74,8 +85,8 @@ begin
   return v_result;
 end $$;
 
--- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect with a
--- result, and one that has moved on already, stay as they are.
+-- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect
+-- with a result, and one that has moved on already, stay as they are.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -88,10 +99,11 @@ begin
   return jsonb_build_object('vendor_key', v_key, 'abandoned', found);
 end $$;
 
--- A person decides what nobody can find out by asking ("outcome unknown"): it happened (p_result says how), or it did not. Requeue
--- the job afterwards.
+-- A person decides what nobody can find out by asking ("outcome unknown"): it happened (p_result says how), or it did
+-- not. Requeue the job afterwards.
 create function public.giftcard_decide_effect(
-  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null, p_by text default 'operator') returns jsonb
+  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
+  p_by text default 'operator') returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_key text;
@@ -101,7 +113,8 @@ begin
     join public.giftcard_effects e using (tenant_id, correlation_id, stage, dedup_key)
    where j.id = p_job_id and e.name = p_name and e.result is null and e.started_at is not null;
   if not found then
-    perform public.giftcard_refuse('GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
+    perform public.giftcard_refuse(
+      'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
   elsif p_happened and p_result is null then
     perform public.giftcard_refuse('GC400', 'say what came of it, like {"reference": "ch_123"}', 'result');
   elsif p_happened then

@@ -7,36 +7,42 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
 $$;
 
--- How many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits: {"email": 3}: at most so many
--- running in the whole fleet. Lock first, then count in a new statement: it sees what those who held the lock have committed. Nothing is
--- stored that could go wrong: runs of killed functions stop counting when their leases end.
+-- How many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits: {"email": 3}:
+-- at most so many running in the whole fleet. Lock first, then count in a new statement: it sees what those who held
+-- the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting when their
+-- leases end.
 create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   v_stage text;
   v_stages text[] := array(
-    select distinct s from (select split_part(c, ':', 1) as s from unnest(p_circuits) c) x where p_limits ? s order by s);
+    select distinct s from (select split_part(c, ':', 1) as s from unnest(p_circuits) c) x where p_limits ? s
+      order by s);
 begin
   foreach v_stage in array v_stages loop
     perform pg_advisory_xact_lock(hashtextextended('limit of stage ' || v_stage, 0));
   end loop;
   return (
-    select coalesce(jsonb_object_agg(s, greatest(0, (p_limits ->> s)::integer - public.giftcard_running(s, p_now))), '{}')
+    select coalesce(jsonb_object_agg(s, greatest(0, (p_limits ->> s)::integer - public.giftcard_running(s, p_now))),
+                    '{}')
       from unnest(v_stages) s);
 end $$;
 
--- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change nothing.
+-- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change
+-- nothing.
 create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select case when p_capacity ? split_part(p_circuit, ':', 1)
-              then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1), (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
+              then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1),
+                                                    (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
               else p_capacity end
 $$;
 
--- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs to another run.
--- Answers {cancel_requested}: someone wants this run to be the job's last.
-create function public.giftcard_heartbeat(p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
+-- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs
+-- to another run. Answers {cancel_requested}: someone wants this run to be the job's last.
+create function public.giftcard_heartbeat(
+  p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
 returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -46,7 +52,8 @@ begin
     perform public.giftcard_refuse('GC400', 'p_seconds must be between 1 and 86400', 'p_seconds');
   end if;
   update public.giftcard_jobs
-     set lease_expires_at = greatest(lease_expires_at, v_now + make_interval(secs => p_seconds + 10)), updated_at = v_now
+     set lease_expires_at = greatest(lease_expires_at, v_now + make_interval(secs => p_seconds + 10)),
+         updated_at = v_now
    where id = p_job_id and status = 'running' and lease_id = p_lease_id
   returning cancel_requested_at is not null into v_cancel;
   if not found then

@@ -1,8 +1,8 @@
 -- Finding jobs, and why one does not run.
 
--- Whether a job fits a filter: {status, stage, circuit, tenant_id, correlation_id, error (part of it, in any case), created_after,
--- created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers spell the conditions out for the
--- planner; this is where unknown names and bad times are refused.
+-- Whether a job fits a filter: {status, stage, circuit, tenant_id, correlation_id, error (part of it, in any case),
+-- created_after, created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers
+-- spell the conditions out for the planner; this is where unknown names and bad times are refused.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -12,19 +12,21 @@ begin
     perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
-    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after', 'created_before') then
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after',
+                      'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
     elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
-          !~* '^[0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
-      perform public.giftcard_refuse('GC400', format('%s must be a time with its zone, like 2026-01-31T12:00:00Z', v_name), v_name);
+          !~* '^[0-9]{4}(-[0-9]{2}){2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
+      perform public.giftcard_refuse(
+        'GC400', format('%s must be a time with its zone, like 2026-01-31T12:00:00Z', v_name), v_name);
     end if;
   end loop;
 end $$;
 
--- Up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so that pages neither
--- skip nor repeat a row, whatever was created in the same instant.
+-- Up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so that
+-- pages neither skip nor repeat a row, whatever was created in the same instant.
 create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
@@ -47,26 +49,32 @@ begin
   if p_up then
     select array_agg(f.id order by f.id) into v_ids from (
       select j.id from public.giftcard_jobs j
-       where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status) and (v_stage is null or j.stage = v_stage)
+       where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status)
+         and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow) and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id limit least(p_limit, 1000)) f;
   else
     select array_agg(f.id order by f.id desc) into v_ids from (
       select j.id from public.giftcard_jobs j
-       where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status) and (v_stage is null or j.stage = v_stage)
+       where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status)
+         and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow) and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id desc limit least(p_limit, 1000)) f;
   end if;
   return coalesce(v_ids, '{}');
 end $$;
 
--- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs or has ended well.
--- p_stages: what this code can run (null: not known here); p_missing: {"email": "SMTP_URL"}: stages it knows and that lack a setting.
-create function public.giftcard_waiting_for(j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+-- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs
+-- or has ended well. p_stages: what this code can run (null: not known here); p_missing: {"email": "SMTP_URL"}: stages
+-- it knows and that lack a setting.
+create function public.giftcard_waiting_for(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_circuits;
@@ -77,7 +85,8 @@ declare
 begin
   if j.status = 'error' then
     if j.revive_at is not null then
-      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at, 'text', 'a dead letter: it revives at ' || j.revive_at::text);
+      return jsonb_build_object(
+        'reason', 'reviving', 'until', j.revive_at, 'text', 'a dead letter: it revives at ' || j.revive_at::text);
     end if;
     return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
   elsif j.status <> 'queued' then
@@ -85,13 +94,19 @@ begin
   end if;
   select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
   if found then
-    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by, 'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object(
+      'reason', 'all_paused', 'by', s.paused_by,
+      'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
   end if;
   select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
   if found then
-    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object(
+      'reason', 'stage_paused', 'by', s.paused_by,
+      'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
   elsif p_missing ? j.stage then
-    return jsonb_build_object('reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting ' || (p_missing ->> j.stage));
+    return jsonb_build_object(
+      'reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting '
+          || (p_missing ->> j.stage));
   elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
@@ -99,9 +114,12 @@ begin
   end if;
   select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
   if found and c.open_until > p_now then
-    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until, 'text', 'circuit ' || j.circuit || ' is open until ' || c.open_until::text);
+    return jsonb_build_object(
+      'reason', 'circuit_open', 'until', c.open_until,
+      'text', 'circuit ' || j.circuit || ' is open until ' || c.open_until::text);
   elsif found then
-    return jsonb_build_object('reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
+    return jsonb_build_object(
+      'reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
   end if;
   select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
   if v_tick is null or v_tick < p_now - interval '3 minutes' then
@@ -110,19 +128,24 @@ begin
   end if;
   -- What a stage is limited to is told by each tick.
   if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
-    return jsonb_build_object('reason', 'stage_full', 'text', 'stage ' || j.stage || ' has ' || (v_limits ->> j.stage) || ' running, which is its limit');
+    return jsonb_build_object(
+      'reason', 'stage_full', 'text', 'stage ' || j.stage || ' has ' || (v_limits ->> j.stage)
+          || ' running, which is its limit');
   end if;
   select count(*) into v_ahead from (
     select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id) limit 1000) a;
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
+       limit 1000) a;
   if v_ahead > 0 then
     return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text',
-      'behind ' || v_ahead || case when v_ahead = 1000 then ' or more' else '' end || ' older jobs of circuit ' || j.circuit);
+      'behind ' || v_ahead || case when v_ahead = 1000 then ' or more' else '' end || ' older jobs of circuit '
+          || j.circuit);
   end if;
   return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
 end $$;
 
--- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at the end.
+-- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at
+-- the end.
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
   p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -143,13 +166,16 @@ begin
                  'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
                  'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
                from public.giftcard_jobs j where j.id = any (v_ids)),
-    'older', case when cardinality(v_ids) = 0 then null when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
-    'newer', case when cardinality(v_ids) = 0 then null when v_more and v_up or not v_up and p_before is not null then (select max(i) from unnest(v_ids) i) end);
+    -- null of no ids at all
+    'older', case when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
+    'newer', case when v_more and v_up or not v_up and p_before is not null
+                  then (select max(i) from unnest(v_ids) i) end);
 end $$;
 
 -- One job as it stands, with next_run_at, waiting_for and archived_at (null: it is not in the archive). GC404 for none.
 create function public.giftcard_show_job(
-  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_stages jsonb default null,
+  p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   j public.giftcard_jobs;
@@ -161,29 +187,36 @@ begin
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;
-    return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, a.job)) || jsonb_build_object('next_run_at', null, 'archived_at', a.archived_at, 'waiting_for', jsonb_build_object(
-      'reason', 'archived', 'text', 'it left for the archive at ' || a.archived_at::text || ': restore it before anything is done with it'));
+    return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, a.job)) || jsonb_build_object(
+      'next_run_at', null, 'archived_at', a.archived_at, 'waiting_for', jsonb_build_object(
+        'reason', 'archived', 'text', format(
+          'it left for the archive at %s: restore it before anything is done with it', a.archived_at)));
   end if;
   return to_jsonb(j) || jsonb_build_object(
-    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end, 'archived_at', null,
+    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+    'archived_at', null,
     'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
 end $$;
 
--- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms, error, next_run_at,
--- detail}.
+-- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms,
+-- error, next_run_at, detail}.
 create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  if not exists (select from public.giftcard_jobs where id = p_job_id) and not exists (select from public.giftcard_job_history where job_id = p_job_id)
+  if not exists (select from public.giftcard_jobs where id = p_job_id)
+      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
      and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
   end if;
   return (
     select coalesce(jsonb_agg(jsonb_build_object(
-        'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
-        'start_delay_ms', case when isfinite(h.scheduled_at) then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
+        'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at,
+        'finished_at', h.finished_at,
+        'start_delay_ms', case when isfinite(h.scheduled_at)
+                               then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
         'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
         'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner,
         'detail', h.detail) order by h.run_no desc), '[]')
-      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc limit least(p_limit, 1000)) h);
+      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc
+            limit least(p_limit, 1000)) h);
 end $$;

@@ -1,9 +1,11 @@
 -- What people do to jobs and stages.
 
--- Sends a job in error or cancelled (with p_force: completed) back to queued, due now, with a whole new set of attempts. p_payload:
--- a corrected payload (p_circuit: the circuit that goes with it), refused once the job has begun an effect outside, which is bound to the old one. History stays.
+-- Sends a job in error or cancelled (with p_force: completed) back to queued, due now, with a whole new set of
+-- attempts. p_payload: a corrected payload (p_circuit: the circuit that goes with it), refused once the job has begun
+-- an effect outside, which is bound to the old one. History stays.
 create function public.giftcard_requeue(
-  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null, p_now timestamptz default null)
+  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
+  p_now timestamptz default null)
 returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -15,30 +17,39 @@ begin
   elsif j.status in ('queued', 'running') then
     perform public.giftcard_refuse('GC409', format('job %s is %s already', p_job_id, j.status), 'status');
   elsif j.status = 'completed' and not coalesce(p_force, false) then
-    perform public.giftcard_refuse('GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
+    perform public.giftcard_refuse(
+      'GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
   elsif j.status = 'completed' and j.stage = 'webhook' then
-    perform public.giftcard_refuse('GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
+    perform public.giftcard_refuse(
+      'GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
   elsif p_payload is distinct from j.payload and p_payload is not null and j.stage = 'webhook' then
-    perform public.giftcard_refuse('GC409', format('job %s is a webhook: it is sent as it was written', p_job_id), 'payload');
+    perform public.giftcard_refuse(
+      'GC409', format('job %s is a webhook: it is sent as it was written', p_job_id), 'payload');
   elsif p_payload is distinct from j.payload and p_payload is not null and exists (
       select from public.giftcard_effects e
-       where e.tenant_id = j.tenant_id and e.correlation_id = j.correlation_id and e.stage = j.stage and e.dedup_key = j.dedup_key
+       where e.tenant_id = j.tenant_id and e.correlation_id = j.correlation_id and e.stage = j.stage
+         and e.dedup_key = j.dedup_key
          and e.started_at is not null) then
     perform public.giftcard_refuse('GC409', format(
-      'job %s has begun an effect outside with its old payload: requeue it as it is, or enqueue a new one', p_job_id), 'payload');
+      'job %s has begun an effect outside with its old payload: requeue it as it is, or enqueue a new one', p_job_id),
+      'payload');
   end if;
   update public.giftcard_jobs
-     set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, payload = coalesce(p_payload, payload),
+     set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null,
+         payload = coalesce(p_payload, payload),
          circuit = coalesce(p_circuit, circuit),
-         revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null, updated_at = v_now
+         revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null,
+         updated_at = v_now
    where id = p_job_id;
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
 end $$;
 
--- Requeues dead letters by stage, part of the error and age, the oldest first, at most p_limit a call (call again until matched is 0).
--- Unless p_dry_run is false it only counts. Answers {dry_run, matched, requeued}; matched counts up to p_limit.
+-- Requeues dead letters by stage, part of the error and age, the oldest first, at most p_limit a call (call again until
+-- matched is 0). Unless p_dry_run is false it only counts. Answers {dry_run, matched, requeued}; matched counts up to
+-- p_limit.
 create function public.giftcard_requeue_dead_letters(
-  p_stage text default null, p_error text default null, p_older_than interval default null, p_limit integer default 1000,
+  p_stage text default null, p_error text default null, p_older_than interval default null,
+  p_limit integer default 1000,
   p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off as $$
@@ -53,7 +64,8 @@ declare
 begin
   if not coalesce(p_dry_run, true) then
     update public.giftcard_jobs
-       set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
+       set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, revive_at = null,
+           finished_at = null,
            lease_id = null, lease_expires_at = null, updated_at = v_now
      where id = any (v_ids);
   end if;
@@ -61,7 +73,8 @@ begin
                             'requeued', case when coalesce(p_dry_run, true) then 0 else cardinality(v_ids) end);
 end $$;
 
--- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes cancelled.
+-- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes
+-- cancelled.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -72,28 +85,36 @@ begin
   if not found then
     perform public.giftcard_refuse_absent(p_job_id);
   elsif v_status = 'completed' then
-    perform public.giftcard_refuse('GC409', format('job %s is completed: there is nothing to cancel', p_job_id), 'status');
+    perform public.giftcard_refuse(
+      'GC409', format('job %s is completed: there is nothing to cancel', p_job_id), 'status');
   elsif v_status = 'running' then
     update public.giftcard_jobs set cancel_requested_at = v_now, updated_at = v_now where id = p_job_id;
   elsif v_status <> 'cancelled' then
-    update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = v_now, updated_at = v_now where id = p_job_id;
+    update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = v_now, updated_at = v_now
+      where id = p_job_id;
   end if;
-  return jsonb_build_object('id', p_job_id, 'was', v_status, 'status', case v_status when 'running' then 'running' else 'cancelled' end,
+  return jsonb_build_object('id', p_job_id, 'was', v_status,
+                            'status', case v_status when 'running' then 'running' else 'cancelled' end,
                             'cancel_requested', v_status = 'running');
 end $$;
 
 -- Pauses a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end as they would.
-create function public.giftcard_pause(p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
+create function public.giftcard_pause(
+  p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   if coalesce(p_stage, '') = '' or coalesce(p_by, '') = '' then
-    perform public.giftcard_refuse('GC400', 'say which stage is paused (''*'' for all) and by whom', case when coalesce(p_stage, '') = '' then 'stage' else 'by' end);
+    perform public.giftcard_refuse(
+      'GC400', 'say which stage is paused (''*'' for all) and by whom',
+      case when coalesce(p_stage, '') = '' then 'stage' else 'by' end);
   end if;
   insert into public.giftcard_stages (stage, paused_at, paused_by, reason) values (p_stage, v_now, p_by, p_reason)
-  on conflict (stage) do update set paused_at = v_now, paused_by = p_by, reason = p_reason, resumed_at = null, resumed_by = null;
-  return jsonb_build_object('stage', p_stage, 'paused', true, 'paused_at', v_now, 'paused_by', p_by, 'reason', p_reason);
+  on conflict (stage) do update set paused_at = v_now, paused_by = p_by, reason = p_reason, resumed_at = null,
+  resumed_by = null;
+  return jsonb_build_object(
+    'stage', p_stage, 'paused', true, 'paused_at', v_now, 'paused_by', p_by, 'reason', p_reason);
 end $$;
 
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
@@ -101,7 +122,8 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
-  update public.giftcard_stages set paused_at = null, resumed_at = v_now, resumed_by = p_by where stage = p_stage and paused_at is not null;
+  update public.giftcard_stages set paused_at = null, resumed_at = v_now, resumed_by = p_by
+    where stage = p_stage and paused_at is not null;
   if not found then
     perform public.giftcard_refuse('GC404', format('stage %s is not paused', p_stage), 'stage');
   end if;

@@ -1,12 +1,13 @@
 -- Many jobs at once, in bounded steps.
 
--- One step of requeueing by filter: the next p_limit jobs with an id above p_after that are in error or cancelled and fit. Going up by
--- id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is false nothing changes.
--- p_spread_seconds: the k-th of this step is due that much later each, beginning at p_first_in seconds.
--- Answers {matched, requeued, ids, last_id (ask on with it), done, dry_run}.
+-- One step of requeueing by filter: the next p_limit jobs with an id above p_after that are in error or cancelled and
+-- fit. Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is
+-- false nothing changes. p_spread_seconds: the k-th of this step is due that much later each, beginning at p_first_in
+-- seconds. Answers {matched, requeued, ids, last_id (ask on with it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
-  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_now timestamptz default null) returns jsonb
+  p_spread_seconds double precision default 0, p_first_in double precision default 0,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -17,35 +18,45 @@ begin
   if coalesce(p_filter ->> 'status', 'error') not in ('error', 'cancelled') then
     perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'status');
   end if;
-  v_found := public.giftcard_find_jobs(p_filter || jsonb_build_object('status', coalesce(p_filter ->> 'status', 'error')), p_after, v_limit, true);
+  v_found := public.giftcard_find_jobs(p_filter
+                                       || jsonb_build_object('status', coalesce(p_filter ->> 'status', 'error')),
+                                       p_after, v_limit, true);
   if coalesce(p_dry_run, true) then
     v_ids := '{}';
   else
-    v_ids := array(select id from public.giftcard_jobs where id = any (v_found) and status in ('error', 'cancelled') order by id for update);
+    v_ids := array(select id from public.giftcard_jobs where id = any (v_found) and status in ('error', 'cancelled')
+                   order by id for update);
     update public.giftcard_jobs
-       set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null, cancel_requested_at = null,
-           scheduled_at = v_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(v_ids, id) - 1)),
+       set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
+           cancel_requested_at = null,
+           scheduled_at = v_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(v_ids,
+             id) - 1)),
            lease_id = null, lease_expires_at = null, updated_at = v_now
      where id = any (v_ids);
   end if;
   return jsonb_build_object('matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
-    'last_id', v_found[cardinality(v_found)], 'done', cardinality(v_found) < v_limit, 'dry_run', coalesce(p_dry_run, true));
+    'last_id', v_found[cardinality(v_found)], 'done', cardinality(v_found) < v_limit,
+    'dry_run', coalesce(p_dry_run, true));
 end $$;
 
 -- Cancels what is left of a flow: queued and dead jobs at once, running ones by a wish. Answers how many of each.
-create function public.giftcard_cancel_flow(p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_cancel_flow(
+  p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_ids bigint[] := array(
-    select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id for update);
+    select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id
+      order by id for update);
   v_answers jsonb;
 begin
   if v_ids = '{}' then
-    perform public.giftcard_refuse('GC404', format('no job has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse(
+      'GC404', format('no job has the correlation id %s', p_correlation_id), 'correlation_id');
   end if;
   select coalesce(jsonb_agg(public.giftcard_cancel(j.id, p_now)), '[]') into v_answers
     from public.giftcard_jobs j where j.id = any (v_ids) and j.status in ('queued', 'error', 'running');
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
     'cancelled', (select count(*) from jsonb_array_elements(v_answers) a where a ->> 'status' = 'cancelled'),
-    'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a where (a ->> 'cancel_requested')::boolean));
+    'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a
+                         where (a ->> 'cancel_requested')::boolean));
 end $$;

@@ -1,9 +1,9 @@
 -- Archive and prune: finished rows leave the tables that ticks read and write.
 --
--- A job leaves giftcard_jobs for giftcard_jobs_archive once nothing can come of it any more: it has ended, nobody has touched it for as
--- long as is asked, and no job of its flow is open. A dead letter is open while it can revive, and for a while after that, because a
--- person may requeue it. A flow that was paid and has no card is open too. Orders, customers, payments, cards and effects stay: they are
--- what makes an order sent again harmless. So does the audit.
+-- A job leaves giftcard_jobs for giftcard_jobs_archive once nothing can come of it any more: it has ended, nobody has
+-- touched it for as long as is asked, and no job of its flow is open. A dead letter is open while it can revive, and
+-- for a while after that, because a person may requeue it. A flow that was paid and has no card is open too. Orders,
+-- customers, payments, cards and effects stay: they are what makes an order sent again harmless. So does the audit.
 
 create table public.giftcard_jobs_archive (
   id bigint not null,
@@ -16,21 +16,26 @@ create table public.giftcard_jobs_archive (
   constraint giftcard_jobs_archive_pkey primary key (id)
 );
 -- Not unique: a job that is enqueued once more after it left is a new one.
-create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage, dedup_key);
+create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage,
+  dedup_key);
 create index giftcard_jobs_archive_by_age on public.giftcard_jobs_archive (archived_at, id);
 
-comment on table public.giftcard_jobs_archive is 'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
-comment on column public.giftcard_jobs_archive.job is 'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to be added here.';
+comment on table public.giftcard_jobs_archive is
+  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
+comment on column public.giftcard_jobs_archive.job is
+  'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to '
+  'be added here.';
 
--- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot leave yet costs one
--- look a round, wherever it lies.
+-- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot
+-- leave yet costs one look a round, wherever it lies.
 create table public.giftcard_prune_cursors (
   scan text collate "C" not null,
   job_id bigint not null default 0,
   run_no integer not null default 0,
   constraint giftcard_prune_cursors_pkey primary key (scan)
 );
-comment on table public.giftcard_prune_cursors is 'How far pruning has looked through a table: jobs by id, history by job and run.';
+comment on table public.giftcard_prune_cursors is
+  'How far pruning has looked through a table: jobs by id, history by job and run.';
 
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
@@ -44,13 +49,15 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
--- Looks at 10 × p_limit jobs from where the last look ended, and moves up to p_limit of them to the archive. p_keep: how long completed and
--- cancelled ones stay, p_keep_dead: dead letters that do not revive; null: for ever. A dry run looks from the beginning and changes nothing.
--- done: it has come to the end of the table.
+-- Looks at 10 × p_limit jobs from where the last look ended, and moves up to p_limit of them to the archive. p_keep:
+-- how long completed and cancelled ones stay, p_keep_dead: dead letters that do not revive; null: for ever. A dry run
+-- looks from the beginning and changes nothing. done: it has come to the end of the table.
 create function public.giftcard_prune_jobs(
-  p_keep interval, p_keep_dead interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out moved integer, out done boolean)
+  p_keep interval, p_keep_dead interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out moved integer,
+  out done boolean)
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_over timestamptz := p_now - p_keep;             -- what has not been touched since may leave
   v_dead_over timestamptz := p_now - p_keep_dead;
@@ -65,7 +72,8 @@ begin
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
     select id, case when status in ('completed', 'cancelled') then greatest(finished_at, updated_at) <= v_over
-                    when status = 'error' and revive_at is null then greatest(finished_at, updated_at) <= v_dead_over end as over
+                    when status = 'error' and revive_at is null then greatest(finished_at, updated_at) <= v_dead_over
+                        end as over
       from public.giftcard_jobs where id > v_after order by id limit 10 * p_limit) l;
   done := v_looked < 10 * p_limit and coalesce(cardinality(v_ids), 0) <= p_limit;
   if cardinality(v_ids) > p_limit then
@@ -82,10 +90,12 @@ begin
      where (select true from public.giftcard_jobs o
              where o.tenant_id = f.tenant_id and o.correlation_id = f.correlation_id
                and (o.status in ('queued', 'running')
-                    or o.status = 'error' and (o.revive_at is null and greatest(o.finished_at, o.updated_at) <= v_dead_over) is not true)
+                    or o.status = 'error' and (o.revive_at is null
+                                               and greatest(o.finished_at, o.updated_at) <= v_dead_over) is not true)
              limit 1) is null
        and (select true from public.giftcard_payments p
-             where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null limit 1) is null);
+             where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
+               limit 1) is null);
   if p_dry_run then
     moved := cardinality(v_ids);
     return;
@@ -93,13 +103,15 @@ begin
   -- Whoever works on one of them at this moment keeps it.
   v_ids := array(
     select id from public.giftcard_jobs
-     where id = any (v_ids) and status in ('completed', 'cancelled', 'error') and revive_at is null order by id for update skip locked);
+     where id = any (v_ids) and status in ('completed', 'cancelled', 'error') and revive_at is null
+       order by id for update skip locked);
   with gone as (
     delete from public.giftcard_jobs where id = any (v_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
          -- Without columns that are null; what is null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[]) || jsonb_build_object('payload', g.payload, 'context', g.context)
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+             || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
   moved := cardinality(v_ids);
@@ -110,7 +122,8 @@ end $$;
 create function public.giftcard_prune_history(
   p_keep interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out removed integer, out done boolean)
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_over timestamptz := p_now - p_keep;
   v_after_job bigint := 0::bigint;
@@ -121,9 +134,11 @@ declare
   v_rows tid[];
 begin
   if not p_dry_run then
-    select job_id, run_no into v_after_job, v_after_run from public.giftcard_prune_cursors where scan = 'history' for update;
+    select job_id, run_no into v_after_job, v_after_run from public.giftcard_prune_cursors
+      where scan = 'history' for update;
   end if;
-  select count(*), max(array[l.job_id, l.run_no]), array_agg(array[l.job_id, l.run_no] order by l.job_id, l.run_no) filter (where l.finished_at <= v_over),
+  select count(*), max(array[l.job_id, l.run_no]),
+         array_agg(array[l.job_id, l.run_no] order by l.job_id, l.run_no) filter (where l.finished_at <= v_over),
          array_agg(l.ctid order by l.job_id, l.run_no) filter (where l.finished_at <= v_over)
     into v_looked, v_last, v_keys, v_rows from (
     select ctid, job_id, run_no, finished_at from public.giftcard_job_history
@@ -141,19 +156,24 @@ begin
   delete from public.giftcard_job_history where ctid = any (v_rows) and finished_at <= v_over;
   get diagnostics removed = row_count;
   update public.giftcard_prune_cursors
-     set job_id = case when done then 0 else v_last[1] end, run_no = case when done then 0 else v_last[2] end where scan = 'history';
+     set job_id = case when done then 0 else v_last[1] end, run_no = case when done then 0 else v_last[2] end
+         where scan = 'history';
 end $$;
 
--- One step of pruning, short enough to keep no tick waiting: of each kind up to p_limit (1,000 at most) that are older than is asked; null:
--- that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive; both go to the archive. Ticks,
--- changes of circuits, runs and what lies in the archive are gone for good. Unless p_dry_run is false it only counts, from the beginning.
--- Answers {jobs, history, ticks, circuit_changes, archive: how many of each; done: everything has been looked at; dry_run}.
+-- One step of pruning, short enough to keep no tick waiting: of each kind up to p_limit (1,000 at most) that are older
+-- than is asked; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
+-- both go to the archive. Ticks, changes of circuits, runs and what lies in the archive are gone for good. Unless
+-- p_dry_run is false it only counts, from the beginning. Answers {jobs, history, ticks, circuit_changes, archive: how
+-- many of each; done: everything has been looked at; dry_run}.
 create function public.giftcard_prune(
-  p_jobs interval default null, p_dead_letters interval default null, p_history interval default null, p_ticks interval default null,
-  p_circuit_changes interval default null, p_archive interval default null, p_limit integer default 1000, p_dry_run boolean default true,
+  p_jobs interval default null, p_dead_letters interval default null, p_history interval default null,
+  p_ticks interval default null,
+  p_circuit_changes interval default null, p_archive interval default null, p_limit integer default 1000,
+  p_dry_run boolean default true,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 1000), 1), 1000);
@@ -166,7 +186,8 @@ declare
 begin
   -- '30' would be thirty seconds.
   if least(p_jobs, p_dead_letters, p_history, p_ticks, p_circuit_changes, p_archive) < interval '1 day' then
-    perform public.giftcard_refuse('GC400', 'nothing younger than a day is pruned: say for how long it shall stay, like ''30 days''', 'interval');
+    perform public.giftcard_refuse(
+      'GC400', 'nothing younger than a day is pruned: say for how long it shall stay, like ''30 days''', 'interval');
   end if;
   j := public.giftcard_prune_jobs(p_jobs, p_dead_letters, v_limit, v_dry_run, v_now);
   h := public.giftcard_prune_history(p_history, v_limit, v_dry_run, v_now);
@@ -178,7 +199,8 @@ begin
     select id from (select id, changed_at from public.giftcard_circuit_changes order by id limit v_limit) c
      where c.changed_at <= v_now - p_circuit_changes);
   v_archived := array(
-    select id from public.giftcard_jobs_archive where archived_at <= v_now - p_archive order by archived_at, id limit v_limit);
+    select id from public.giftcard_jobs_archive where archived_at <= v_now - p_archive order by archived_at, id
+      limit v_limit);
   if not v_dry_run then
     delete from public.giftcard_ticks where id = any (v_ticks);
     delete from public.giftcard_circuit_changes where id = any (v_changes);
@@ -187,11 +209,12 @@ begin
   return jsonb_build_object(
     'jobs', j.moved, 'history', h.removed, 'ticks', cardinality(v_ticks), 'circuit_changes', cardinality(v_changes),
     'archive', cardinality(v_archived), 'dry_run', v_dry_run,
-    'done', j.done and h.done and greatest(cardinality(v_ticks), cardinality(v_changes), cardinality(v_archived)) < v_limit);
+    'done', j.done and h.done and greatest(cardinality(v_ticks), cardinality(v_changes),
+                                           cardinality(v_archived)) < v_limit);
 end $$;
 
--- Brings a job back from the archive as it was, under its id. Its limit begins anew. GC404: it is not there; GC409: it has not left, or
--- another job has its place in the flow by now.
+-- Brings a job back from the archive as it was, under its id. Its limit begins anew. GC404: it is not there; GC409: it
+-- has not left, or another job has its place in the flow by now.
 create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -201,18 +224,21 @@ begin
   delete from public.giftcard_jobs_archive where id = p_job_id returning job into v_job;
   if not found then
     if exists (select from public.giftcard_jobs where id = p_job_id) then
-      perform public.giftcard_refuse('GC409', format('job %s is not archived: there is nothing to restore', p_job_id), 'job_id');
+      perform public.giftcard_refuse(
+        'GC409', format('job %s is not archived: there is nothing to restore', p_job_id), 'job_id');
     end if;
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job) on conflict do nothing;
+  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
+    on conflict do nothing;
   if not found then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
     perform public.giftcard_refuse('GC409', format(
-      'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other), 'job_id');
+      'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other),
+      'job_id');
   end if;
   return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;

@@ -16,14 +16,16 @@ comment on table public.giftcard_audit is 'One row each time personal data was s
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  insert into public.giftcard_audit (at, by, action, subject) values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
+  insert into public.giftcard_audit (at, by, action, subject)
+    values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
   return jsonb_build_object('noted', true);
 end $$;
 
--- Who a person is here: by external id, by an order of theirs, or by the address of a customer without an external id. Answers {id}; GC404
--- for nobody.
+-- Who a person is here: by external id, by an order of theirs, or by the address of a customer without an external id.
+-- Answers {id}; GC404 for nobody.
 create function public.giftcard_find_customer(
-  p_tenant_id text, p_external_id text default null, p_email text default null, p_correlation_id text default null) returns jsonb
+  p_tenant_id text, p_external_id text default null, p_email text default null,
+  p_correlation_id text default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_id bigint;
@@ -33,11 +35,14 @@ begin
   elsif p_correlation_id is not null then
     -- A flow that began with a plain INSERT has no order: its jobs know, here or in the archive.
     select coalesce(
-      (select customer_id from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
+      (select customer_id from public.giftcard_orders
+       where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
       (select (context ->> 'customer_id')::bigint from public.giftcard_jobs
-        where tenant_id = p_tenant_id and correlation_id = p_correlation_id and jsonb_typeof(context -> 'customer_id') = 'number' order by id limit 1),
+        where tenant_id = p_tenant_id and correlation_id = p_correlation_id
+          and jsonb_typeof(context -> 'customer_id') = 'number' order by id limit 1),
       (select (job #>> '{context,customer_id}')::bigint from public.giftcard_jobs_archive
-        where tenant_id = p_tenant_id and correlation_id = p_correlation_id and jsonb_typeof(job #> '{context,customer_id}') = 'number' order by id limit 1))
+        where tenant_id = p_tenant_id and correlation_id = p_correlation_id
+          and jsonb_typeof(job #> '{context,customer_id}') = 'number' order by id limit 1))
       into v_id;
   else
     select id into v_id from public.giftcard_customers
@@ -45,15 +50,18 @@ begin
   end if;
   if v_id is null then
     perform public.giftcard_refuse('GC404', 'there is no such customer', case
-      when p_external_id is not null then 'external_id' when p_correlation_id is not null then 'correlation_id' else 'email' end);
+      when p_external_id is not null then 'external_id' when p_correlation_id is not null then 'correlation_id'
+      else 'email' end);
   end if;
   return jsonb_build_object('id', v_id);
 end $$;
 
--- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and histories of their
--- flows, also of those in the archive. Jobs that wait are cancelled. Payments, cards and amounts stay, so that sums do. Answers what was done, with the vendor
--- keys of their mails (an outbox of files is named by them).
-create function public.giftcard_erase_customer(p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
+-- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and
+-- histories of their flows, also of those in the archive. Jobs that wait are cancelled. Payments, cards and amounts
+-- stay, so that sums do. Answers what was done, with the vendor keys of their mails (an outbox of files is named by
+-- them).
+create function public.giftcard_erase_customer(
+  p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -64,7 +72,8 @@ declare
   v_ids bigint[];
   v_mails jsonb;
 begin
-  select tenant_id, external_id, email into v_tenant, v_external_id, v_email from public.giftcard_customers where id = p_customer_id for update;
+  select tenant_id, external_id, email into v_tenant, v_external_id, v_email from public.giftcard_customers
+    where id = p_customer_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
   end if;
@@ -83,9 +92,11 @@ begin
             or v_external_id is null and a.job #>> '{payload,customer,external_id}' is null
                and lower(a.job #>> '{payload,customer,email}') = lower(v_email)));
   v_ids := array(
-    select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
+    select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows)
+      order by id for update);
   if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then
-    perform public.giftcard_refuse('GC409', format('a job of customer %s is running: try again in a minute', p_customer_id), 'customer_id');
+    perform public.giftcard_refuse(
+      'GC409', format('a job of customer %s is running: try again in a minute', p_customer_id), 'customer_id');
   end if;
   v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
                where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
@@ -98,7 +109,8 @@ begin
   with gone as (
     update public.giftcard_jobs_archive
        set job = job || jsonb_build_object(
-             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')), 'context', '{}'::jsonb,
+             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
+             'context', '{}'::jsonb,
              'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
              'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
      where tenant_id = v_tenant and correlation_id = any (v_flows)
@@ -106,12 +118,16 @@ begin
   select v_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
   update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
    where job_id = any (v_ids) and (error is not null or detail is not null);
-  update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
+  update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end,
+    note = null
    where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email';
   update public.giftcard_customers
-     set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '', family_name = null, personal_code = null, updated_at = v_now
+     set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
+         family_name = null, personal_code = null, updated_at = v_now
    where id = p_customer_id;
   insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'erase_customer', 'customer ' || p_customer_id, jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)));
-  return jsonb_build_object('customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
+  values (v_now, p_by, 'erase_customer', 'customer ' || p_customer_id,
+          jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)));
+  return jsonb_build_object(
+    'customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
 end $$;

@@ -1,9 +1,10 @@
 -- What people do to schedules.
 
--- Makes a schedule, or changes one (p_id) that is still at p_version. p_schedule holds all columns that a caller may set; p_next_at is its
--- next occurrence (null: none). GC409 for a name that another has, and for another version.
+-- Makes a schedule, or changes one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
+-- set; p_next_at is its next occurrence (null: none). GC409 for a name that another has, and for another version.
 create function public.giftcard_save_schedule(
-  p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null, p_now timestamptz default null) returns jsonb
+  p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -14,29 +15,38 @@ begin
     perform public.giftcard_refuse('GC400', 'the payload is nested too deeply: 100 levels are allowed', 'payload');
   elsif p_id is null then
     insert into public.giftcard_schedules
-      (tenant_id, name, schedule, timezone, stage, payload, semantics, is_recurring, max_attempts, ttr_seconds, retry_delays, missed_policy,
+      (tenant_id, name, schedule, timezone, stage, payload, semantics, is_recurring, max_attempts, ttr_seconds,
+       retry_delays, missed_policy,
        catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
-    values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, n.semantics, n.is_recurring, n.max_attempts, n.ttr_seconds,
-            n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures, p_next_at, p_next_at,
+    values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, n.semantics, n.is_recurring,
+            n.max_attempts, n.ttr_seconds,
+            n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures,
+            p_next_at, p_next_at,
             v_now, v_now)
     returning * into s;
   else
     update public.giftcard_schedules
-       set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage, payload = n.payload, semantics = n.semantics,
-           is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds, retry_delays = n.retry_delays,
-           missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap, overlap_policy = n.overlap_policy,
-           pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1,
+       set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage, payload = n.payload,
+           semantics = n.semantics,
+           is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
+           retry_delays = n.retry_delays,
+           missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
+           overlap_policy = n.overlap_policy,
+           pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at),
+           version = version + 1,
            updated_at = v_now
      where id = p_id and version = p_version
     returning * into s;
     if not found then
       perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
-      perform public.giftcard_refuse('GC409', format('schedule %s has changed meanwhile: look at it and try again', p_id), 'schedule_id');
+      perform public.giftcard_refuse(
+        'GC409', format('schedule %s has changed meanwhile: look at it and try again', p_id), 'schedule_id');
     end if;
   end if;
   return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
-  raise exception 'tenant % has another schedule of the name %', n.tenant_id, n.name using errcode = 'GC409', detail = 'name';
+  raise exception 'tenant % has another schedule of the name %', n.tenant_id,
+  n.name using errcode = 'GC409', detail = 'name';
 end $$;
 
 -- Jobs that are there already go on.
@@ -51,30 +61,36 @@ begin
 end $$;
 
 -- No occurrences until it is resumed; jobs that are there already go on.
-create function public.giftcard_pause_schedule(p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
+create function public.giftcard_pause_schedule(
+  p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   update public.giftcard_schedules
-     set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null, version = version + 1,
+     set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null,
+         version = version + 1,
          -- the end of the one job of a schedule that runs once is looked for all the same
          check_at = case when not is_recurring and last_at is not null then check_at end
    where id = p_id;
   return public.giftcard_show_schedule(p_id, v_now);
 end $$;
 
--- On again, from p_next_at on: what fell into the pause is not made up for. GC409 for one that is not paused or not at p_version.
-create function public.giftcard_resume_schedule(p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
+-- On again, from p_next_at on: what fell into the pause is not made up for. GC409 for one that is not paused or not at
+-- p_version.
+create function public.giftcard_resume_schedule(
+  p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   update public.giftcard_schedules
      set paused_at = null, paused_by = null, pause_reason = null, failures = 0,
-         open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished, next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1
+         open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished,
+         next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1
    where id = p_id and version = p_version and paused_at is not null;
   if not found then
     perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
-    perform public.giftcard_refuse('GC409', format('schedule %s is not paused, or has changed meanwhile', p_id), 'schedule_id');
+    perform public.giftcard_refuse(
+      'GC409', format('schedule %s is not paused, or has changed meanwhile', p_id), 'schedule_id');
   end if;
   return public.giftcard_show_schedule(p_id, p_now);
 end $$;

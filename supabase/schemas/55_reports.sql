@@ -1,4 +1,5 @@
--- The report of a day: what became of one tenant's orders from one midnight to the next, in UTC. It holds no personal data.
+-- The report of a day: what became of one tenant's orders from one midnight to the next, in UTC. It holds no personal
+-- data.
 
 create table public.giftcard_reports (
   tenant_id text collate "C" not null,
@@ -9,23 +10,28 @@ create table public.giftcard_reports (
 );
 create index giftcard_reports_by_day on public.giftcard_reports (day, tenant_id);
 
-comment on table public.giftcard_reports is 'One row is the report of one tenant''s day, as it was when it was last made.';
+comment on table public.giftcard_reports is
+  'One row is the report of one tenant''s day, as it was when it was last made.';
 
 create index giftcard_orders_by_day on public.giftcard_orders (tenant_id, created_at);
 create index giftcard_payments_by_day on public.giftcard_payments (tenant_id, created_at);
 create index giftcard_cards_by_day on public.giftcard_cards (tenant_id, created_at);
 -- Only what has failed is in it: a run that goes well does not pay for it.
-create index giftcard_job_history_failures on public.giftcard_job_history (finished_at) where result in ('FAILED', 'INTERRUPTED');
+create index giftcard_job_history_failures on public.giftcard_job_history (finished_at)
+    where result in ('FAILED', 'INTERRUPTED');
 
--- Orders, payments and cards that came to be between two times, by currency: counts, and sums in minor units. The sums are those of the
--- tables themselves, which keep their rows also when a customer is erased or jobs are pruned.
+-- Orders, payments and cards that came to be between two times, by currency: counts, and sums in minor units. The sums
+-- are those of the tables themselves, which keep their rows also when a customer is erased or jobs are pruned.
 create function public.giftcard_report_money(p_tenant_id text, p_from timestamptz, p_to timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
     select m.currency,
-           count(*) filter (where m.what = 'order') as orders, coalesce(sum(m.amount) filter (where m.what = 'order'), 0) as orders_amount,
-           count(*) filter (where m.what = 'payment') as payments, coalesce(sum(m.amount) filter (where m.what = 'payment'), 0) as payments_amount,
-           count(*) filter (where m.what = 'card') as cards, coalesce(sum(m.amount) filter (where m.what = 'card'), 0) as cards_amount
+           count(*) filter (where m.what = 'order') as orders,
+           coalesce(sum(m.amount) filter (where m.what = 'order'), 0) as orders_amount,
+           count(*) filter (where m.what = 'payment') as payments,
+           coalesce(sum(m.amount) filter (where m.what = 'payment'), 0) as payments_amount,
+           count(*) filter (where m.what = 'card') as cards,
+           coalesce(sum(m.amount) filter (where m.what = 'card'), 0) as cards_amount
       from (
         select 'order' as what, currency, amount from public.giftcard_orders
          where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
@@ -38,21 +44,25 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
      group by m.currency) c
 $$;
 
--- What an error is grouped by: its type, and its message as far as that is plain words. What names a person, a host or an order ends it.
+-- What an error is grouped by: its type, and its message as far as that is plain words. What names a person, a host or
+-- an order ends it.
 create function public.giftcard_error_reason(p_error text) returns text
 language sql immutable security invoker set search_path = '' as $$
-  select coalesce(left(substring(p_error from '^[A-Za-z_][A-Za-z0-9_]*(?::(?: (?:[a-z]+|[45][0-9]{2})(?![^ :,;]))+)?'), 120), 'unknown')
+  select coalesce(left(substring(p_error from '^[A-Za-z_][A-Za-z0-9_]*(?::(?: (?:[a-z]+|[45][0-9]{2})(?![^ :,;]))+)?'),
+                       120), 'unknown')
 $$;
 
--- What failed between two times, by stage and reason, the most frequent 200, and what all of it sums up to. A run that failed was tried
--- again if the job's next attempt belongs to the same round, and made a dead letter if a new round began after it, or would. A dead
--- letter that never ran (a message that no job could be made of) is a failure too.
-create function public.giftcard_report_failures(p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
+-- What failed between two times, by stage and reason, the most frequent 200, and what all of it sums up to. A run that
+-- failed was tried again if the job's next attempt belongs to the same round, and made a dead letter if a new round
+-- began after it, or would. A dead letter that never ran (a message that no job could be made of) is a failure too.
+create function public.giftcard_report_failures(
+  p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
   with failed as (
     select h.stage, public.giftcard_error_reason(h.error) as reason,
-           coalesce(n.attempt, case when j.run_no > h.run_no then j.attempts when j.status = 'queued' then j.attempts + 1
+           coalesce(n.attempt, case when j.run_no > h.run_no then j.attempts
+                                    when j.status = 'queued' then j.attempts + 1
                                     when coalesce(j.status, a.job ->> 'status') = 'error' then 1 end) as next_attempt
       from public.giftcard_job_history h
       left join public.giftcard_jobs j on j.id = h.job_id
@@ -65,7 +75,8 @@ begin
     union all
     select j.stage, public.giftcard_error_reason(j.last_error), 1
       from public.giftcard_jobs j
-     where j.status = 'error' and j.run_no = 0 and j.finished_at >= p_from and j.finished_at < p_to and j.tenant_id = p_tenant_id), counted as (
+     where j.status = 'error' and j.run_no = 0 and j.finished_at >= p_from and j.finished_at < p_to
+       and j.tenant_id = p_tenant_id), counted as (
     select f.stage, f.reason, count(*) as failures, count(*) filter (where f.next_attempt > 1) as retries,
            count(*) filter (where f.next_attempt = 1) as dead_letters
       from failed f group by f.stage, f.reason)
@@ -86,13 +97,15 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
      where p.card_id is null and p.tenant_id = p_tenant_id and p.created_at < p_to
        and not exists (
          select from public.giftcard_jobs j
-          where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running') and j.stage <> 'webhook')
+          where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
+            and j.stage <> 'webhook')
      group by p.currency) c
 $$;
 
--- Makes the report of a tenant's day and keeps it; made again it replaces the former one. p_day null: yesterday, by the database's clock.
--- A day that is not over yet gives what there is so far, and says so (complete: false).
-create function public.giftcard_make_report(p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
+-- Makes the report of a tenant's day and keeps it; made again it replaces the former one. p_day null: yesterday, by the
+-- database's clock. A day that is not over yet gives what there is so far, and says so (complete: false).
+create function public.giftcard_make_report(
+  p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -109,7 +122,8 @@ begin
   if coalesce(p_tenant_id, '') = '' then
     perform public.giftcard_refuse('GC400', 'say whose report: a tenant', 'tenant_id');
   elsif v_day not between date '2000-01-01' and v_today then
-    perform public.giftcard_refuse('GC400', format('day must lie between 2000-01-01 and today, %s in UTC', v_today), 'day');
+    perform public.giftcard_refuse(
+      'GC400', format('day must lie between 2000-01-01 and today, %s in UTC', v_today), 'day');
   end if;
   v_from := v_day::timestamp at time zone 'UTC';
   v_to := (v_day + 1)::timestamp at time zone 'UTC';
@@ -125,9 +139,12 @@ begin
   v_report := jsonb_build_object(
     'tenant_id', p_tenant_id, 'day', v_day, 'made_at', v_now, 'complete', v_now >= v_to,
     'totals', f.totals || (
-        select jsonb_build_object('orders', coalesce(sum((c ->> 'orders')::bigint), 0), 'payments', coalesce(sum((c ->> 'payments')::bigint), 0),
-                                  'cards', coalesce(sum((c ->> 'cards')::bigint), 0)) from jsonb_array_elements(v_money) c) || (
-        select jsonb_build_object('paid_without_card', coalesce(sum((c ->> 'payments')::bigint), 0)) from jsonb_array_elements(v_unserved) c),
+        select jsonb_build_object('orders', coalesce(sum((c ->> 'orders')::bigint), 0),
+                                  'payments', coalesce(sum((c ->> 'payments')::bigint), 0),
+                                  'cards', coalesce(sum((c ->> 'cards')::bigint), 0))
+                                      from jsonb_array_elements(v_money) c) || (
+        select jsonb_build_object('paid_without_card', coalesce(sum((c ->> 'payments')::bigint), 0))
+          from jsonb_array_elements(v_unserved) c),
     'currencies', v_money, 'failures', f.rows, 'paid_without_card', v_unserved, 'last_days', v_days);
   insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
   on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
@@ -141,14 +158,16 @@ declare
   v_report jsonb := (select report from public.giftcard_reports where tenant_id = p_tenant_id and day = p_day);
 begin
   if v_report is null then
-    perform public.giftcard_refuse('GC404', format('tenant %s has no report of %s: make it first', p_tenant_id, p_day), 'day');
+    perform public.giftcard_refuse(
+      'GC404', format('tenant %s has no report of %s: make it first', p_tenant_id, p_day), 'day');
   end if;
   return v_report;
 end $$;
 
--- A page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the cursor to ask on with, null
--- at the end.
-create function public.giftcard_list_reports(p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
+-- A page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the cursor
+-- to ask on with, null at the end.
+create function public.giftcard_list_reports(
+  p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
 language plpgsql stable security invoker
 -- A plan for what is asked, not for what might be: an absent condition folds away.
 set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
@@ -161,8 +180,10 @@ begin
     perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
   end if;
   -- One more than is shown tells whether there are more.
-  select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at, 'complete', r.report -> 'complete',
-                                               'totals', r.report -> 'totals') order by r.day desc, r.tenant_id desc), '[]')
+  select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at,
+                                               'complete', r.report -> 'complete',
+                                               'totals', r.report -> 'totals')
+                            order by r.day desc, r.tenant_id desc), '[]')
     into v_page from (
     select * from public.giftcard_reports
      where (p_tenant_id is null or tenant_id = p_tenant_id)
@@ -182,7 +203,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
     -- From one name to the next, whatever the number of orders.
-    select least((select min(tenant_id) from public.giftcard_orders), (select min(tenant_id) from public.giftcard_payments),
+    select least((select min(tenant_id) from public.giftcard_orders),
+                 (select min(tenant_id) from public.giftcard_payments),
                  (select min(tenant_id) from public.giftcard_cards)) as tenant_id
     union all
     select least((select min(tenant_id) from public.giftcard_orders where tenant_id > k.tenant_id),
@@ -191,15 +213,20 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
       from known k where k.tenant_id is not null)
   select coalesce(jsonb_agg(t.tenant_id order by t.tenant_id), '[]') from (
     select k.tenant_id from known k cross join span s
-     where exists (select from public.giftcard_orders o where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
-        or exists (select from public.giftcard_payments p where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
-        or exists (select from public.giftcard_cards c where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until)
+     where exists (select from public.giftcard_orders o
+                   where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
+        or exists (select from public.giftcard_payments p
+                   where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
+        or exists (select from public.giftcard_cards c
+                   where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until)
     union
     select j.tenant_id from span s
-      join public.giftcard_job_history h on h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= s.since and h.finished_at < s.until
+      join public.giftcard_job_history h on h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= s.since
+          and h.finished_at < s.until
       join public.giftcard_jobs j on j.id = h.job_id
     union
     select j.tenant_id from span s
-      join public.giftcard_jobs j on j.status = 'error' and j.run_no = 0 and j.finished_at >= s.since and j.finished_at < s.until
+      join public.giftcard_jobs j on j.status = 'error' and j.run_no = 0 and j.finished_at >= s.since
+          and j.finished_at < s.until
      order by 1 limit least(p_limit, 1000)) t
 $$;

@@ -21,25 +21,34 @@ create table public.giftcard_webhook_endpoints (
 -- What a settle looks into: nothing is in it where nobody wants to be told.
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
-comment on table public.giftcard_webhook_endpoints is 'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by the application alone.';
-comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is 'Signs beside the new one until previous_secret_until, so that the receiver has time to take the new one.';
+comment on table public.giftcard_webhook_endpoints is
+  'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by '
+  'the application alone.';
+comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
+  'Signs beside the new one until previous_secret_until, so that the receiver has time to take the new one.';
 
--- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000. The id is the same whenever
--- the same fact is told; a card is issued and delivered once, however often its jobs run. Ids, amounts and last four digits, no more.
+-- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000.
+-- The id is the same whenever the same fact is told; a card is issued and delivered once, however often its jobs run.
+-- Ids, amounts and last four digits, no more.
 create function public.giftcard_events_for(p_ids bigint[], p_now timestamptz)
 returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   select coalesce(t.tenant_id, j.tenant_id), j.correlation_id, t.event,
          'msg_' || left(encode(sha256(convert_to(jsonb_build_array(
-           j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.created_at, t.event, t.run_no)::text, 'UTF8')), 'hex'), 32),
-         json_build_object('type', t.event, 'timestamp', to_char(p_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'data', t.data)::text,
+           j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.created_at, t.event, t.run_no)::text, 'UTF8')),
+           'hex'), 32),
+         json_build_object('type', t.event,
+                           'timestamp', to_char(p_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                           'data', t.data)::text,
          j.context -> 'trace'
     from public.giftcard_jobs j
     cross join lateral (
-      select case j.stage when 'issue_card' then 'giftcard.issued' else 'giftcard.delivered' end as event, null::integer as run_no,
+      select case j.stage when 'issue_card' then 'giftcard.issued' else 'giftcard.delivered' end as event,
+             null::integer as run_no,
              null::text as tenant_id, json_build_object(
-               'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'card_id', c.id, 'last4', c.last4, 'amount', c.amount,
+               'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'card_id', c.id, 'last4', c.last4,
+               'amount', c.amount,
                'currency', c.currency) as data
         from public.giftcard_cards c
        where j.stage in ('issue_card', 'email') and j.status = 'completed'
@@ -48,16 +57,20 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
       select 'giftcard.failed', j.run_no, null, json_build_object(
                'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'job_id', j.id, 'stage', j.stage,
                'amount', o.amount, 'currency', o.currency, 'paid', exists (
-                 select from public.giftcard_payments p where p.tenant_id = j.tenant_id and p.correlation_id = j.correlation_id),
+                 select from public.giftcard_payments p
+                   where p.tenant_id = j.tenant_id and p.correlation_id = j.correlation_id),
                'reason', public.giftcard_error_reason(j.last_error), 'revive_at', j.revive_at)
         from (select) one
         left join public.giftcard_orders o on o.tenant_id = j.tenant_id and o.correlation_id = j.correlation_id
        where j.stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email') and j.status = 'error'
          and (j.payload -> 'without_order') is distinct from 'true'
       union all
-      select case j.status when 'completed' then 'job.completed' else 'job.dead_lettered' end, j.run_no, null, json_build_object(
-               'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'job_id', j.id, 'stage', j.stage, 'run_no', j.run_no,
-               'attempts', j.attempts, 'reason', case when j.status = 'error' then public.giftcard_error_reason(j.last_error) end,
+      select case j.status when 'completed' then 'job.completed' else 'job.dead_lettered' end, j.run_no, null,
+             json_build_object(
+               'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'job_id', j.id, 'stage', j.stage,
+               'run_no', j.run_no,
+               'attempts', j.attempts, 'reason', case when j.status = 'error'
+                                                      then public.giftcard_error_reason(j.last_error) end,
                'revive_at', j.revive_at)
       union all
       select 'report.ready', j.run_no, r.tenant_id, json_build_object(
@@ -71,13 +84,14 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
    order by j.id, t.event limit 3000
 $$;
 
--- Enqueues the webhooks that tell of jobs which have just been settled: in the same transaction, so that there is no event without its fact
--- and no fact without its event.
+-- Enqueues the webhooks that tell of jobs which have just been settled: in the same transaction, so that there is no
+-- event without its fact and no fact without its event.
 create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, scheduled_at, created_at, updated_at)
+    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, scheduled_at, created_at,
+     updated_at)
   select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event',
          jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body),
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
@@ -87,22 +101,27 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
   on conflict on constraint giftcard_jobs_flow_key do nothing
 $$;
 
--- What an attempt to deliver needs: {url, secrets (encrypted; the newest first), at: the database's clock in seconds}. null: the endpoint is off
--- or gone; then the job wants to be cancelled, and its run does so. GC410 when the lease is not the job's current one.
-create function public.giftcard_webhook_target(p_job_id bigint, p_lease_id uuid, p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
+-- What an attempt to deliver needs: {url, secrets (encrypted; the newest first), at: the database's clock in seconds}.
+-- null: the endpoint is off or gone; then the job wants to be cancelled, and its run does so. GC410 when the lease is
+-- not the job's current one.
+create function public.giftcard_webhook_target(
+  p_job_id bigint, p_lease_id uuid, p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_tenant text;
   e public.giftcard_webhook_endpoints;
 begin
-  select tenant_id into v_tenant from public.giftcard_jobs where id = p_job_id and status = 'running' and lease_id = p_lease_id;
+  select tenant_id into v_tenant from public.giftcard_jobs
+    where id = p_job_id and status = 'running' and lease_id = p_lease_id;
   if not found then
-    perform public.giftcard_refuse('GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+    perform public.giftcard_refuse(
+      'GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
   end if;
   select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id and tenant_id = v_tenant and enabled;
   if not found then
-    update public.giftcard_jobs set cancel_requested_at = v_now where id = p_job_id and status = 'running' and lease_id = p_lease_id;
+    update public.giftcard_jobs set cancel_requested_at = v_now
+      where id = p_job_id and status = 'running' and lease_id = p_lease_id;
     return null;
   end if;
   return jsonb_build_object('url', e.url, 'at', extract(epoch from v_now), 'secrets', to_jsonb(array_remove(array[
@@ -110,10 +129,12 @@ begin
 end $$;
 
 -- Turns an endpoint off because its receiver wants no more, unless it has moved to another address meanwhile.
-create function public.giftcard_disable_webhook_endpoint(p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_disable_webhook_endpoint(
+  p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
-  update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = p_reason, updated_at = coalesce(p_now, clock_timestamp())
+  update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = p_reason,
+    updated_at = coalesce(p_now, clock_timestamp())
    where id = p_endpoint_id and url = p_url and enabled;
   return jsonb_build_object('id', p_endpoint_id, 'disabled', found);
 end $$;

@@ -12,14 +12,22 @@ create table public.giftcard_inbound_events (
   constraint giftcard_inbound_events_pkey primary key (source, event_id),
   constraint giftcard_inbound_events_became_is_known check (kind in ('job', 'payment', 'card', 'ignored', 'unknown'))
 );
-create index giftcard_inbound_events_payments on public.giftcard_inbound_events (tenant_id, correlation_id) where kind = 'payment';
+create index giftcard_inbound_events_payments on public.giftcard_inbound_events (tenant_id, correlation_id)
+    where kind = 'payment';
 
-comment on table public.giftcard_inbound_events is 'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no personal data.';
-comment on column public.giftcard_inbound_events.kind is 'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. unknown: no type that means something here.';
-comment on column public.giftcard_inbound_events.correlation_id is 'Of a payment: the order that it names, whether or not there is one yet.';
+comment on table public.giftcard_inbound_events is
+  'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no '
+  'personal data.';
+comment on column public.giftcard_inbound_events.kind is
+  'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. '
+  'unknown: no type that means something here.';
+comment on column public.giftcard_inbound_events.correlation_id is
+  'Of a payment: the order that it names, whether or not there is one yet.';
 
--- Makes a job of a flow due at once: one that waits, or one that runs, should its run end in a snooze. Answers whether there was one.
-create function public.giftcard_make_due(p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
+-- Makes a job of a flow due at once: one that waits, or one that runs, should its run end in a snooze. Answers whether
+-- there was one.
+create function public.giftcard_make_due(
+  p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -30,8 +38,9 @@ begin
   return found;
 end $$;
 
--- What a gift card is worth now, by the vendor's reference: {reference, balance, currency, blocked (null: as before), at}. Events may come in
--- any order: one that is older than what is known changes nothing. Answers why it changed nothing; null: it did.
+-- What a gift card is worth now, by the vendor's reference: {reference, balance, currency, blocked (null: as before),
+-- at}. Events may come in any order: one that is older than what is known changes nothing. Answers why it changed
+-- nothing; null: it did.
 create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -56,19 +65,22 @@ begin
   return null;
 end $$;
 
--- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_action says what it means here, with one of
--- job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_update_card takes it), ignored (why);
--- none of them: an unknown type. Answers {kind, repeated}.
+-- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_action says what it means
+-- here, with one of job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as
+-- giftcard_update_card takes it), ignored (why); none of them: an unknown type. Answers {kind, repeated}.
 create function public.giftcard_receive_event(
-  p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb, p_now timestamptz default null) returns jsonb
+  p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_kind text := case when p_action ? 'job' then 'job' when p_action ? 'payment' then 'payment' when p_action ? 'card' then 'card'
+  v_kind text := case when p_action ? 'job' then 'job' when p_action ? 'payment' then 'payment' when p_action ? 'card'
+                      then 'card'
                         when p_action ? 'ignored' then 'ignored' else 'unknown' end;
   v_why text := p_action ->> 'ignored';
 begin
   -- Two deliveries at once: the second waits here, and finds the first.
-  insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts, received_at)
+  insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts,
+                                              received_at)
   values (p_source, p_event_id, p_type, v_kind, p_tenant_id, p_action #>> '{payment,correlation_id}',
           coalesce(p_action -> 'payment', '{}') - 'correlation_id', coalesce(p_now, clock_timestamp()))
   on conflict on constraint giftcard_inbound_events_pkey do nothing;
@@ -90,8 +102,10 @@ begin
   return jsonb_build_object('kind', v_kind, 'repeated', false);
 end $$;
 
--- The payment that has come in for an order: {reference, amount, currency}; of several the one over this amount, else the first. null: none.
-create function public.giftcard_inbound_payment(p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
+-- The payment that has come in for an order: {reference, amount, currency}; of several the one over this amount, else
+-- the first. null: none.
+create function public.giftcard_inbound_payment(
+  p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select facts from public.giftcard_inbound_events
    where kind = 'payment' and tenant_id = p_tenant_id and correlation_id = p_correlation_id

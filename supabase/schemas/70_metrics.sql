@@ -9,7 +9,8 @@ create table public.giftcard_counters (
   constraint giftcard_counters_pkey primary key (name, stage, label)
 );
 
-comment on table public.giftcard_counters is 'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
+comment on table public.giftcard_counters is
+  'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
 
 -- How far they have been added up.
 create table public.giftcard_counter_watermarks (
@@ -34,9 +35,11 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
--- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall not be passed by.
--- At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds up.
-create function public.giftcard_update_counters(p_limit integer default 20000, p_now timestamptz default null) returns void
+-- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall
+-- not be passed by. At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds
+-- up.
+create function public.giftcard_update_counters(
+  p_limit integer default 20000, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
@@ -49,7 +52,8 @@ begin
   end if;
   -- All rows of the last instant are taken: the next call begins after it.
   select max(finished_at) into v_to from (
-    select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled order by finished_at limit p_limit) h;
+    select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
+      order by finished_at limit p_limit) h;
   if v_to is not null then
     perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with h as (
@@ -62,7 +66,8 @@ begin
       select 'run_seconds', stage, result, sum(seconds) from h group by stage, result
       union all
       select 'start_delays', stage, b.le, count(*) from h
-       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300), ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
+       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
+                   ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
        where delay <= b.most::double precision group by stage, b.le
       union all
       select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
@@ -70,10 +75,12 @@ begin
   end if;
   select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
   select max(ended_at) into v_to from (
-    select ended_at from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
+    select ended_at from public.giftcard_ticks
+      where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
     perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with t as (select * from public.giftcard_ticks where ended_at is not null and ended_at > v_from and ended_at <= v_to)
+      with t as (select * from public.giftcard_ticks
+                 where ended_at is not null and ended_at > v_from and ended_at <= v_to)
       select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
       union all
       select 'tick_seconds', '', '', sum(extract(epoch from ended_at - started_at)) from t having count(*) > 0
@@ -85,11 +92,12 @@ begin
   end if;
 end $$;
 
--- Everything a scrape shows: {sums: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that have not ended well (each
--- counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage: seconds since its oldest died},
--- circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest clock's ticks}.
+-- Everything a scrape shows: {sums: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that have not
+-- ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage: seconds since
+-- its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest clock's ticks}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -105,11 +113,13 @@ begin
     'dead', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
               select c.stage, (
                 select extract(epoch from v_now - j.finished_at) from public.giftcard_jobs j
-                 where j.status = 'error' and j.stage = c.stage and j.finished_at is not null order by j.finished_at, j.id limit 1) as seconds
+                 where j.status = 'error' and j.stage = c.stage and j.finished_at is not null
+                   order by j.finished_at, j.id limit 1) as seconds
                 from public.giftcard_dead_stages() c) d where d.seconds is not null),
     'circuits', (select coalesce(jsonb_agg(to_jsonb(k)), '[]') from (
               select split_part(circuit, ':', 1) as stage, state, count(*) as circuits
-                from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed' order by circuit limit 10000) t
+                from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                      order by circuit limit 10000) t
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
     'tick', (select jsonb_build_object(
                  'age', extract(epoch from v_now - max(n.started_at)), 'gap', extract(epoch from max(n.gap)),
@@ -127,7 +137,8 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
     (select j.stage from public.giftcard_jobs j where j.status = 'error' order by j.status, j.stage limit 1)
     union all
     select n.stage from dead d cross join lateral (
-      select j.stage from public.giftcard_jobs j where j.status = 'error' and j.stage > d.stage order by j.status, j.stage limit 1) n)
+      select j.stage from public.giftcard_jobs j where j.status = 'error' and j.stage > d.stage
+        order by j.status, j.stage limit 1) n)
   select d.stage from dead d order by d.stage limit 1000
 $$;
 
@@ -141,8 +152,11 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
         select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit p_cap) c) n
     union all
     select h.stage, 'queued', n.jobs from public.giftcard_queue_heads('{}', clock_timestamp()) h cross join lateral (
-      select count(*) as jobs from (select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit p_cap) c) n
+      select count(*) as jobs from (select from public.giftcard_jobs j
+                                    where j.status = 'queued' and j.circuit = h.circuit limit p_cap) c) n
     union all
-    select r.stage, 'running', count(*) from (select j.stage from public.giftcard_jobs j where j.status = 'running' limit p_cap) r group by r.stage)
-  select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status order by c.stage, c.status limit 1000
+    select r.stage, 'running', count(*) from (select j.stage from public.giftcard_jobs j where j.status = 'running'
+                                              limit p_cap) r group by r.stage)
+  select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status
+    order by c.stage, c.status limit 1000
 $$;

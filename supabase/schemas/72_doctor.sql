@@ -1,14 +1,20 @@
--- What the doctor asks the database: facts, for lib/doctor to judge. Each is bounded, so that a status may ask at any time.
+-- What the doctor asks the database: facts, for lib/doctor to judge. Each is bounded, so that a status may ask at any
+-- time.
 
 -- What of ours is granted to the web roles of Supabase or to everybody, and tables without row level security.
-create function public.giftcard_excess_privileges(p_limit integer default 20) returns table (name text, kind text, granted_to text)
+create function public.giftcard_excess_privileges(
+  p_limit integer default 20) returns table (name text, kind text, granted_to text)
 language sql stable security invoker set search_path = '' as $$
   with everybody as (
-    select 0::oid as id, 'public' as who union all select oid, rolname from pg_roles where rolname in ('anon', 'authenticated')), ours as (
+    select 0::oid as id, 'public' as who union all select oid, rolname from pg_roles
+      where rolname in ('anon', 'authenticated')), ours as (
     select c.oid, c.relname, c.relkind, c.relowner, c.relacl, c.relrowsecurity from pg_class c
-     where c.relnamespace = 'public'::regnamespace and c.relname like 'giftcard\_%' and c.relkind in ('r', 'p', 'v', 'm', 'S')), grants as (
+     where c.relnamespace = 'public'::regnamespace and c.relname like 'giftcard\_%'
+       and c.relkind in ('r', 'p', 'v', 'm', 'S')), grants as (
     select o.relname as name, case o.relkind when 'S' then 'sequence' else 'table' end as kind, a.grantee
-      from ours o cross join aclexplode(coalesce(o.relacl, acldefault(case o.relkind when 'S' then 's'::"char" else 'r' end, o.relowner))) a
+      from ours o cross join aclexplode(coalesce(o.relacl,
+                                                 acldefault(case o.relkind when 'S' then 's'::"char" else 'r' end,
+                                                            o.relowner))) a
     union all
     select o.relname, 'table', a.grantee
       from ours o join pg_attribute t on t.attrelid = o.oid and t.attacl is not null cross join aclexplode(t.attacl) a
@@ -18,12 +24,15 @@ language sql stable security invoker set search_path = '' as $$
      where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'), doors as (
     select distinct g.name, g.kind, e.who from grants g join everybody e on e.id = g.grantee
     union all
-    select o.relname, 'table', 'whoever is granted it: row level security is off' from ours o where o.relkind in ('r', 'p') and not o.relrowsecurity)
-  select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from doors d group by d.name, d.kind order by d.kind, d.name limit least(p_limit, 1000)
+    select o.relname, 'table', 'whoever is granted it: row level security is off' from ours o
+      where o.relkind in ('r', 'p') and not o.relrowsecurity)
+  select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from doors d group by d.name, d.kind
+    order by d.kind, d.name limit least(p_limit, 1000)
 $$;
 
--- p_stages as in giftcard_status. Ages are seconds before p_now. Of other sessions' transactions a role sees only its own, unless it may
--- read all statistics (`sees_all`); of prepared statements, those that psycopg has made in this very session.
+-- p_stages as in giftcard_status. Ages are seconds before p_now. Of other sessions' transactions a role sees only its
+-- own, unless it may read all statistics (`sees_all`); of prepared statements, those that psycopg has made in this very
+-- session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -37,8 +46,10 @@ begin
     -- The clock's, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
           'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
-          'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because) order by t.id desc), '[]')
-        from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron' order by n.id desc limit 20) t),
+          'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because)
+              order by t.id desc), '[]')
+        from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron'
+              order by n.id desc limit 20) t),
     -- Stages with queued jobs; `due`: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
           select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due
@@ -46,12 +57,16 @@ begin
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
     -- The newest and the oldest.
-    'cards', (select coalesce(jsonb_agg(jsonb_build_object('encrypted', c.number_encrypted, 'hash', c.number_hash) order by c.id desc), '[]')
-        from ((select * from public.giftcard_cards order by id desc limit 1) union (select * from public.giftcard_cards order by id limit 1)) c),
+    'cards', (select coalesce(jsonb_agg(jsonb_build_object('encrypted', c.number_encrypted, 'hash', c.number_hash)
+                                        order by c.id desc), '[]')
+        from ((select * from public.giftcard_cards order by id desc limit 1)
+              union (select * from public.giftcard_cards order by id limit 1)) c),
     'sees_all', pg_has_role('pg_read_all_stats', 'usage'),
-    'oldest_transaction', (select jsonb_build_object('age', extract(epoch from v_now - o.began), 'pid', o.pid, 'application', o.application)
+    'oldest_transaction', (select jsonb_build_object('age', extract(epoch from v_now - o.began), 'pid', o.pid,
+                                                     'application', o.application)
         from (select a.xact_start as began, a.pid, a.application_name as application from pg_stat_activity a
-               where a.datname = current_database() and a.backend_type = 'client backend' and a.pid <> pg_backend_pid() and a.xact_start is not null
+               where a.datname = current_database() and a.backend_type = 'client backend' and a.pid <> pg_backend_pid()
+                 and a.xact_start is not null
                order by a.xact_start limit 1) o),
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
     'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));

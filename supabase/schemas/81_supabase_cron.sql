@@ -1,9 +1,9 @@
--- Supabase Cron as the clock, where the platform has none by the minute: pg_cron wakes each minute, pg_net calls the cron door, Vault
--- keeps the secret. None of the three is needed, or touched, before somebody calls these functions.
+-- Supabase Cron as the clock, where the platform has none by the minute: pg_cron wakes each minute, pg_net calls the
+-- cron door, Vault keeps the secret. None of the three is needed, or touched, before somebody calls these functions.
 
--- Starts it, or changes what it calls: the deployment's address and its CRON_SECRET. A second job clears away what pg_cron has noted of
--- both; pg_net forgets its answers by itself (after 6 hours). pg_net does one batch of calls after the other, so it shall not hang on a
--- long tick: it gives up after 5 s, and the tick goes on without it.
+-- Starts it, or changes what it calls: the deployment's address and its CRON_SECRET. A second job clears away what
+-- pg_cron has noted of both; pg_net forgets its answers by itself (after 6 hours). pg_net does one batch of calls after
+-- the other, so it shall not hang on a long tick: it gives up after 5 s, and the tick goes on without it.
 create function public.giftcard_start_clock(p_url text, p_secret text) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -12,11 +12,14 @@ declare
   v_schema text;
   v_secret_id uuid;
 begin
-  if v_url is null or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
+  if v_url is null
+      or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
     perform public.giftcard_refuse('GC400',
-      'say whom to call: p_url is the address of the deployment and no more, like https://your-project.vercel.app', 'p_url');
+      'say whom to call: p_url is the address of the deployment and no more, like https://your-project.vercel.app',
+      'p_url');
   elsif p_secret is null or p_secret !~ '^[!-~]+$' then
-    perform public.giftcard_refuse('GC400', 'p_secret must be the deployment''s CRON_SECRET, without blanks inside', 'p_secret');
+    perform public.giftcard_refuse(
+      'GC400', 'p_secret must be the deployment''s CRON_SECRET, without blanks inside', 'p_secret');
   end if;
   for v_extension, v_schema in
     select e.name, e.its_schema from (values
@@ -28,7 +31,8 @@ begin
     begin
       execute format('create extension %I', v_extension) || coalesce(' with schema ' || quote_ident(v_schema), '');
     exception when others then
-      perform public.giftcard_refuse('GC409', format('the extension %s is not enabled and cannot be from here: %s', v_extension, sqlerrm));
+      perform public.giftcard_refuse(
+        'GC409', format('the extension %s is not enabled and cannot be from here: %s', v_extension, sqlerrm));
     end;
   end loop;
   select s.id into v_secret_id from vault.secrets s where s.name = 'giftcard_cron_secret';
@@ -38,12 +42,15 @@ begin
     perform vault.update_secret(v_secret_id, p_secret);
   end if;
   perform cron.schedule('giftcard-jobs', '* * * * *', format(
-    'select net.http_post(url := %L, timeout_milliseconds := 5000, headers := jsonb_build_object(''Authorization'', ''Bearer '' || '
-    '(select decrypted_secret from vault.decrypted_secrets where name = ''giftcard_cron_secret'')))', v_url || '/api/cron/giftcard-jobs'));
+    'select net.http_post(url := %L, timeout_milliseconds := 5000, headers := '
+    'jsonb_build_object(''Authorization'', ''Bearer '' || '
+    '(select decrypted_secret from vault.decrypted_secrets where name = ''giftcard_cron_secret'')))', v_url
+        || '/api/cron/giftcard-jobs'));
   perform cron.schedule('giftcard-jobs-prune', '7 3 * * *',
     'delete from cron.job_run_details where start_time < now() - interval ''2 days'' and jobid in '
     '(select jobid from cron.job where jobname in (''giftcard-jobs'', ''giftcard-jobs-prune''))');
-  return jsonb_build_object('clock', 'giftcard-jobs', 'schedule', '* * * * *', 'calls', v_url || '/api/cron/giftcard-jobs');
+  return jsonb_build_object(
+    'clock', 'giftcard-jobs', 'schedule', '* * * * *', 'calls', v_url || '/api/cron/giftcard-jobs');
 end $$;
 
 -- Takes all of that away again, and only that: the extensions may have other users. p_dry_run tells what there is.

@@ -1,10 +1,12 @@
--- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its web roles by
--- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.
+-- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its
+-- web roles by default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the
+-- catalog.
 
 do $$
 declare
   v_object record;
-  v_web_roles text := (select string_agg(quote_ident(rolname), ', ') from pg_roles where rolname in ('anon', 'authenticated'));
+  v_web_roles text := (select string_agg(quote_ident(rolname), ', ') from pg_roles
+                       where rolname in ('anon', 'authenticated'));
   v_service boolean := exists (select from pg_roles where rolname = 'service_role');
 begin
   for v_object in
@@ -25,7 +27,8 @@ begin
     end if;
   end loop;
   for v_object in
-    select p.oid::regprocedure as name from pg_proc p where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'
+    select p.oid::regprocedure as name from pg_proc p
+      where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'
   loop
     execute format('revoke all on function %s from public%s', v_object.name, coalesce(', ' || v_web_roles, ''));
     if v_service then
