@@ -1,49 +1,70 @@
 -- Gift-card jobs: the map.
 --
--- Tables                       one row is
---   giftcard_jobs              one piece of work of one stage; the queue, the lease and the outcome in one place
---   giftcard_job_history       one run of a job (job_id, run_no)
---   giftcard_circuits          one breaker: closed, open, half_open;   giftcard_circuit_changes: each change, with its cause
---   giftcard_stages            a stage that is or was paused; the row '*' pauses everything
---   giftcard_ticks             one bounded pass over due work
---   giftcard_maintenance_tasks            what ticks see to now and then, after their jobs
---   giftcard_schedules         what runs by the clock: each occurrence is a job; Python computes the times
---   giftcard_orders            an order taken in: idempotency key and body hash
---   giftcard_customers, giftcard_payments, giftcard_cards          what the orders became
---   giftcard_effects           an effect outside: the intent before it, the result after it
---   giftcard_webhook_endpoints an address of a tenant that is told of events: webhooks are jobs, enqueued by the settle that they tell of
---   giftcard_inbound_events   an event that a vendor has sent, for good
---   giftcard_audit             personal data shown in clear, or erased
---   giftcard_reports           the report of one tenant's day
---   giftcard_jobs_archive      a job that has left giftcard_jobs;   giftcard_prune_cursors: how far pruning has looked through a table
+-- Tables                            one row is
+--   giftcard_jobs                   one piece of work of one stage: the queue, the lease and the outcome in one place
+--   giftcard_job_history            one run of a job (job_id, run_no)
+--   giftcard_jobs_archive           a job that has left giftcard_jobs
+--   giftcard_circuits               one circuit breaker: closed, open, half_open
+--   giftcard_circuit_changes        one change of a circuit, with its cause
+--   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
+--   giftcard_ticks                  one bounded pass over due work
+--   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_prune_cursors          how far pruning has scanned a table
+--   giftcard_effects                an external effect: the intent before it, the result after it
+--   giftcard_orders                 an accepted order: idempotency key and body hash
+--   giftcard_customers, giftcard_payments, giftcard_cards    what became of the orders
+--   giftcard_audit                  personal data shown in clear, or erased
+--   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
+--   giftcard_reports                the report of one tenant's day
+--   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
+--   giftcard_inbound_events         an event received from a vendor, never removed
+--   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_alerts                 a condition that operators are or were notified of
 --
--- States of a job              by                                   functions
---   - → queued                 enqueue, a plain INSERT              giftcard_enqueue, giftcard_submit_order
---   - → queued                 an occurrence of a schedule           giftcard_due_schedules, giftcard_enqueue_occurrences
---   queued → running           claim: attempts + 1, a new lease     giftcard_begin_tick, giftcard_advance_tick → giftcard_claim_for
---   running → completed | queued | error | cancelled     settle     giftcard_advance_tick → giftcard_settle
---   running → running          an ended lease is taken over         giftcard_claim_for
---   error → queued             revival, when revive_at has come     giftcard_begin_tick → giftcard_revive
---   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_jobs, giftcard_requeue_dead_letters
---   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel, giftcard_cancel_flow
---   ended → archived → ended   pruning; a person restores it        giftcard_prune, giftcard_restore_job
+-- States of a job                   transition            functions
+--   - → queued                      enqueue               giftcard_enqueue, giftcard_submit_order, a plain INSERT
+--   - → queued                      occurrence            giftcard_enqueue_occurrences → giftcard_apply_plans
+--   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue → …_message
+--   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for
+--   running → completed             settle                giftcard_settle → giftcard_settle_completed
+--   running → queued | error | cancelled    settle        giftcard_settle → giftcard_settle_unfinished
+--   running → running               take over an ended lease                             giftcard_take_over
+--   error → queued                  revive, once revive_at has come                      giftcard_revive
+--   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
+--                                                         giftcard_requeue_dead_letters
+--   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
+--                                                         giftcard_cancel_flow
+--   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
+--   archived → ended                restore               giftcard_restore_job
 --
--- The fence: a settle counts only while status = 'running' and lease_id is the one presented. Leaving 'running' any other
--- way (the operators' hand-run UPDATE) therefore wins over whoever still holds the lease.
+-- Who calls whom, in a tick
+--   giftcard_begin_tick             check versions, record the tick, revive, claim
+--     giftcard_claim → giftcard_claim_for
+--   giftcard_advance_tick           settle, claim, end the tick
+--     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
+--                                   giftcard_count_results (circuits)
+--     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads, giftcard_remaining_capacity),
+--                                   giftcard_pick_probes, giftcard_pick_jobs, giftcard_mark_claimed
+--                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
 --
--- Order of locks: claim key (advisory) → schedule rows (SKIP LOCKED) → job rows → rows that jobs enqueue → circuit rows by name → tick
--- row. A claim takes job and circuit rows with SKIP LOCKED only, so it never waits and the order cannot be broken by it.
+-- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
+-- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- The clock is the database's; every function that depends on time takes p_now (null: clock_timestamp()) so that tests move it.
--- Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 no such thing, GC409 not in this state, GC410 lease lost,
--- GC422 same key with other content, GC426 code and schema do not fit.
+-- Order of locks: claim key (advisory) → schedule rows (SKIP LOCKED) → job rows → rows that jobs enqueue → circuit rows
+-- by name → tick row. A claim takes job and circuit rows with SKIP LOCKED only: it never waits, so it cannot break the
+-- order.
+--
+-- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
+-- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
+-- lost, GC422 same key with other content, GC426 code and schema do not fit.
 
 do $$
 begin
   if to_regclass('public.giftcard_jobs') is not null then
     raise exception 'public.giftcard_jobs exists already and is not ours: nothing was changed'
       using errcode = 'GC409',
-            hint = 'Rename that table (ALTER TABLE public.giftcard_jobs RENAME TO giftcard_jobs_old), migrate again, then copy its open rows with INSERT (correlation_id, stage, payload).';
+            hint = 'Rename that table (ALTER TABLE public.giftcard_jobs RENAME TO giftcard_jobs_old), migrate again, '
+                   'then copy its open rows with INSERT (correlation_id, stage, payload).';
   end if;
 end $$;
 -- Jobs and their history.
@@ -377,6 +398,52 @@ begin
   return null;
 end $$;
 
+-- Lets the settled count for their circuits, in the order they are given. Circuits that neither fail now nor have
+-- failed are not touched.
+create function public.giftcard_count_results(
+  p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
+  out opened text[], out closed text[])
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_state text;
+  v_circuit text;
+  r record;
+begin
+  opened := '{}';
+  closed := '{}';
+  if not p_results @? '$[*].trips' and not exists (select from public.giftcard_circuits
+                                                   where failures > 0 or state <> 'closed') then
+    return;
+  end if;
+  for r in
+    select j.id, j.circuit, j.locked_at, (x.r ->> 'lease_id')::uuid as lease_id, (x.r ->> 'trips')::integer as trips,
+           x.r ->> 'error' as error
+      from jsonb_array_elements(p_results) with ordinality x(r, n)
+      join public.giftcard_jobs j on j.id = (x.r ->> 'id')::bigint
+      left join public.giftcard_circuits c on c.circuit = j.circuit
+     where j.id = any (p_ids) and (x.r ? 'trips' or x.r ->> 'outcome' = 'complete'
+                                   and (c.failures > 0 or c.state <> 'closed'
+             or p_results @? '$[*].trips'))
+     order by j.circuit, x.n
+  loop
+    if r.circuit is distinct from v_circuit then
+      v_circuit := r.circuit;
+      if r.trips is not null then
+        insert into public.giftcard_circuits (circuit) values (v_circuit) on conflict (circuit) do nothing;
+      end if;
+      perform 1 from public.giftcard_circuits where circuit = v_circuit for update;
+    end if;
+    if r.trips is not null or exists (select from public.giftcard_circuits where circuit = v_circuit) then
+      v_state := public.giftcard_count_result(r.circuit, r.id, r.lease_id, r.locked_at, r.trips, p_cooldown_seconds,
+                                              coalesce(r.error, ''), p_now);
+    end if;
+    opened := case when v_state = 'open' then opened || r.circuit else opened end;
+    closed := case when v_state = 'closed' then closed || r.circuit else closed end;
+    v_state := null;
+  end loop;
+end $$;
+
 -- A person closes a circuit.
 create function public.giftcard_reset_circuit(
   p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
@@ -414,10 +481,11 @@ insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '5
 
 -- The chores whose time has come: read by each tick's begin.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
-language sql stable security invoker set search_path = '' as $$
-  select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-    where last_at + every <= p_now
-$$;
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
+           where last_at + every <= p_now);
+end $$;
 
 -- Takes a chore: true for one of the ticks that see it due at the same time.
 create function public.giftcard_begin_maintenance(p_task text, p_now timestamptz default null) returns boolean
@@ -459,10 +527,11 @@ end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start.
+-- something else may start; capacity: as giftcard_remaining_capacity returns it.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
+  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
+  out capacity jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -486,17 +555,27 @@ begin
              and (t.only_job_id is null
                   or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
            order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+  capacity := '{}'::jsonb;
+  if t.limits <> '{}' and p_limit > 0 then
+    capacity := public.giftcard_remaining_capacity(
+      t.limits, array(select circuit from unnest(open)) || half_open, p_now);
+  end if;
 end $$;
 
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
--- of the circuits that it claimed from, a lease that ends, and a revival. null: never, as things stand.
-create function public.giftcard_next_due(p_heads_at timestamptz, p_claimed_from text[], p_now timestamptz)
+-- of the circuits that it claimed from, a lease that ends, a revival and, for a tick of all stages, the next occurrence
+-- of a schedule. p_is_full: a limited stage has no capacity, and nothing notifies when it has again: in a second.
+-- null: never, as things stand.
+create function public.giftcard_next_due(
+  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_now timestamptz)
 returns timestamptz
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 begin
   return least(
     p_heads_at,
+    case when p_is_full then p_now + interval '1 second' end,
+    case when p_all_stages then public.giftcard_next_schedule_at() end,
     (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
        select j.scheduled_at from public.giftcard_jobs j
         where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now
@@ -632,6 +711,31 @@ begin
   s.served := v_served;
   return s;
 end $$;
+-- Versions: schema and code are deployed apart from each other, and each says which others it works with.
+
+-- The schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an immutable
+-- one is folded into prepared plans, which then answer without asking who may call it.
+create function public.giftcard_schema_version() returns jsonb
+language sql stable security invoker set search_path = '' as $$
+  select '{"version": 1, "oldest_code": 1}'::jsonb
+$$;
+
+-- Refuse (GC426) code that the schema is too new for, or a schema that is too old for the code.
+create function public.giftcard_check_versions(p_code_version integer, p_oldest_schema integer) returns void
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_schema jsonb := public.giftcard_schema_version();
+begin
+  if p_code_version < (v_schema ->> 'oldest_code')::integer then
+    perform public.giftcard_refuse('GC426', format(
+      'the database is at schema %s, which serves code from %s on; this code is %s: deploy newer code',
+      v_schema ->> 'version', v_schema ->> 'oldest_code', p_code_version));
+  elsif (v_schema ->> 'version')::integer < p_oldest_schema then
+    perform public.giftcard_refuse('GC426', format(
+      'this code needs schema %s or a later one, and the database is at %s: run the migrations',
+      p_oldest_schema, v_schema ->> 'version'));
+  end if;
+end $$;
 -- Enqueue, one or many.
 
 -- A refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault travels as DETAIL.
@@ -641,75 +745,89 @@ begin
   raise exception '%', p_message using errcode = p_sqlstate, detail = coalesce(p_field, '');
 end $$;
 
--- Puts jobs into the queue: an array of up to 1,000 objects with stage and correlation_id and, if wanted, tenant_id,
--- dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at
--- (with its zone), delay_seconds. Answers [{id, status, created}] in the same order. A job that is there already is
--- answered and not changed; with p_replace, one in error or cancelled is queued again with this payload.
-create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_count integer;
-  v_new bigint[];
-  v_answers json;
+-- Refuse what cannot be enqueued as a whole: no array, too many jobs, a time without its zone.
+create function public.giftcard_check_jobs(p_jobs jsonb) returns void
+language plpgsql stable security invoker set search_path = '' as $$
 begin
   if p_jobs is null or jsonb_typeof(p_jobs) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'p_jobs');
-  end if;
-  v_count := jsonb_array_length(p_jobs);
-  if v_count = 0 then
-    return '[]'::json;
-  elsif v_count > 1000 then
-    perform public.giftcard_refuse(
-      'GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
+  elsif jsonb_array_length(p_jobs) > 1000 then
+    perform public.giftcard_refuse('GC400', format(
+      '%s jobs are too many for one call: send at most 1000', jsonb_array_length(p_jobs)), 'p_jobs');
   elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
       "^[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))'
   then
     perform public.giftcard_refuse(
       'GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
   end if;
+end $$;
 
-  with inserted as (
-    insert into public.giftcard_jobs
-      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
-       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
-    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
-           coalesce(j.circuit, j.stage),
-           coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
-           coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
-           coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)), v_now, v_now
-    from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
-      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
-      scheduled_at timestamptz, delay_seconds double precision)
-    on conflict on constraint giftcard_jobs_flow_key do nothing
-    returning id)
-  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true)) into v_new, v_answers
-    from inserted;
-
-  if cardinality(v_new) = v_count then
-    return v_answers;
-  end if;
-  -- Some were there already: a new statement, so that what another transaction has just committed is seen.
-  select json_agg(json_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(v_new, '{}')))
+-- Return {id, status, created} of each job that an enqueue was given, in its order; p_new are those that it created.
+-- With p_replace, one in error or cancelled is queued again with its new payload.
+create function public.giftcard_enqueued_jobs(p_jobs jsonb, p_new bigint[], p_replace boolean, p_now timestamptz)
+returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_answers json;
+begin
+  select json_agg(json_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(p_new, '{}')))
                   order by e.n)
     into v_answers
     from jsonb_array_elements(p_jobs) with ordinality e(job, n)
     left join public.giftcard_jobs j
       on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
      and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '');
-  if p_replace then
-    return (
-      select json_agg(
-        case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled')
-             then a.answer::jsonb
-             else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
-                                          p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now)
-                  || '{"created": false}' end order by a.n)
-      from json_array_elements(v_answers) with ordinality a(answer, n));
+  if not p_replace then
+    return v_answers;
   end if;
-  return v_answers;
+  return (
+    select json_agg(
+      case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled')
+           then a.answer::jsonb
+           else public.giftcard_requeue(
+                  (a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
+                  p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now) || '{"created": false}' end order by a.n)
+    from json_array_elements(v_answers) with ordinality a(answer, n));
+end $$;
+
+-- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
+-- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its
+-- zone), delay_seconds. Return [{id, status, created}] in the same order. A job that exists already is returned as it
+-- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload.
+create function public.giftcard_enqueue(
+  p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_new bigint[];
+  v_answers json;
+begin
+  perform public.giftcard_check_jobs(p_jobs);
+  if p_jobs = '[]' then
+    return '[]'::json;
+  end if;
+  with inserted as (
+    insert into public.giftcard_jobs
+      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
+       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
+           coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'),
+           coalesce(j.context, '{}'), j.max_attempts, coalesce(j.semantics, 'at_least_once'), j.ttr_seconds,
+           j.retry_delays, coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
+           v_now, v_now
+    from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
+      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
+      scheduled_at timestamptz, delay_seconds double precision)
+    on conflict on constraint giftcard_jobs_flow_key do nothing
+    returning id)
+  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
+    into v_new, v_answers from inserted;
+  if cardinality(v_new) = jsonb_array_length(p_jobs) then
+    return v_answers;
+  end if;
+  -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
+  return public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
 end $$;
 -- The claim: scan the queues, pick jobs, mark them, take over what killed functions left. All of it in one call.
 
@@ -747,10 +865,13 @@ begin
    where id = any (p_ids);
 end $$;
 
--- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more. The caller holds their
+-- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more, interrupted runs are taken
+-- over, and the tick's row keeps the claim, what it has served, and its cursors (null: none). The caller holds all
 -- rows; the planner's settings are those of giftcard_claim_for.
 create function public.giftcard_mark_claimed(
-  p_ids bigint[], p_half_open text[], p_claim_key uuid, p_owner text, p_stages jsonb, p_now timestamptz) returns void
+  p_tick_id bigint, p_owner text, p_stages jsonb, p_claim_key uuid, p_ids bigint[], p_interrupted bigint[],
+  p_half_open text[], p_served jsonb, p_scanned_at timestamptz, p_cursors public.giftcard_cursor[], p_now timestamptz)
+returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   update public.giftcard_jobs
@@ -760,25 +881,34 @@ begin
          locked_at = p_now, lock_owner = p_owner, updated_at = p_now,
          cancel_requested_at = null, revive_at = null, finished_at = null
    where id = any (p_ids);
+  if p_interrupted <> '{}' then
+    perform public.giftcard_take_over(p_interrupted, p_claim_key, p_owner, p_now);
+  end if;
   if p_half_open <> '{}' then
     update public.giftcard_circuits c set probe_job_id = j.id, probe_lease_id = j.lease_id
       from public.giftcard_jobs j
      where j.id = any (p_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (p_half_open);
   end if;
+  update public.giftcard_ticks
+     set claim_key = p_claim_key, claim_ids = p_interrupted || p_ids, claim_interrupted = p_interrupted,
+         served = p_served, started = started + cardinality(p_ids), scanned_at = p_scanned_at,
+         cursors = coalesce(p_cursors, '{}')
+   where id = p_tick_id;
 end $$;
 
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
--- claims: a repeated call with the same key returns the same live leases and claims no others. p_unrestricted: no stage
--- is paused and no circuit has failed. next_due_at: null when as many jobs were found as were asked for, and when
--- nothing waits. A tick in a backlog scans all queues once a second; in between it continues from the cursors of its
--- last claim. Until vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
+-- claims: a repeated call with the same key returns the same live leases and claims no others.
+-- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
+-- asked for, and when nothing waits.
+-- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
+-- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
+-- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
+-- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
--- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
--- then costs so much on paper that Postgres before 18 would compile the plan.
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 declare
@@ -786,7 +916,6 @@ declare
   q record;                  -- the scan
   v_known boolean;           -- the cursors of the last claim still hold
   v_ended bigint[] := '{}'::bigint[];
-  v_ids bigint[];
   v_half_open text[] := '{}'::text[];
 begin
   jobs := '[]'::json;
@@ -814,45 +943,25 @@ begin
     q := public.giftcard_scan_queues(t, p_limit, p_now);
     v_ended := q.ended;
     s.queues := q.open;
-    if t.limits <> '{}' and s.remaining > 0 then
-      s.capacity := public.giftcard_remaining_capacity(
-        t.limits, array(select circuit from unnest(q.open)) || q.half_open, p_now);
-    end if;
+    s.capacity := q.capacity;
     if q.half_open <> '{}' then
       v_half_open := q.half_open;
       s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_now);
     end if;
-    if s.remaining > 0 and q.open <> '{}' then
-      s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
-    end if;
-    next_due_at := q.next_due_at;
+    s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
 
-  v_ids := v_ended || s.ids;
-  if v_ids <> '{}' then
-    perform public.giftcard_mark_claimed(s.ids, v_half_open, p_claim_key, t.owner, t.stages, p_now);
-    if v_ended <> '{}' then
-      perform public.giftcard_take_over(v_ended, p_claim_key, t.owner, p_now);
-    end if;
-    update public.giftcard_ticks
-       set claim_key = p_claim_key, claim_ids = v_ids, claim_interrupted = v_ended, served = s.served,
-           started = started + cardinality(s.ids), scanned_at = t.scanned_at,
-           -- Many queues, limits and a single job need a scan each time.
-           cursors = case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null
-                          then s.queues else '{}' end
-     where id = t.id;
-    jobs := public.giftcard_claimed_jobs(v_ids, p_claim_key, v_ended, t.stages);
-    claimed := cardinality(v_ids);
+  claimed := cardinality(v_ended) + cardinality(s.ids);
+  if claimed > 0 then
+    perform public.giftcard_mark_claimed(
+      t.id, t.owner, t.stages, p_claim_key, s.ids, v_ended, v_half_open, s.served, t.scanned_at,
+      -- Many queues, limits and a single job need a scan each time.
+      case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end, p_now);
+    jobs := public.giftcard_claimed_jobs(v_ended || s.ids, p_claim_key, v_ended, t.stages);
   end if;
   if s.remaining > 0 or p_limit <= 0 then
-    next_due_at := least(
-      next_due_at,
-      -- Nothing notifies when a run of a full stage ends.
-      case when s.is_full then p_now + interval '1 second' end,
-      case when t.only_stage is null and t.only_job_id is null then public.giftcard_next_schedule_at() end);
-    next_due_at := public.giftcard_next_due(next_due_at, s.claimed_from, p_now);
-  else
-    next_due_at := null;
+    next_due_at := public.giftcard_next_due(
+      q.next_due_at, s.claimed_from, s.is_full, t.only_stage is null and t.only_job_id is null, p_now);
   end if;
 end $$;
 
@@ -882,12 +991,13 @@ begin
 end $$;
 -- The settle.
 
--- Writes the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and,
+-- Record the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and,
 -- as the outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs
 -- to enqueue in this transaction: same tenant and flow, context passed on), interrupted (true for a run taken over),
 -- detail (kept with the run), trips (the threshold of its circuit, when this failure counts towards it). Complete
--- counts as a success by itself. settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed:
--- circuits; sums: how many by outcome.
+-- counts as a success by itself.
+-- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by
+-- outcome.
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
   out settled json, out opened text[], out closed text[], out sums jsonb)
@@ -895,109 +1005,58 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_by_id jsonb;     -- results by the id of their job, where one has more to it than that it is complete
-  v_lease_id uuid;   -- that of all results, if it is but one: most are what one claim took
-  v_contexts boolean := p_results @? '$[*].context ? (@ != null)';
-  v_details boolean := p_results @? '$[*].detail ? (@ != null)';
-  v_next boolean := p_results @? '$[*].next ? (@ != null)';
-  v_notify boolean;      -- somebody wants to be told
-  v_failing boolean;  -- a circuit has failed
-  v_ids bigint[];
-  v_complete bigint[];
-  v_unfinished bigint[];
+  v_by_id jsonb;         -- results by the id of their job, where any has more to it than that it is complete
+  g record;              -- ids by outcome, and the lease of all results, if they share one: most come from one claim
   v_done bigint[];
-  -- A variable, not a literal: with one, the planner may take the index of running rows for the few ids, and read all
-  -- of it.
-  v_running constant text := 'running';
+  r record;
 begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_results must be an array of results', 'p_results');
   end if;
-  select array_agg(id), case when min(lease_id) = max(lease_id) and count(lease_id) = count(*) then min(lease_id)
-                             end::uuid,
-         array_agg(id) filter (where outcome = 'complete'),
-         array_agg(id) filter (where outcome in ('retry', 'snooze', 'release', 'error'))
-    into v_ids, v_lease_id, v_complete, v_unfinished
-    from jsonb_to_recordset(p_results) as r(id bigint, lease_id text, outcome text);
-  if coalesce(cardinality(v_complete), 0) + coalesce(cardinality(v_unfinished), 0) < jsonb_array_length(p_results) then
-    perform public.giftcard_refuse(
-      'GC400', 'each outcome must be complete, retry, error, snooze or release', 'outcome');
+  select array_agg(id) as ids,
+         case when min(lease_id) = max(lease_id) and count(lease_id) = count(*) then min(lease_id)
+              end::uuid as lease_id,
+         array_agg(id) filter (where outcome = 'complete') as complete,
+         array_agg(id) filter (where outcome in ('retry', 'snooze', 'release', 'error')) as unfinished
+    into g from jsonb_to_recordset(p_results) as x(id bigint, lease_id text, outcome text);
+  if coalesce(cardinality(g.complete), 0) + coalesce(cardinality(g.unfinished), 0) < jsonb_array_length(p_results) then
+    perform public.giftcard_refuse('GC400', 'outcome must be complete, retry, error, snooze or release', 'outcome');
   end if;
-  if v_contexts or v_next or v_details or v_lease_id is null or v_unfinished is not null then
+  if g.unfinished is not null or g.lease_id is null or p_results @? '$[*].context ? (@ != null)'
+     or p_results @? '$[*].detail ? (@ != null)' or p_results @? '$[*].next ? (@ != null)' then
     v_by_id := public.giftcard_results_by_id(p_results);
   end if;
-
-  -- The run's line of history is written from the row that was just changed, in the same statement.
-  if v_complete is not null then
-    with done as (
-      update public.giftcard_jobs
-         set status = 'completed', last_error = null,
-             context = case when v_contexts then context || coalesce(v_by_id -> id::text -> 'context', '{}')
-                            else context end,
-             lease_id = null, lease_expires_at = null, finished_at = v_now, updated_at = v_now
-       where id = any (v_complete) and status = v_running
-         and lease_id = coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid)
-      returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
-      insert into public.giftcard_job_history
-        (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
-      select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, v_now, lock_owner,
-             coalesce(v_lease_id, (v_by_id -> id::text ->> 'lease_id')::uuid),
-             case when v_details then v_by_id -> id::text -> 'detail' end
-        from done
-      returning job_id)
-    select array_agg(job_id), json_agg(json_build_object('id', job_id,
-                                                         'status', 'completed', 'settled', 'settled', 'next_run_at',
-                                                         null))
-      into v_done, settled from kept;
+  if g.complete is not null then
+    r := public.giftcard_settle_completed(g.complete, g.lease_id, v_by_id, v_now);
+    v_done := r.done;
+    settled := r.settled;
   end if;
-  sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0));
-  if v_unfinished is not null then
-    v_unfinished := public.giftcard_settle_unfinished(v_unfinished, v_by_id, v_now);
-    v_done := v_done || v_unfinished;
-    sums := sums || (
-      select jsonb_build_object(
-          'retried', count(*) filter (where r ->> 'outcome' = 'retry'),
-          'errored', count(*) filter (where r ->> 'outcome' = 'error'),
-          'snoozed', count(*) filter (where r ->> 'outcome' = 'snooze'),
-          'released', count(*) filter (where r ->> 'outcome' = 'release'),
-          'interrupted', count(*) filter (where (r ->> 'interrupted')::boolean))
-        from unnest(v_unfinished) i cross join lateral (select v_by_id -> i::text as r) x);
+  sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0), 'lease_lost', 0);
+  if g.unfinished is not null then
+    r := public.giftcard_settle_unfinished(g.unfinished, v_by_id, v_now);
+    v_done := v_done || r.done;
+    sums := sums || r.sums;
   end if;
-  if v_next then
+  if v_by_id @? '$.*.next ? (@ != null)' then
     perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
   end if;
-
-  if v_unfinished is null and cardinality(v_done) = cardinality(v_ids) then
-    -- All done, as nearly always: what the rows hold now is known without a look at them.
-    sums := sums || '{"lease_lost": 0}';
-  else
-    if (select count(distinct i) from unnest(v_ids) i) < cardinality(v_ids) then
-      perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
-    end if;
-    v_by_id := coalesce(v_by_id, public.giftcard_results_by_id(p_results));
-    select json_agg(s), sums || jsonb_build_object('lease_lost', count(*) filter (where s.settled = 'lease_lost'))
-      into settled, sums from (
-      select j.id, j.status,
-             case when j.id = any (v_done) then 'settled'
-                  -- a scalar, not exists(): that could become a hash of all history
-                  else coalesce((select 'settled' from public.giftcard_job_history h
-                                  where h.job_id = j.id and h.lease_id = (v_by_id -> j.id::text ->> 'lease_id')::uuid
-                                    limit 1),
-                                'lease_lost') end as settled,
-             case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
-        from public.giftcard_jobs j where j.id = any (v_ids)) s;
+  -- When all are complete and settled, as nearly always, the rows need not be read again.
+  if g.unfinished is not null or cardinality(v_done) is distinct from cardinality(g.ids) then
+    r := public.giftcard_settled_jobs(g.ids, v_done, coalesce(v_by_id, public.giftcard_results_by_id(p_results)));
+    settled := r.settled;
+    sums := sums || jsonb_build_object('lease_lost', r.lease_lost);
   end if;
-  select exists (select from public.giftcard_webhook_endpoints where enabled),
-         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') into v_notify, v_failing;
-  if v_notify then
+  select exists (select from public.giftcard_webhook_endpoints where enabled) as notify, '{}'::text[] as opened,
+         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as failing,
+         '{}'::text[] as closed into r;
+  if r.notify then
     perform public.giftcard_enqueue_webhooks(v_done, v_now);
   end if;
-  if v_failing or p_results @? '$[*].trips ? (@ != null)' then
-    select * into opened, closed from public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
-  else
-    opened := '{}';
-    closed := '{}';
+  if r.failing or p_results @? '$[*].trips ? (@ != null)' then
+    r := public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
   end if;
+  opened := r.opened;
+  closed := r.closed;
 end $$;
 
 -- Results by the id of their job.
@@ -1014,28 +1073,62 @@ language sql immutable security invoker set search_path = '' as $$
               end
 $$;
 
--- Retry, snooze and release send a run back, error ends it; a wish to cancel turns each into cancelled.
-create function public.giftcard_settle_unfinished(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns bigint[]
+-- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, and
+-- their part of what giftcard_settle returns. The line of history is written from the row that was just changed, in the
+-- same statement. The planner's settings are those of giftcard_settle.
+create function public.giftcard_settle_completed(
+  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out settled json)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_contexts boolean := p_by_id @? '$.*.context ? (@ != null)';
+  v_details boolean := p_by_id @? '$.*.detail ? (@ != null)';
+  -- A variable: with a literal the planner may choose the index of running rows for these few ids, and read all of it.
+  v_running constant text := 'running';
+begin
+  with changed as (
+    update public.giftcard_jobs
+       set status = 'completed', last_error = null,
+           context = case when v_contexts then context || coalesce(p_by_id -> id::text -> 'context', '{}')
+                          else context end,
+           lease_id = null, lease_expires_at = null, finished_at = p_now, updated_at = p_now
+     where id = any (p_ids) and status = v_running
+       and lease_id = coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid)
+    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
+    insert into public.giftcard_job_history
+      (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
+    select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, p_now, lock_owner,
+           coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid),
+           case when v_details then p_by_id -> id::text -> 'detail' end
+      from changed
+    returning job_id)
+  select array_agg(job_id),
+         json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
+    into done, settled from kept;
+end $$;
+
+-- Settle jobs that are not complete: retry, snooze and release send a run back, error ends it; a requested cancel turns
+-- each into cancelled. Return the ids of those settled, and how many by outcome.
+create function public.giftcard_settle_unfinished(
+  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out sums jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   v_running constant text := 'running';
-  v_done bigint[];
 begin
-  with done as (
+  with changed as (
     update public.giftcard_jobs j
-       set status = case when j.cancel_requested_at is not null then 'cancelled' when r ->> 'outcome' = 'error'
-                         then 'error' else 'queued' end,
+       set status = case when j.cancel_requested_at is not null then 'cancelled'
+                         when r ->> 'outcome' = 'error' then 'error' else 'queued' end,
            attempts = j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end,
            last_error = coalesce(r ->> 'error', j.last_error),
-           scheduled_at = case when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
-                               when r ->> 'outcome' = 'error'
-                                   then coalesce(p_now + public.giftcard_revives_in(j.trigger_type, r), j.scheduled_at)
-                               -- Woken while it ran (giftcard_make_due): what it waits for has come.
-                               when r ->> 'outcome' = 'snooze' and j.scheduled_at > j.locked_at
-                               then least(j.scheduled_at,
-                                          p_now + make_interval(secs => (r ->> 'delay')::double precision))
-                               else p_now + make_interval(secs => coalesce((r ->> 'delay')::double precision, 0)) end,
+           scheduled_at = case
+             when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
+             when r ->> 'outcome' = 'error'
+             then coalesce(p_now + public.giftcard_revives_in(j.trigger_type, r), j.scheduled_at)
+             -- Made due while it ran (giftcard_make_due): what it waits for has come.
+             when r ->> 'outcome' = 'snooze' and j.scheduled_at > j.locked_at
+             then least(j.scheduled_at, p_now + make_interval(secs => (r ->> 'delay')::double precision))
+             else p_now + make_interval(secs => coalesce((r ->> 'delay')::double precision, 0)) end,
            revive_at = case when r ->> 'outcome' = 'error' and j.cancel_requested_at is null
                             then p_now + public.giftcard_revives_in(j.trigger_type, r) end,
            finished_at = case when r ->> 'outcome' = 'error' or j.cancel_requested_at is not null then p_now end,
@@ -1043,7 +1136,7 @@ begin
       from (select (e.key)::bigint as id, e.value as r from jsonb_each(p_by_id) e) x
      where j.id = any (p_ids) and x.id = j.id and j.status = v_running and j.lease_id = (r ->> 'lease_id')::uuid
     returning j.*, x.r, (select o.scheduled_at from public.giftcard_jobs o where o.id = j.id) as was_scheduled_at),
-              kept as (
+  kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error,
        next_run_at, detail)
@@ -1051,15 +1144,49 @@ begin
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
            was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
-           case when status = 'queued' then scheduled_at when status = 'error' then revive_at end, r -> 'detail'
-      from done
+           case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
+      from changed
     on conflict (job_id, run_no) do update
       set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id,
-          error = excluded.error,
-          next_run_at = excluded.next_run_at, detail = excluded.detail
+          error = excluded.error, next_run_at = excluded.next_run_at, detail = excluded.detail
     returning job_id)
-  select coalesce(array_agg(job_id), '{}') into v_done from kept;
-  return v_done;
+  select coalesce(array_agg(job_id), '{}') into done from kept;
+  sums := public.giftcard_count_outcomes(done, p_by_id);
+end $$;
+
+-- Count the unfinished results that were settled, by outcome; interrupted: those of runs taken over.
+create function public.giftcard_count_outcomes(p_ids bigint[], p_by_id jsonb) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return (
+    select jsonb_build_object(
+        'retried', count(*) filter (where r ->> 'outcome' = 'retry'),
+        'errored', count(*) filter (where r ->> 'outcome' = 'error'),
+        'snoozed', count(*) filter (where r ->> 'outcome' = 'snooze'),
+        'released', count(*) filter (where r ->> 'outcome' = 'release'),
+        'interrupted', count(*) filter (where (r ->> 'interrupted')::boolean))
+      from unnest(p_ids) i cross join lateral (select p_by_id -> i::text as r) x);
+end $$;
+
+-- Return how each job of a settle stands now: {id, status, settled, next_run_at}. A settle that is repeated is known by
+-- the lease in the history. GC400 if a job is given twice.
+create function public.giftcard_settled_jobs(
+  p_ids bigint[], p_done bigint[], p_by_id jsonb, out settled json, out lease_lost bigint)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+begin
+  if (select count(distinct i) from unnest(p_ids) i) < cardinality(p_ids) then
+    perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
+  end if;
+  select json_agg(s), count(*) filter (where s.settled = 'lease_lost') into settled, lease_lost from (
+    select j.id, j.status,
+           case when j.id = any (p_done) then 'settled'
+                -- A scalar, not exists(): that could become a hash of all history.
+                else coalesce((select 'settled' from public.giftcard_job_history h
+                                where h.job_id = j.id and h.lease_id = (p_by_id -> j.id::text ->> 'lease_id')::uuid
+                                limit 1), 'lease_lost') end as settled,
+           case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
+      from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
 
 -- Enqueues what follows the settled: same tenant and flow, context passed on, the payload too unless the next job
@@ -1082,62 +1209,9 @@ begin
     perform public.giftcard_enqueue(v_next, false, p_now);
   end if;
 end $$;
-
--- Lets the settled count for their circuits, in the order they are given. Circuits that neither fail now nor have
--- failed are not touched.
-create function public.giftcard_count_results(
-  p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
-  out opened text[], out closed text[])
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
-declare
-  v_state text;
-  v_circuit text;
-  r record;
-begin
-  opened := '{}';
-  closed := '{}';
-  if not p_results @? '$[*].trips' and not exists (select from public.giftcard_circuits
-                                                   where failures > 0 or state <> 'closed') then
-    return;
-  end if;
-  for r in
-    select j.id, j.circuit, j.locked_at, (x.r ->> 'lease_id')::uuid as lease_id, (x.r ->> 'trips')::integer as trips,
-           x.r ->> 'error' as error
-      from jsonb_array_elements(p_results) with ordinality x(r, n)
-      join public.giftcard_jobs j on j.id = (x.r ->> 'id')::bigint
-      left join public.giftcard_circuits c on c.circuit = j.circuit
-     where j.id = any (p_ids) and (x.r ? 'trips' or x.r ->> 'outcome' = 'complete'
-                                   and (c.failures > 0 or c.state <> 'closed'
-             or p_results @? '$[*].trips'))
-     order by j.circuit, x.n
-  loop
-    if r.circuit is distinct from v_circuit then
-      v_circuit := r.circuit;
-      if r.trips is not null then
-        insert into public.giftcard_circuits (circuit) values (v_circuit) on conflict (circuit) do nothing;
-      end if;
-      perform 1 from public.giftcard_circuits where circuit = v_circuit for update;
-    end if;
-    if r.trips is not null or exists (select from public.giftcard_circuits where circuit = v_circuit) then
-      v_state := public.giftcard_count_result(r.circuit, r.id, r.lease_id, r.locked_at, r.trips, p_cooldown_seconds,
-                                              coalesce(r.error, ''), p_now);
-    end if;
-    opened := case when v_state = 'open' then opened || r.circuit else opened end;
-    closed := case when v_state = 'closed' then closed || r.circuit else closed end;
-    v_state := null;
-  end loop;
-end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
 -- two. Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan
 -- would be compiled.
-
--- The schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an immutable
--- one is folded into prepared plans, which then answer without asking who may call it.
-create function public.giftcard_schema_version() returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select '{"version": 1, "oldest_code": 1}'::jsonb
-$$;
 
 -- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most
 -- p_limit. More than ten at once are spread over five minutes, so that a vendor that is just back is not run over.
@@ -1199,95 +1273,93 @@ language sql stable security invoker set search_path = '' as $$
                            'stopped_because', p_stopped_because)
 $$;
 
--- Writes a tick down, revives, claims. p_key: made by the caller, so that a begin that is repeated finds its tick and
--- the same leases. A second delivery of an execution id does no work while the first is live or ended well.
--- p_code_version, p_oldest_schema: what the caller is, and the oldest schema that will do for it (null: any). GC426
--- where they do not fit. p_stages: {"email": 60}: what this code knows and can run, with each ttr. p_limits:
--- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work. schedules: those
--- that are due, for the caller to plan (and then to advance). chores: what it shall see to when its jobs are done.
--- Answers {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it
--- goes on), schedules, chores}.
+-- Return whether an execution id was delivered before, and its tick is live or ended well. Locks the id.
+create function public.giftcard_is_duplicate(p_execution_id text, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('execution ' || p_execution_id, 0));
+  return exists (
+    select from public.giftcard_ticks
+     where execution_id = p_execution_id and stopped_because is distinct from 'duplicate'
+       and (ended_at is not null or live_until > p_now));
+end $$;
+
+-- Revive for a tick, which counts it. Return how many jobs.
+create function public.giftcard_revive_for(p_tick_id bigint, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_revived integer := public.giftcard_revive(100, p_now);
+begin
+  if v_revived > 0 then
+    update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
+  end if;
+  return v_revived;
+end $$;
+
+-- Begin a tick: record it, revive, claim. p_key: made by the caller, so that a repeated begin finds its tick and the
+-- same leases. A second delivery of an execution id does no work while the first is live or ended well. p_code_version,
+-- p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if they do not
+-- fit. p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
+-- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work. Return {tick_id,
+-- duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes on), schedules
+-- (due, for the caller to plan before it advances), maintenance (tasks to do after its jobs)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
-  p_code_version integer,
-  p_linger_seconds double precision default 0, p_execution_id text default null, p_only_stage text default null,
-  p_only_job_id bigint default null, p_limits jsonb default '{}', p_oldest_schema integer default null,
-  p_now timestamptz default null)
+  p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
+  p_only_stage text default null, p_only_job_id bigint default null, p_limits jsonb default '{}',
+  p_oldest_schema integer default null, p_now timestamptz default null)
 returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_schema jsonb := public.giftcard_schema_version();
   v_id bigint;
-  v_duplicate boolean := false;
+  v_duplicate boolean;
   v_revived integer := 0;
   v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
   c record;
 begin
-  if p_code_version < (v_schema ->> 'oldest_code')::integer then
-    perform public.giftcard_refuse('GC426', format(
-      'the database is at schema %s, which serves code from %s on; this code is %s: deploy newer code',
-      v_schema ->> 'version', v_schema ->> 'oldest_code', p_code_version));
-  end if;
-  if (v_schema ->> 'version')::integer < p_oldest_schema then
-    perform public.giftcard_refuse('GC426', format(
-      'this code needs schema %s or a later one, and the database is at %s: run the migrations', p_oldest_schema,
-      v_schema ->> 'version'));
-  end if;
+  perform public.giftcard_check_versions(p_code_version, p_oldest_schema);
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
-  select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because from public.giftcard_ticks
-    where key = p_key;
+  select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because
+    from public.giftcard_ticks where key = p_key;
   if v_stopped_because is not null then
     return public.giftcard_ended_tick(v_id, v_stopped_because);
   elsif v_id is null then
-    if p_execution_id is not null then
-      perform pg_advisory_xact_lock(hashtextextended('execution ' || p_execution_id, 0));
-      v_duplicate := exists (
-        select from public.giftcard_ticks
-         where execution_id = p_execution_id and stopped_because is distinct
-           from 'duplicate' and (ended_at is not null or live_until > v_now));
-    end if;
+    v_duplicate := p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, v_now);
     insert into public.giftcard_ticks
       (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits, only_stage,
        only_job_id, code_version)
     values (p_key, p_owner, p_source, p_execution_id, v_now, v_now + make_interval(secs => p_live_seconds),
             case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_limits,
-                p_only_stage, p_only_job_id, p_code_version)
+            p_only_stage, p_only_job_id, p_code_version)
     returning id into v_id;
     if v_duplicate then
       return public.giftcard_ended_tick(v_id, 'duplicate');
     end if;
-    v_revived := public.giftcard_revive(100, p_now);
-    if v_revived > 0 then
-      update public.giftcard_ticks set revived = v_revived where id = v_id;
-    end if;
+    v_revived := public.giftcard_revive_for(v_id, p_now);
   end if;
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
-  -- infinity cannot be subtracted before PostgreSQL 17, and is never due
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::double precision
-                        end;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   v_schedules := public.giftcard_schedules_for(v_id, v_now);
   if c.claimed = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
   end if;
-  return json_build_object('tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived,
-                           'jobs', c.jobs,
-                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-                           'stopped_because', v_stopped_because,
-                           'schedules', coalesce(v_schedules, '[]'),
-                           'maintenance', public.giftcard_due_maintenance(v_now));
+  return json_build_object(
+    'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
+    'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
+    'schedules', coalesce(v_schedules, '[]'), 'maintenance', public.giftcard_due_maintenance(v_now));
 end $$;
 
--- Settles what has finished, claims up to p_limit more, and ends the tick when nothing runs (p_busy: handlers still
--- running here) and there is nothing to wait for, or when the caller says why to stop (p_stop: limit, budget,
--- shutdown). Repeating it is harmless. Answers {settled, opened, closed, revived, jobs, paused, next_due_at,
--- next_due_in, stopped_because, schedules}.
+-- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
+-- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
+-- limit, budget, shutdown). Safe to repeat. Return {settled, opened, closed, revived, jobs, paused, next_due_at,
+-- next_due_in (seconds), stopped_because, schedules}.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
-  p_linger_seconds double precision default 0,
-  p_stop text default null, p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
+  p_linger_seconds double precision default 0, p_stop text default null,
+  p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -1295,40 +1367,34 @@ declare
   v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
-  v_scheduled boolean := true;  -- perhaps: a look asks
+  v_scheduled boolean := true;  -- perhaps: giftcard_schedules_for checks
   s record;
   r record;
   c record;
 begin
   if p_results <> '[]' then
     s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
-    -- All in one: it counts, keeps a repeated call waiting until the first has ended, and reads what comes next has to
-    -- know.
+    -- In one statement: it counts, makes a repeated call wait for the first, and reads what the claim needs to know.
     update public.giftcard_ticks t
        set completed = completed + (s.sums ->> 'completed')::integer,
+           lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer,
            retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
            errored = errored + coalesce((s.sums ->> 'errored')::integer, 0),
            snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
            released = released + coalesce((s.sums ->> 'released')::integer, 0),
-           interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0),
-           lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer
+           interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0)
      where t.id = p_tick_id
     returning t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
-                         and not exists (select from public.giftcard_circuits
-                                         where failures > 0 or state <> 'closed') as calm,
-              exists (select from public.giftcard_schedules
-                      where check_at is not null and check_at <= v_now) as scheduled into r;
+                         and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed')
+                         as unrestricted, exists (
+        select from public.giftcard_schedules where check_at is not null and check_at <= v_now) as scheduled into r;
     if not found then
       perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
     end if;
     v_scheduled := r.scheduled;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
-    -- A look: this tick waits for work, and a revival is work.
-    v_revived := public.giftcard_revive(100, p_now);
-    if v_revived > 0 then
-      update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
-    end if;
+    v_revived := public.giftcard_revive_for(p_tick_id, p_now);
   end if;
   if v_scheduled and p_stop is null then
     v_schedules := public.giftcard_schedules_for(p_tick_id, v_now);
@@ -1337,21 +1403,18 @@ begin
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   elsif p_results <> '[]' then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
-    c := public.giftcard_claim_for(r.tick, r.calm, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
+    c := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
   end if;
-  -- infinity cannot be subtracted before PostgreSQL 17, and is never due
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::double precision
-                        end;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   if c.claimed = 0 and p_busy = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
   end if;
-  return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived,
-                           'jobs', c.jobs, 'paused', c.paused,
-                           'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-                           'stopped_because', v_stopped_because,
-                           'schedules', coalesce(v_schedules, '[]'));
+  return json_build_object(
+    'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
+    'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
+    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
 end $$;
 -- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for
 -- ever.
@@ -1763,23 +1826,58 @@ begin
   return coalesce(v_ids, '{}');
 end $$;
 
--- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs
--- or has ended well. p_stages: what this code can run (null: not known here); p_missing: {"email": "SMTP_URL"}: stages
--- it knows and that lack a setting.
-create function public.giftcard_waiting_for(
-  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+-- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
+create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_circuits;
-  s public.giftcard_stages;
   v_ahead bigint;
   v_tick timestamptz;
   v_limits jsonb;
 begin
+  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
+  if found and c.open_until > p_now then
+    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until,
+                              'text', format('circuit %s is open until %s', j.circuit, c.open_until));
+  elsif found then
+    return jsonb_build_object('reason', 'circuit_half_open',
+                              'text', format('circuit %s is half-open: one job at a time tries it', j.circuit));
+  end if;
+  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
+  if v_tick is null or v_tick < p_now - interval '3 minutes' then
+    return jsonb_build_object(
+      'reason', 'no_tick', 'until', null, 'since', v_tick,
+      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  -- Each tick records the limits of its stages.
+  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
+    return jsonb_build_object('reason', 'stage_full', 'text', format(
+      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+  end if;
+  select count(*) into v_ahead from (
+    select from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
+     limit 1000) a;
+  if v_ahead > 0 then
+    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
+      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
+  end if;
+  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+end $$;
+
+-- Return why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that
+-- runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email": "SMTP_URL"}:
+-- stages that it knows and that lack a setting.
+create function public.giftcard_waiting_for(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  s public.giftcard_stages;
+begin
   if j.status = 'error' then
     if j.revive_at is not null then
-      return jsonb_build_object(
-        'reason', 'reviving', 'until', j.revive_at, 'text', 'a dead letter: it revives at ' || j.revive_at::text);
+      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at,
+                                'text', 'a dead letter: it revives at ' || j.revive_at::text);
     end if;
     return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
   elsif j.status <> 'queued' then
@@ -1787,54 +1885,22 @@ begin
   end if;
   select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
   if found then
-    return jsonb_build_object(
-      'reason', 'all_paused', 'by', s.paused_by,
-      'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by,
+                              'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
   end if;
   select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
   if found then
-    return jsonb_build_object(
-      'reason', 'stage_paused', 'by', s.paused_by,
-      'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', format(
+      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason));
   elsif p_missing ? j.stage then
-    return jsonb_build_object(
-      'reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting '
-          || (p_missing ->> j.stage));
+    return jsonb_build_object('reason', 'stage_not_configured',
+                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
   elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
     return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
   end if;
-  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
-  if found and c.open_until > p_now then
-    return jsonb_build_object(
-      'reason', 'circuit_open', 'until', c.open_until,
-      'text', 'circuit ' || j.circuit || ' is open until ' || c.open_until::text);
-  elsif found then
-    return jsonb_build_object(
-      'reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
-  end if;
-  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
-  if v_tick is null or v_tick < p_now - interval '3 minutes' then
-    return jsonb_build_object('reason', 'no_tick', 'until', null, 'since', v_tick,
-      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
-  end if;
-  -- What a stage is limited to is told by each tick.
-  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
-    return jsonb_build_object(
-      'reason', 'stage_full', 'text', 'stage ' || j.stage || ' has ' || (v_limits ->> j.stage)
-          || ' running, which is its limit');
-  end if;
-  select count(*) into v_ahead from (
-    select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
-       limit 1000) a;
-  if v_ahead > 0 then
-    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text',
-      'behind ' || v_ahead || case when v_ahead = 1000 then ' or more' else '' end || ' older jobs of circuit '
-          || j.circuit);
-  end if;
-  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+  return public.giftcard_waiting_in_queue(j, p_now);
 end $$;
 
 -- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at
@@ -2113,27 +2179,6 @@ end $$;
 -- for a while after that, because a person may requeue it. A flow that was paid and has no card is open too. Orders,
 -- customers, payments, cards and effects stay: they are what makes an order sent again harmless. So does the audit.
 
-create table public.giftcard_jobs_archive (
-  id bigint not null,
-  tenant_id text collate "C" not null,
-  correlation_id text collate "C" not null,
-  stage text collate "C" not null,
-  dedup_key text collate "C" not null,
-  archived_at timestamptz not null,
-  job jsonb not null,
-  constraint giftcard_jobs_archive_pkey primary key (id)
-);
--- Not unique: a job that is enqueued once more after it left is a new one.
-create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage,
-  dedup_key);
-create index giftcard_jobs_archive_by_age on public.giftcard_jobs_archive (archived_at, id);
-
-comment on table public.giftcard_jobs_archive is
-  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
-comment on column public.giftcard_jobs_archive.job is
-  'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to '
-  'be added here.';
-
 -- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot
 -- leave yet costs one look a round, wherever it lies.
 create table public.giftcard_prune_cursors (
@@ -2147,14 +2192,28 @@ comment on table public.giftcard_prune_cursors is
 
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
--- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
-create function public.giftcard_refuse_absent(p_job_id bigint) returns void
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+-- Return those of some jobs whose flows are finished: no job of the flow is queued, runs, can revive or died after
+-- p_dead_before (null: all dead letters are recent), and none was paid without a card. Each flow is checked once, by
+-- its key. Scalars, not exists(): those could become a hash of a whole table.
+create function public.giftcard_jobs_of_finished_flows(p_ids bigint[], p_dead_before timestamptz) returns bigint[]
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 begin
-  if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
-    perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
-  end if;
-  perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  return array(
+    select j.id from (
+      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
+       where f.id = any (p_ids) group by f.tenant_id, f.correlation_id) f
+     cross join lateral unnest(f.ids) j(id)
+     where (select true from public.giftcard_jobs o
+             where o.tenant_id = f.tenant_id and o.correlation_id = f.correlation_id
+               and (o.status in ('queued', 'running')
+                    or o.status = 'error'
+                       and (o.revive_at is null and greatest(o.finished_at, o.updated_at) <= p_dead_before) is not true)
+             limit 1) is null
+       and (select true from public.giftcard_payments p
+             where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
+             limit 1) is null);
 end $$;
 
 -- Looks at 10 × p_limit jobs from where the last look ended, and moves up to p_limit of them to the archive. p_keep:
@@ -2180,8 +2239,8 @@ begin
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
     select id, case when status in ('completed', 'cancelled') then greatest(finished_at, updated_at) <= v_over
-                    when status = 'error' and revive_at is null then greatest(finished_at, updated_at) <= v_dead_over
-                        end as over
+                    when status = 'error' and revive_at is null
+                    then greatest(finished_at, updated_at) <= v_dead_over end as over
       from public.giftcard_jobs where id > v_after order by id limit 10 * p_limit) l;
   done := v_looked < 10 * p_limit and coalesce(cardinality(v_ids), 0) <= p_limit;
   if cardinality(v_ids) > p_limit then
@@ -2189,21 +2248,7 @@ begin
     v_last := v_ids[p_limit];
   end if;
 
-  -- Each flow is asked once, by its key. Scalars, not exists(): those could become a hash of a whole table.
-  v_ids := array(
-    select j.id from (
-      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
-       where f.id = any (v_ids) group by f.tenant_id, f.correlation_id) f
-     cross join lateral unnest(f.ids) j(id)
-     where (select true from public.giftcard_jobs o
-             where o.tenant_id = f.tenant_id and o.correlation_id = f.correlation_id
-               and (o.status in ('queued', 'running')
-                    or o.status = 'error' and (o.revive_at is null
-                                               and greatest(o.finished_at, o.updated_at) <= v_dead_over) is not true)
-             limit 1) is null
-       and (select true from public.giftcard_payments p
-             where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-               limit 1) is null);
+  v_ids := public.giftcard_jobs_of_finished_flows(v_ids, v_dead_over);
   if p_dry_run then
     moved := cardinality(v_ids);
     return;
@@ -2319,6 +2364,38 @@ begin
     'archive', cardinality(v_archived), 'dry_run', v_dry_run,
     'done', j.done and h.done and greatest(cardinality(v_ticks), cardinality(v_changes),
                                            cardinality(v_archived)) < v_limit);
+end $$;
+-- The archive: jobs that have left giftcard_jobs, and their way back.
+
+create table public.giftcard_jobs_archive (
+  id bigint not null,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  stage text collate "C" not null,
+  dedup_key text collate "C" not null,
+  archived_at timestamptz not null,
+  job jsonb not null,
+  constraint giftcard_jobs_archive_pkey primary key (id)
+);
+-- Not unique: a job that is enqueued once more after it left is a new one.
+create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage,
+  dedup_key);
+create index giftcard_jobs_archive_by_age on public.giftcard_jobs_archive (archived_at, id);
+
+comment on table public.giftcard_jobs_archive is
+  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
+comment on column public.giftcard_jobs_archive.job is
+  'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to '
+  'be added here.';
+
+-- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
+create function public.giftcard_refuse_absent(p_job_id bigint) returns void
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+    perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
+  end if;
+  perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
 -- Brings a job back from the archive as it was, under its id. Its limit begins anew. GC404: it is not there; GC409: it
@@ -2702,10 +2779,63 @@ begin
   return jsonb_build_object('id', v_id);
 end $$;
 
--- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and
--- histories of their flows, also of those in the archive. Jobs that wait are cancelled. Payments, cards and amounts
--- stay, so that sums do. Answers what was done, with the vendor keys of their mails (an outbox of files is named by
--- them).
+-- Return the flows of a customer: those of their orders and cards, and those whose jobs name them. Until its
+-- customer_ingest has run, an order is found by its payload alone.
+create function public.giftcard_flows_of(p_customer_id bigint, p_tenant_id text, p_external_id text, p_email text)
+returns text[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  return array(
+    select correlation_id from public.giftcard_orders where customer_id = p_customer_id
+    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
+    union select j.correlation_id from public.giftcard_jobs j
+     where j.tenant_id = p_tenant_id
+       and (j.payload #>> '{customer,external_id}' = p_external_id
+            or p_external_id is null and j.payload #>> '{customer,external_id}' is null
+               and lower(j.payload #>> '{customer,email}') = lower(p_email))
+    union select a.correlation_id from public.giftcard_jobs_archive a
+     where a.tenant_id = p_tenant_id
+       and (a.job #>> '{payload,customer,external_id}' = p_external_id
+            or p_external_id is null and a.job #>> '{payload,customer,external_id}' is null
+               and lower(a.job #>> '{payload,customer,email}') = lower(p_email)));
+end $$;
+
+-- Erase payload, context and errors of some jobs (whose rows the caller holds) and of their flows' archived jobs, of
+-- all their histories, and the results of their mails. Return the ids of all these jobs.
+create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
+returns bigint[]
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_ids bigint[];
+begin
+  update public.giftcard_jobs
+     set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
+         last_error = case when last_error is null then null else 'erased' end,
+         status = case when status in ('queued', 'error') then 'cancelled' else status end,
+         revive_at = null, finished_at = coalesce(finished_at, p_now), updated_at = p_now
+   where id = any (p_ids);
+  with gone as (
+    update public.giftcard_jobs_archive
+       set job = job || jsonb_build_object(
+             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
+             'context', '{}'::jsonb,
+             'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
+             'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
+     where tenant_id = p_tenant_id and correlation_id = any (p_flows)
+    returning id)
+  select p_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
+  update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
+   where job_id = any (v_ids) and (error is not null or detail is not null);
+  update public.giftcard_effects
+     set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
+   where tenant_id = p_tenant_id and correlation_id = any (p_flows) and stage = 'email';
+  return v_ids;
+end $$;
+
+-- Erase a person: names, address, external id and code of the customer; payload, context and errors of the jobs and
+-- histories of their flows, also of those in the archive. Queued jobs and dead letters are cancelled. Payments, cards
+-- and amounts stay, so that totals do. Return {customer_id, flows, jobs, mails: the vendor keys of their mails (an
+-- outbox of files is named by them)}. GC409 while one of their jobs runs.
 create function public.giftcard_erase_customer(
   p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -2718,55 +2848,22 @@ declare
   v_ids bigint[];
   v_mails jsonb;
 begin
-  select tenant_id, external_id, email into v_tenant, v_external_id, v_email from public.giftcard_customers
-    where id = p_customer_id for update;
+  select tenant_id, external_id, email into v_tenant, v_external_id, v_email
+    from public.giftcard_customers where id = p_customer_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
   end if;
-  v_flows := array(
-    select correlation_id from public.giftcard_orders where customer_id = p_customer_id
-    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
-    -- Orders whose customer_ingest has not run, or is dead, are known by what they say of their customer alone.
-    union select j.correlation_id from public.giftcard_jobs j
-     where j.tenant_id = v_tenant
-       and (j.payload #>> '{customer,external_id}' = v_external_id
-            or v_external_id is null and j.payload #>> '{customer,external_id}' is null
-               and lower(j.payload #>> '{customer,email}') = lower(v_email))
-    union select a.correlation_id from public.giftcard_jobs_archive a
-     where a.tenant_id = v_tenant
-       and (a.job #>> '{payload,customer,external_id}' = v_external_id
-            or v_external_id is null and a.job #>> '{payload,customer,external_id}' is null
-               and lower(a.job #>> '{payload,customer,email}') = lower(v_email)));
+  v_flows := public.giftcard_flows_of(p_customer_id, v_tenant, v_external_id, v_email);
   v_ids := array(
-    select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows)
-      order by id for update);
+    select id from public.giftcard_jobs
+     where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
   if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then
     perform public.giftcard_refuse(
       'GC409', format('a job of customer %s is running: try again in a minute', p_customer_id), 'customer_id');
   end if;
   v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
                where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
-  update public.giftcard_jobs
-     set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
-         last_error = case when last_error is null then null else 'erased' end,
-         status = case when status in ('queued', 'error') then 'cancelled' else status end,
-         revive_at = null, finished_at = coalesce(finished_at, v_now), updated_at = v_now
-   where id = any (v_ids);
-  with gone as (
-    update public.giftcard_jobs_archive
-       set job = job || jsonb_build_object(
-             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
-             'context', '{}'::jsonb,
-             'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
-             'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
-     where tenant_id = v_tenant and correlation_id = any (v_flows)
-    returning id)
-  select v_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
-  update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
-   where job_id = any (v_ids) and (error is not null or detail is not null);
-  update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end,
-    note = null
-   where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email';
+  v_ids := public.giftcard_erase_jobs(v_ids, v_tenant, v_flows, v_now);
   update public.giftcard_customers
      set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
          family_name = null, personal_code = null, updated_at = v_now

@@ -1,48 +1,69 @@
 -- Gift-card jobs: the map.
 --
--- Tables                       one row is
---   giftcard_jobs              one piece of work of one stage; the queue, the lease and the outcome in one place
---   giftcard_job_history       one run of a job (job_id, run_no)
---   giftcard_circuits          one breaker: closed, open, half_open;   giftcard_circuit_changes: each change, with its cause
---   giftcard_stages            a stage that is or was paused; the row '*' pauses everything
---   giftcard_ticks             one bounded pass over due work
---   giftcard_maintenance_tasks            what ticks see to now and then, after their jobs
---   giftcard_schedules         what runs by the clock: each occurrence is a job; Python computes the times
---   giftcard_orders            an order taken in: idempotency key and body hash
---   giftcard_customers, giftcard_payments, giftcard_cards          what the orders became
---   giftcard_effects           an effect outside: the intent before it, the result after it
---   giftcard_webhook_endpoints an address of a tenant that is told of events: webhooks are jobs, enqueued by the settle that they tell of
---   giftcard_inbound_events   an event that a vendor has sent, for good
---   giftcard_audit             personal data shown in clear, or erased
---   giftcard_reports           the report of one tenant's day
---   giftcard_jobs_archive      a job that has left giftcard_jobs;   giftcard_prune_cursors: how far pruning has looked through a table
+-- Tables                            one row is
+--   giftcard_jobs                   one piece of work of one stage: the queue, the lease and the outcome in one place
+--   giftcard_job_history            one run of a job (job_id, run_no)
+--   giftcard_jobs_archive           a job that has left giftcard_jobs
+--   giftcard_circuits               one circuit breaker: closed, open, half_open
+--   giftcard_circuit_changes        one change of a circuit, with its cause
+--   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
+--   giftcard_ticks                  one bounded pass over due work
+--   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_prune_cursors          how far pruning has scanned a table
+--   giftcard_effects                an external effect: the intent before it, the result after it
+--   giftcard_orders                 an accepted order: idempotency key and body hash
+--   giftcard_customers, giftcard_payments, giftcard_cards    what became of the orders
+--   giftcard_audit                  personal data shown in clear, or erased
+--   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
+--   giftcard_reports                the report of one tenant's day
+--   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
+--   giftcard_inbound_events         an event received from a vendor, never removed
+--   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_alerts                 a condition that operators are or were notified of
 --
--- States of a job              by                                   functions
---   - → queued                 enqueue, a plain INSERT              giftcard_enqueue, giftcard_submit_order
---   - → queued                 an occurrence of a schedule           giftcard_due_schedules, giftcard_enqueue_occurrences
---   queued → running           claim: attempts + 1, a new lease     giftcard_begin_tick, giftcard_advance_tick → giftcard_claim_for
---   running → completed | queued | error | cancelled     settle     giftcard_advance_tick → giftcard_settle
---   running → running          an ended lease is taken over         giftcard_claim_for
---   error → queued             revival, when revive_at has come     giftcard_begin_tick → giftcard_revive
---   error, cancelled, completed → queued                 requeue    giftcard_requeue, giftcard_requeue_jobs, giftcard_requeue_dead_letters
---   queued, error → cancelled  cancel (running: a wish is noted)    giftcard_cancel, giftcard_cancel_flow
---   ended → archived → ended   pruning; a person restores it        giftcard_prune, giftcard_restore_job
+-- States of a job                   transition            functions
+--   - → queued                      enqueue               giftcard_enqueue, giftcard_submit_order, a plain INSERT
+--   - → queued                      occurrence            giftcard_enqueue_occurrences → giftcard_apply_plans
+--   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue → …_message
+--   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for
+--   running → completed             settle                giftcard_settle → giftcard_settle_completed
+--   running → queued | error | cancelled    settle        giftcard_settle → giftcard_settle_unfinished
+--   running → running               take over an ended lease                             giftcard_take_over
+--   error → queued                  revive, once revive_at has come                      giftcard_revive
+--   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
+--                                                         giftcard_requeue_dead_letters
+--   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
+--                                                         giftcard_cancel_flow
+--   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
+--   archived → ended                restore               giftcard_restore_job
 --
--- The fence: a settle counts only while status = 'running' and lease_id is the one presented. Leaving 'running' any other
--- way (the operators' hand-run UPDATE) therefore wins over whoever still holds the lease.
+-- Who calls whom, in a tick
+--   giftcard_begin_tick             check versions, record the tick, revive, claim
+--     giftcard_claim → giftcard_claim_for
+--   giftcard_advance_tick           settle, claim, end the tick
+--     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
+--                                   giftcard_count_results (circuits)
+--     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads, giftcard_remaining_capacity),
+--                                   giftcard_pick_probes, giftcard_pick_jobs, giftcard_mark_claimed
+--                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
 --
--- Order of locks: claim key (advisory) → schedule rows (SKIP LOCKED) → job rows → rows that jobs enqueue → circuit rows by name → tick
--- row. A claim takes job and circuit rows with SKIP LOCKED only, so it never waits and the order cannot be broken by it.
+-- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
+-- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- The clock is the database's; every function that depends on time takes p_now (null: clock_timestamp()) so that tests move it.
--- Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 no such thing, GC409 not in this state, GC410 lease lost,
--- GC422 same key with other content, GC426 code and schema do not fit.
+-- Order of locks: claim key (advisory) → schedule rows (SKIP LOCKED) → job rows → rows that jobs enqueue → circuit rows
+-- by name → tick row. A claim takes job and circuit rows with SKIP LOCKED only: it never waits, so it cannot break the
+-- order.
+--
+-- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
+-- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
+-- lost, GC422 same key with other content, GC426 code and schema do not fit.
 
 do $$
 begin
   if to_regclass('public.giftcard_jobs') is not null then
     raise exception 'public.giftcard_jobs exists already and is not ours: nothing was changed'
       using errcode = 'GC409',
-            hint = 'Rename that table (ALTER TABLE public.giftcard_jobs RENAME TO giftcard_jobs_old), migrate again, then copy its open rows with INSERT (correlation_id, stage, payload).';
+            hint = 'Rename that table (ALTER TABLE public.giftcard_jobs RENAME TO giftcard_jobs_old), migrate again, '
+                   'then copy its open rows with INSERT (correlation_id, stage, payload).';
   end if;
 end $$;

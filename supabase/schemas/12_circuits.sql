@@ -86,6 +86,52 @@ begin
   return null;
 end $$;
 
+-- Lets the settled count for their circuits, in the order they are given. Circuits that neither fail now nor have
+-- failed are not touched.
+create function public.giftcard_count_results(
+  p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
+  out opened text[], out closed text[])
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+  v_state text;
+  v_circuit text;
+  r record;
+begin
+  opened := '{}';
+  closed := '{}';
+  if not p_results @? '$[*].trips' and not exists (select from public.giftcard_circuits
+                                                   where failures > 0 or state <> 'closed') then
+    return;
+  end if;
+  for r in
+    select j.id, j.circuit, j.locked_at, (x.r ->> 'lease_id')::uuid as lease_id, (x.r ->> 'trips')::integer as trips,
+           x.r ->> 'error' as error
+      from jsonb_array_elements(p_results) with ordinality x(r, n)
+      join public.giftcard_jobs j on j.id = (x.r ->> 'id')::bigint
+      left join public.giftcard_circuits c on c.circuit = j.circuit
+     where j.id = any (p_ids) and (x.r ? 'trips' or x.r ->> 'outcome' = 'complete'
+                                   and (c.failures > 0 or c.state <> 'closed'
+             or p_results @? '$[*].trips'))
+     order by j.circuit, x.n
+  loop
+    if r.circuit is distinct from v_circuit then
+      v_circuit := r.circuit;
+      if r.trips is not null then
+        insert into public.giftcard_circuits (circuit) values (v_circuit) on conflict (circuit) do nothing;
+      end if;
+      perform 1 from public.giftcard_circuits where circuit = v_circuit for update;
+    end if;
+    if r.trips is not null or exists (select from public.giftcard_circuits where circuit = v_circuit) then
+      v_state := public.giftcard_count_result(r.circuit, r.id, r.lease_id, r.locked_at, r.trips, p_cooldown_seconds,
+                                              coalesce(r.error, ''), p_now);
+    end if;
+    opened := case when v_state = 'open' then opened || r.circuit else opened end;
+    closed := case when v_state = 'closed' then closed || r.circuit else closed end;
+    v_state := null;
+  end loop;
+end $$;
+
 -- A person closes a circuit.
 create function public.giftcard_reset_circuit(
   p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb

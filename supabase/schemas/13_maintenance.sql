@@ -16,10 +16,11 @@ insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '5
 
 -- The chores whose time has come: read by each tick's begin.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
-language sql stable security invoker set search_path = '' as $$
-  select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-    where last_at + every <= p_now
-$$;
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
+           where last_at + every <= p_now);
+end $$;
 
 -- Takes a chore: true for one of the ticks that see it due at the same time.
 create function public.giftcard_begin_maintenance(p_task text, p_now timestamptz default null) returns boolean

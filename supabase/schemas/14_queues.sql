@@ -29,10 +29,11 @@ end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start.
+-- something else may start; capacity: as giftcard_remaining_capacity returns it.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
-  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz)
+  out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
+  out capacity jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -56,17 +57,27 @@ begin
              and (t.only_job_id is null
                   or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
            order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+  capacity := '{}'::jsonb;
+  if t.limits <> '{}' and p_limit > 0 then
+    capacity := public.giftcard_remaining_capacity(
+      t.limits, array(select circuit from unnest(open)) || half_open, p_now);
+  end if;
 end $$;
 
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
--- of the circuits that it claimed from, a lease that ends, and a revival. null: never, as things stand.
-create function public.giftcard_next_due(p_heads_at timestamptz, p_claimed_from text[], p_now timestamptz)
+-- of the circuits that it claimed from, a lease that ends, a revival and, for a tick of all stages, the next occurrence
+-- of a schedule. p_is_full: a limited stage has no capacity, and nothing notifies when it has again: in a second.
+-- null: never, as things stand.
+create function public.giftcard_next_due(
+  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_now timestamptz)
 returns timestamptz
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 begin
   return least(
     p_heads_at,
+    case when p_is_full then p_now + interval '1 second' end,
+    case when p_all_stages then public.giftcard_next_schedule_at() end,
     (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
        select j.scheduled_at from public.giftcard_jobs j
         where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now

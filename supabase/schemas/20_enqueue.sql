@@ -7,73 +7,87 @@ begin
   raise exception '%', p_message using errcode = p_sqlstate, detail = coalesce(p_field, '');
 end $$;
 
--- Puts jobs into the queue: an array of up to 1,000 objects with stage and correlation_id and, if wanted, tenant_id,
--- dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at
--- (with its zone), delay_seconds. Answers [{id, status, created}] in the same order. A job that is there already is
--- answered and not changed; with p_replace, one in error or cancelled is queued again with this payload.
-create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_count integer;
-  v_new bigint[];
-  v_answers json;
+-- Refuse what cannot be enqueued as a whole: no array, too many jobs, a time without its zone.
+create function public.giftcard_check_jobs(p_jobs jsonb) returns void
+language plpgsql stable security invoker set search_path = '' as $$
 begin
   if p_jobs is null or jsonb_typeof(p_jobs) <> 'array' then
     perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'p_jobs');
-  end if;
-  v_count := jsonb_array_length(p_jobs);
-  if v_count = 0 then
-    return '[]'::json;
-  elsif v_count > 1000 then
-    perform public.giftcard_refuse(
-      'GC400', format('%s jobs are too many for one call: send at most 1000', v_count), 'p_jobs');
+  elsif jsonb_array_length(p_jobs) > 1000 then
+    perform public.giftcard_refuse('GC400', format(
+      '%s jobs are too many for one call: send at most 1000', jsonb_array_length(p_jobs)), 'p_jobs');
   elsif p_jobs @? '$[*].scheduled_at ? (@.type() != "null" && (@.type() != "string" || !(@ like_regex
       "^[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$" flag "i")))'
   then
     perform public.giftcard_refuse(
       'GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
   end if;
+end $$;
 
-  with inserted as (
-    insert into public.giftcard_jobs
-      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
-       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
-    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
-           coalesce(j.circuit, j.stage),
-           coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
-           coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
-           coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)), v_now, v_now
-    from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
-      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
-      scheduled_at timestamptz, delay_seconds double precision)
-    on conflict on constraint giftcard_jobs_flow_key do nothing
-    returning id)
-  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true)) into v_new, v_answers
-    from inserted;
-
-  if cardinality(v_new) = v_count then
-    return v_answers;
-  end if;
-  -- Some were there already: a new statement, so that what another transaction has just committed is seen.
-  select json_agg(json_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(v_new, '{}')))
+-- Return {id, status, created} of each job that an enqueue was given, in its order; p_new are those that it created.
+-- With p_replace, one in error or cancelled is queued again with its new payload.
+create function public.giftcard_enqueued_jobs(p_jobs jsonb, p_new bigint[], p_replace boolean, p_now timestamptz)
+returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_answers json;
+begin
+  select json_agg(json_build_object('id', j.id, 'status', j.status, 'created', j.id = any (coalesce(p_new, '{}')))
                   order by e.n)
     into v_answers
     from jsonb_array_elements(p_jobs) with ordinality e(job, n)
     left join public.giftcard_jobs j
       on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
      and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '');
-  if p_replace then
-    return (
-      select json_agg(
-        case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled')
-             then a.answer::jsonb
-             else public.giftcard_requeue((a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
-                                          p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now)
-                  || '{"created": false}' end order by a.n)
-      from json_array_elements(v_answers) with ordinality a(answer, n));
+  if not p_replace then
+    return v_answers;
   end if;
-  return v_answers;
+  return (
+    select json_agg(
+      case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled')
+           then a.answer::jsonb
+           else public.giftcard_requeue(
+                  (a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
+                  p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now) || '{"created": false}' end order by a.n)
+    from json_array_elements(v_answers) with ordinality a(answer, n));
+end $$;
+
+-- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
+-- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its
+-- zone), delay_seconds. Return [{id, status, created}] in the same order. A job that exists already is returned as it
+-- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload.
+create function public.giftcard_enqueue(
+  p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_new bigint[];
+  v_answers json;
+begin
+  perform public.giftcard_check_jobs(p_jobs);
+  if p_jobs = '[]' then
+    return '[]'::json;
+  end if;
+  with inserted as (
+    insert into public.giftcard_jobs
+      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
+       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
+           coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'),
+           coalesce(j.context, '{}'), j.max_attempts, coalesce(j.semantics, 'at_least_once'), j.ttr_seconds,
+           j.retry_delays, coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
+           v_now, v_now
+    from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
+      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
+      scheduled_at timestamptz, delay_seconds double precision)
+    on conflict on constraint giftcard_jobs_flow_key do nothing
+    returning id)
+  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
+    into v_new, v_answers from inserted;
+  if cardinality(v_new) = jsonb_array_length(p_jobs) then
+    return v_answers;
+  end if;
+  -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
+  return public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
 end $$;

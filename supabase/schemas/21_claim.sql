@@ -34,10 +34,13 @@ begin
    where id = any (p_ids);
 end $$;
 
--- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more. The caller holds their
+-- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more, interrupted runs are taken
+-- over, and the tick's row keeps the claim, what it has served, and its cursors (null: none). The caller holds all
 -- rows; the planner's settings are those of giftcard_claim_for.
 create function public.giftcard_mark_claimed(
-  p_ids bigint[], p_half_open text[], p_claim_key uuid, p_owner text, p_stages jsonb, p_now timestamptz) returns void
+  p_tick_id bigint, p_owner text, p_stages jsonb, p_claim_key uuid, p_ids bigint[], p_interrupted bigint[],
+  p_half_open text[], p_served jsonb, p_scanned_at timestamptz, p_cursors public.giftcard_cursor[], p_now timestamptz)
+returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   update public.giftcard_jobs
@@ -47,25 +50,34 @@ begin
          locked_at = p_now, lock_owner = p_owner, updated_at = p_now,
          cancel_requested_at = null, revive_at = null, finished_at = null
    where id = any (p_ids);
+  if p_interrupted <> '{}' then
+    perform public.giftcard_take_over(p_interrupted, p_claim_key, p_owner, p_now);
+  end if;
   if p_half_open <> '{}' then
     update public.giftcard_circuits c set probe_job_id = j.id, probe_lease_id = j.lease_id
       from public.giftcard_jobs j
      where j.id = any (p_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (p_half_open);
   end if;
+  update public.giftcard_ticks
+     set claim_key = p_claim_key, claim_ids = p_interrupted || p_ids, claim_interrupted = p_interrupted,
+         served = p_served, started = started + cardinality(p_ids), scanned_at = p_scanned_at,
+         cursors = coalesce(p_cursors, '{}')
+   where id = p_tick_id;
 end $$;
 
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
--- claims: a repeated call with the same key returns the same live leases and claims no others. p_unrestricted: no stage
--- is paused and no circuit has failed. next_due_at: null when as many jobs were found as were asked for, and when
--- nothing waits. A tick in a backlog scans all queues once a second; in between it continues from the cursors of its
--- last claim. Until vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
+-- claims: a repeated call with the same key returns the same live leases and claims no others.
+-- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
+-- asked for, and when nothing waits.
+-- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
+-- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
+-- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
+-- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
   out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker
--- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
--- then costs so much on paper that Postgres before 18 would compile the plan.
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 declare
@@ -73,7 +85,6 @@ declare
   q record;                  -- the scan
   v_known boolean;           -- the cursors of the last claim still hold
   v_ended bigint[] := '{}'::bigint[];
-  v_ids bigint[];
   v_half_open text[] := '{}'::text[];
 begin
   jobs := '[]'::json;
@@ -101,45 +112,25 @@ begin
     q := public.giftcard_scan_queues(t, p_limit, p_now);
     v_ended := q.ended;
     s.queues := q.open;
-    if t.limits <> '{}' and s.remaining > 0 then
-      s.capacity := public.giftcard_remaining_capacity(
-        t.limits, array(select circuit from unnest(q.open)) || q.half_open, p_now);
-    end if;
+    s.capacity := q.capacity;
     if q.half_open <> '{}' then
       v_half_open := q.half_open;
       s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_now);
     end if;
-    if s.remaining > 0 and q.open <> '{}' then
-      s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
-    end if;
-    next_due_at := q.next_due_at;
+    s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
 
-  v_ids := v_ended || s.ids;
-  if v_ids <> '{}' then
-    perform public.giftcard_mark_claimed(s.ids, v_half_open, p_claim_key, t.owner, t.stages, p_now);
-    if v_ended <> '{}' then
-      perform public.giftcard_take_over(v_ended, p_claim_key, t.owner, p_now);
-    end if;
-    update public.giftcard_ticks
-       set claim_key = p_claim_key, claim_ids = v_ids, claim_interrupted = v_ended, served = s.served,
-           started = started + cardinality(s.ids), scanned_at = t.scanned_at,
-           -- Many queues, limits and a single job need a scan each time.
-           cursors = case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null
-                          then s.queues else '{}' end
-     where id = t.id;
-    jobs := public.giftcard_claimed_jobs(v_ids, p_claim_key, v_ended, t.stages);
-    claimed := cardinality(v_ids);
+  claimed := cardinality(v_ended) + cardinality(s.ids);
+  if claimed > 0 then
+    perform public.giftcard_mark_claimed(
+      t.id, t.owner, t.stages, p_claim_key, s.ids, v_ended, v_half_open, s.served, t.scanned_at,
+      -- Many queues, limits and a single job need a scan each time.
+      case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end, p_now);
+    jobs := public.giftcard_claimed_jobs(v_ended || s.ids, p_claim_key, v_ended, t.stages);
   end if;
   if s.remaining > 0 or p_limit <= 0 then
-    next_due_at := least(
-      next_due_at,
-      -- Nothing notifies when a run of a full stage ends.
-      case when s.is_full then p_now + interval '1 second' end,
-      case when t.only_stage is null and t.only_job_id is null then public.giftcard_next_schedule_at() end);
-    next_due_at := public.giftcard_next_due(next_due_at, s.claimed_from, p_now);
-  else
-    next_due_at := null;
+    next_due_at := public.giftcard_next_due(
+      q.next_due_at, s.claimed_from, s.is_full, t.only_stage is null and t.only_job_id is null, p_now);
   end if;
 end $$;
 

@@ -70,23 +70,58 @@ begin
   return coalesce(v_ids, '{}');
 end $$;
 
--- Why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that runs
--- or has ended well. p_stages: what this code can run (null: not known here); p_missing: {"email": "SMTP_URL"}: stages
--- it knows and that lack a setting.
-create function public.giftcard_waiting_for(
-  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+-- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
+create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
   c public.giftcard_circuits;
-  s public.giftcard_stages;
   v_ahead bigint;
   v_tick timestamptz;
   v_limits jsonb;
 begin
+  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
+  if found and c.open_until > p_now then
+    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until,
+                              'text', format('circuit %s is open until %s', j.circuit, c.open_until));
+  elsif found then
+    return jsonb_build_object('reason', 'circuit_half_open',
+                              'text', format('circuit %s is half-open: one job at a time tries it', j.circuit));
+  end if;
+  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
+  if v_tick is null or v_tick < p_now - interval '3 minutes' then
+    return jsonb_build_object(
+      'reason', 'no_tick', 'until', null, 'since', v_tick,
+      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  -- Each tick records the limits of its stages.
+  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
+    return jsonb_build_object('reason', 'stage_full', 'text', format(
+      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+  end if;
+  select count(*) into v_ahead from (
+    select from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
+     limit 1000) a;
+  if v_ahead > 0 then
+    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
+      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
+  end if;
+  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+end $$;
+
+-- Return why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that
+-- runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email": "SMTP_URL"}:
+-- stages that it knows and that lack a setting.
+create function public.giftcard_waiting_for(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  s public.giftcard_stages;
+begin
   if j.status = 'error' then
     if j.revive_at is not null then
-      return jsonb_build_object(
-        'reason', 'reviving', 'until', j.revive_at, 'text', 'a dead letter: it revives at ' || j.revive_at::text);
+      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at,
+                                'text', 'a dead letter: it revives at ' || j.revive_at::text);
     end if;
     return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
   elsif j.status <> 'queued' then
@@ -94,54 +129,22 @@ begin
   end if;
   select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
   if found then
-    return jsonb_build_object(
-      'reason', 'all_paused', 'by', s.paused_by,
-      'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by,
+                              'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
   end if;
   select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
   if found then
-    return jsonb_build_object(
-      'reason', 'stage_paused', 'by', s.paused_by,
-      'text', 'stage ' || j.stage || ' is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', format(
+      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason));
   elsif p_missing ? j.stage then
-    return jsonb_build_object(
-      'reason', 'stage_not_configured', 'text', 'stage ' || j.stage || ' lacks the setting '
-          || (p_missing ->> j.stage));
+    return jsonb_build_object('reason', 'stage_not_configured',
+                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
   elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
     return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
   end if;
-  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
-  if found and c.open_until > p_now then
-    return jsonb_build_object(
-      'reason', 'circuit_open', 'until', c.open_until,
-      'text', 'circuit ' || j.circuit || ' is open until ' || c.open_until::text);
-  elsif found then
-    return jsonb_build_object(
-      'reason', 'circuit_half_open', 'text', 'circuit ' || j.circuit || ' is half-open: one job at a time tries it');
-  end if;
-  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
-  if v_tick is null or v_tick < p_now - interval '3 minutes' then
-    return jsonb_build_object('reason', 'no_tick', 'until', null, 'since', v_tick,
-      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
-  end if;
-  -- What a stage is limited to is told by each tick.
-  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
-    return jsonb_build_object(
-      'reason', 'stage_full', 'text', 'stage ' || j.stage || ' has ' || (v_limits ->> j.stage)
-          || ' running, which is its limit');
-  end if;
-  select count(*) into v_ahead from (
-    select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
-       limit 1000) a;
-  if v_ahead > 0 then
-    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text',
-      'behind ' || v_ahead || case when v_ahead = 1000 then ' or more' else '' end || ' older jobs of circuit '
-          || j.circuit);
-  end if;
-  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+  return public.giftcard_waiting_in_queue(j, p_now);
 end $$;
 
 -- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at

@@ -5,27 +5,6 @@
 -- for a while after that, because a person may requeue it. A flow that was paid and has no card is open too. Orders,
 -- customers, payments, cards and effects stay: they are what makes an order sent again harmless. So does the audit.
 
-create table public.giftcard_jobs_archive (
-  id bigint not null,
-  tenant_id text collate "C" not null,
-  correlation_id text collate "C" not null,
-  stage text collate "C" not null,
-  dedup_key text collate "C" not null,
-  archived_at timestamptz not null,
-  job jsonb not null,
-  constraint giftcard_jobs_archive_pkey primary key (id)
-);
--- Not unique: a job that is enqueued once more after it left is a new one.
-create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage,
-  dedup_key);
-create index giftcard_jobs_archive_by_age on public.giftcard_jobs_archive (archived_at, id);
-
-comment on table public.giftcard_jobs_archive is
-  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
-comment on column public.giftcard_jobs_archive.job is
-  'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to '
-  'be added here.';
-
 -- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot
 -- leave yet costs one look a round, wherever it lies.
 create table public.giftcard_prune_cursors (
@@ -39,14 +18,28 @@ comment on table public.giftcard_prune_cursors is
 
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
--- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
-create function public.giftcard_refuse_absent(p_job_id bigint) returns void
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+-- Return those of some jobs whose flows are finished: no job of the flow is queued, runs, can revive or died after
+-- p_dead_before (null: all dead letters are recent), and none was paid without a card. Each flow is checked once, by
+-- its key. Scalars, not exists(): those could become a hash of a whole table.
+create function public.giftcard_jobs_of_finished_flows(p_ids bigint[], p_dead_before timestamptz) returns bigint[]
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 begin
-  if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
-    perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
-  end if;
-  perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  return array(
+    select j.id from (
+      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
+       where f.id = any (p_ids) group by f.tenant_id, f.correlation_id) f
+     cross join lateral unnest(f.ids) j(id)
+     where (select true from public.giftcard_jobs o
+             where o.tenant_id = f.tenant_id and o.correlation_id = f.correlation_id
+               and (o.status in ('queued', 'running')
+                    or o.status = 'error'
+                       and (o.revive_at is null and greatest(o.finished_at, o.updated_at) <= p_dead_before) is not true)
+             limit 1) is null
+       and (select true from public.giftcard_payments p
+             where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
+             limit 1) is null);
 end $$;
 
 -- Looks at 10 × p_limit jobs from where the last look ended, and moves up to p_limit of them to the archive. p_keep:
@@ -72,8 +65,8 @@ begin
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
     select id, case when status in ('completed', 'cancelled') then greatest(finished_at, updated_at) <= v_over
-                    when status = 'error' and revive_at is null then greatest(finished_at, updated_at) <= v_dead_over
-                        end as over
+                    when status = 'error' and revive_at is null
+                    then greatest(finished_at, updated_at) <= v_dead_over end as over
       from public.giftcard_jobs where id > v_after order by id limit 10 * p_limit) l;
   done := v_looked < 10 * p_limit and coalesce(cardinality(v_ids), 0) <= p_limit;
   if cardinality(v_ids) > p_limit then
@@ -81,21 +74,7 @@ begin
     v_last := v_ids[p_limit];
   end if;
 
-  -- Each flow is asked once, by its key. Scalars, not exists(): those could become a hash of a whole table.
-  v_ids := array(
-    select j.id from (
-      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
-       where f.id = any (v_ids) group by f.tenant_id, f.correlation_id) f
-     cross join lateral unnest(f.ids) j(id)
-     where (select true from public.giftcard_jobs o
-             where o.tenant_id = f.tenant_id and o.correlation_id = f.correlation_id
-               and (o.status in ('queued', 'running')
-                    or o.status = 'error' and (o.revive_at is null
-                                               and greatest(o.finished_at, o.updated_at) <= v_dead_over) is not true)
-             limit 1) is null
-       and (select true from public.giftcard_payments p
-             where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-               limit 1) is null);
+  v_ids := public.giftcard_jobs_of_finished_flows(v_ids, v_dead_over);
   if p_dry_run then
     moved := cardinality(v_ids);
     return;
@@ -211,34 +190,4 @@ begin
     'archive', cardinality(v_archived), 'dry_run', v_dry_run,
     'done', j.done and h.done and greatest(cardinality(v_ticks), cardinality(v_changes),
                                            cardinality(v_archived)) < v_limit);
-end $$;
-
--- Brings a job back from the archive as it was, under its id. Its limit begins anew. GC404: it is not there; GC409: it
--- has not left, or another job has its place in the flow by now.
-create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_job jsonb;
-  v_other bigint;
-begin
-  delete from public.giftcard_jobs_archive where id = p_job_id returning job into v_job;
-  if not found then
-    if exists (select from public.giftcard_jobs where id = p_job_id) then
-      perform public.giftcard_refuse(
-        'GC409', format('job %s is not archived: there is nothing to restore', p_job_id), 'job_id');
-    end if;
-    perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
-  end if;
-  v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
-    on conflict do nothing;
-  if not found then
-    select id into v_other from public.giftcard_jobs
-     where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
-       and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
-    perform public.giftcard_refuse('GC409', format(
-      'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other),
-      'job_id');
-  end if;
-  return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;

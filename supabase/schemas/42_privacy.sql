@@ -56,10 +56,63 @@ begin
   return jsonb_build_object('id', v_id);
 end $$;
 
--- Removes a person: names, address, external id and code of the customer; payload, context and errors of the jobs and
--- histories of their flows, also of those in the archive. Jobs that wait are cancelled. Payments, cards and amounts
--- stay, so that sums do. Answers what was done, with the vendor keys of their mails (an outbox of files is named by
--- them).
+-- Return the flows of a customer: those of their orders and cards, and those whose jobs name them. Until its
+-- customer_ingest has run, an order is found by its payload alone.
+create function public.giftcard_flows_of(p_customer_id bigint, p_tenant_id text, p_external_id text, p_email text)
+returns text[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  return array(
+    select correlation_id from public.giftcard_orders where customer_id = p_customer_id
+    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
+    union select j.correlation_id from public.giftcard_jobs j
+     where j.tenant_id = p_tenant_id
+       and (j.payload #>> '{customer,external_id}' = p_external_id
+            or p_external_id is null and j.payload #>> '{customer,external_id}' is null
+               and lower(j.payload #>> '{customer,email}') = lower(p_email))
+    union select a.correlation_id from public.giftcard_jobs_archive a
+     where a.tenant_id = p_tenant_id
+       and (a.job #>> '{payload,customer,external_id}' = p_external_id
+            or p_external_id is null and a.job #>> '{payload,customer,external_id}' is null
+               and lower(a.job #>> '{payload,customer,email}') = lower(p_email)));
+end $$;
+
+-- Erase payload, context and errors of some jobs (whose rows the caller holds) and of their flows' archived jobs, of
+-- all their histories, and the results of their mails. Return the ids of all these jobs.
+create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
+returns bigint[]
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_ids bigint[];
+begin
+  update public.giftcard_jobs
+     set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
+         last_error = case when last_error is null then null else 'erased' end,
+         status = case when status in ('queued', 'error') then 'cancelled' else status end,
+         revive_at = null, finished_at = coalesce(finished_at, p_now), updated_at = p_now
+   where id = any (p_ids);
+  with gone as (
+    update public.giftcard_jobs_archive
+       set job = job || jsonb_build_object(
+             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
+             'context', '{}'::jsonb,
+             'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
+             'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
+     where tenant_id = p_tenant_id and correlation_id = any (p_flows)
+    returning id)
+  select p_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
+  update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
+   where job_id = any (v_ids) and (error is not null or detail is not null);
+  update public.giftcard_effects
+     set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
+   where tenant_id = p_tenant_id and correlation_id = any (p_flows) and stage = 'email';
+  return v_ids;
+end $$;
+
+-- Erase a person: names, address, external id and code of the customer; payload, context and errors of the jobs and
+-- histories of their flows, also of those in the archive. Queued jobs and dead letters are cancelled. Payments, cards
+-- and amounts stay, so that totals do. Return {customer_id, flows, jobs, mails: the vendor keys of their mails (an
+-- outbox of files is named by them)}. GC409 while one of their jobs runs.
 create function public.giftcard_erase_customer(
   p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -72,55 +125,22 @@ declare
   v_ids bigint[];
   v_mails jsonb;
 begin
-  select tenant_id, external_id, email into v_tenant, v_external_id, v_email from public.giftcard_customers
-    where id = p_customer_id for update;
+  select tenant_id, external_id, email into v_tenant, v_external_id, v_email
+    from public.giftcard_customers where id = p_customer_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
   end if;
-  v_flows := array(
-    select correlation_id from public.giftcard_orders where customer_id = p_customer_id
-    union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
-    -- Orders whose customer_ingest has not run, or is dead, are known by what they say of their customer alone.
-    union select j.correlation_id from public.giftcard_jobs j
-     where j.tenant_id = v_tenant
-       and (j.payload #>> '{customer,external_id}' = v_external_id
-            or v_external_id is null and j.payload #>> '{customer,external_id}' is null
-               and lower(j.payload #>> '{customer,email}') = lower(v_email))
-    union select a.correlation_id from public.giftcard_jobs_archive a
-     where a.tenant_id = v_tenant
-       and (a.job #>> '{payload,customer,external_id}' = v_external_id
-            or v_external_id is null and a.job #>> '{payload,customer,external_id}' is null
-               and lower(a.job #>> '{payload,customer,email}') = lower(v_email)));
+  v_flows := public.giftcard_flows_of(p_customer_id, v_tenant, v_external_id, v_email);
   v_ids := array(
-    select id from public.giftcard_jobs where tenant_id = v_tenant and correlation_id = any (v_flows)
-      order by id for update);
+    select id from public.giftcard_jobs
+     where tenant_id = v_tenant and correlation_id = any (v_flows) order by id for update);
   if exists (select from public.giftcard_jobs where id = any (v_ids) and status = 'running') then
     perform public.giftcard_refuse(
       'GC409', format('a job of customer %s is running: try again in a minute', p_customer_id), 'customer_id');
   end if;
   v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
                where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
-  update public.giftcard_jobs
-     set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
-         last_error = case when last_error is null then null else 'erased' end,
-         status = case when status in ('queued', 'error') then 'cancelled' else status end,
-         revive_at = null, finished_at = coalesce(finished_at, v_now), updated_at = v_now
-   where id = any (v_ids);
-  with gone as (
-    update public.giftcard_jobs_archive
-       set job = job || jsonb_build_object(
-             'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
-             'context', '{}'::jsonb,
-             'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
-             'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
-     where tenant_id = v_tenant and correlation_id = any (v_flows)
-    returning id)
-  select v_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
-  update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
-   where job_id = any (v_ids) and (error is not null or detail is not null);
-  update public.giftcard_effects set result = case when result is null then null else '{"erased": true}'::jsonb end,
-    note = null
-   where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email';
+  v_ids := public.giftcard_erase_jobs(v_ids, v_tenant, v_flows, v_now);
   update public.giftcard_customers
      set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
          family_name = null, personal_code = null, updated_at = v_now

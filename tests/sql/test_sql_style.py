@@ -1,0 +1,55 @@
+"""SQL is written to be read: lines that fit a screen, functions that fit a page."""
+
+import re
+from pathlib import Path
+
+from lib.local import ROOT
+
+WIDTH = 120
+HEIGHT = 60
+
+SCHEMAS = sorted((ROOT / "supabase/schemas").glob("*.sql"))
+SCRIPTS = sorted((ROOT / "sql").glob("*.sql"))
+
+# From `create function` to the line that closes its body.
+FUNCTION = re.compile(r"^create (?:or replace )?function (?:public\.)?(\w+).*?\$\$;$", re.DOTALL | re.MULTILINE)
+
+
+def wide_lines(text: str) -> dict[int, int]:
+    """The width of each line that is too wide, by its number."""
+    return {number: len(line) for number, line in enumerate(text.splitlines(), 1) if len(line) > WIDTH}
+
+
+def heights(text: str) -> list[tuple[str, int]]:
+    """Each function and how many lines it has."""
+    return [(match[1], match[0].count("\n") + 1) for match in FUNCTION.finditer(text)]
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_line_is_at_most_120_characters_wide() -> None:
+    files = SCHEMAS + SCRIPTS
+    wide = [f"{path.name}:{line} has {width}" for path in files for line, width in wide_lines(read(path)).items()]
+    assert wide == [], f"{len(wide)} lines are too wide\n" + "\n".join(wide)
+
+
+def test_every_function_is_at_most_60_lines_high() -> None:
+    high = [f"{path.name}: {name} has {n}" for path in SCHEMAS for name, n in heights(read(path)) if n > HEIGHT]
+    assert high == [], f"{len(high)} functions are too high\n" + "\n".join(high)
+
+
+def test_no_function_is_overlooked() -> None:
+    words = re.compile(r"^create (?:or replace )?(?:function|procedure)\b", re.IGNORECASE | re.MULTILINE)
+    for path in SCHEMAS:
+        assert len(heights(read(path))) == len(words.findall(read(path))), path.name
+    assert sum(len(heights(read(path))) for path in SCHEMAS) > 100
+    assert len(SCRIPTS) > 10
+
+
+def test_a_wide_line_and_a_high_function_are_found() -> None:
+    assert wide_lines("-" * 120 + "\n" + "ä" * 121 + "\n") == {2: 121}
+    one = "create function public.one() returns integer\nlanguage sql as $$\n  select 1\n$$;\n"
+    two = "create or replace function public.two() returns void as $$\nbegin\nend $$;\n"
+    assert heights(f"-- a comment\n{one}\n{two}") == [("one", 4), ("two", 3)]
