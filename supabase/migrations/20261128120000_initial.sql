@@ -349,6 +349,13 @@ create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_chan
 
 comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
 
+-- Return the stage of a circuit: its name up to the first colon.
+create function public.giftcard_stage_of(p_circuit text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return split_part(p_circuit, ':', 1);
+end $$;
+
 -- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
@@ -639,7 +646,7 @@ declare
 begin
   foreach v_circuit in array p_half_open loop
     exit when s.remaining <= 0;
-    if (s.capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
+    if s.capacity <> '{}' and (s.capacity ->> public.giftcard_stage_of(v_circuit))::integer = 0 then
       s.is_full := true;
       continue;
     end if;
@@ -677,8 +684,9 @@ begin
       q := s.queues[i];
       -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
       v_share := (v_left + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if s.capacity <> '{}' and s.capacity ? split_part(q.circuit, ':', 1) then
-        v_share := least(v_share, (s.capacity ->> split_part(q.circuit, ':', 1))::integer);
+      if s.capacity <> '{}' then
+        -- null, and so without effect, for a stage without a limit
+        v_share := least(v_share, (s.capacity ->> public.giftcard_stage_of(q.circuit))::integer);
         s.is_full := s.is_full or v_share = 0;
         continue when v_share = 0;
       end if;
@@ -1144,6 +1152,7 @@ begin
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
            was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
+           -- giftcard_next_run_at, inline
            case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
       from changed
     on conflict (job_id, run_no) do update
@@ -1185,6 +1194,7 @@ begin
                 else coalesce((select 'settled' from public.giftcard_job_history h
                                 where h.job_id = j.id and h.lease_id = (p_by_id -> j.id::text ->> 'lease_id')::uuid
                                 limit 1), 'lease_lost') end as settled,
+           -- giftcard_next_run_at, inline
            case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
@@ -1559,7 +1569,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 declare
   v_stage text;
   v_stages text[] := array(
-    select distinct s from (select split_part(c, ':', 1) as s from unnest(p_circuits) c) x where p_limits ? s
+    select distinct s from (select public.giftcard_stage_of(c) as s from unnest(p_circuits) c) x where p_limits ? s
       order by s);
 begin
   foreach v_stage in array v_stages loop
@@ -1571,15 +1581,17 @@ begin
       from unnest(v_stages) s);
 end $$;
 
--- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change
--- nothing.
+-- Return the capacity that is left once p_begun runs of a circuit have begun; stages without a limit change nothing.
 create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select case when p_capacity ? split_part(p_circuit, ':', 1)
-              then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1),
-                                                    (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
-              else p_capacity end
-$$;
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_stage text := public.giftcard_stage_of(p_circuit);
+begin
+  if p_capacity ? v_stage then
+    return p_capacity || jsonb_build_object(v_stage, (p_capacity ->> v_stage)::integer - p_begun);
+  end if;
+  return p_capacity;
+end $$;
 
 -- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs
 -- to another run. Answers {cancel_requested}: someone wants this run to be the job's last.
@@ -1903,6 +1915,15 @@ begin
   return public.giftcard_waiting_in_queue(j, p_now);
 end $$;
 
+-- Return when a job runs next: a queued one when it is due, a dead letter when it revives; null: never. A settle has
+-- the same expression inline: a call for each of its jobs would cost 5 %.
+create function public.giftcard_next_run_at(p_status text, p_scheduled_at timestamptz, p_revive_at timestamptz)
+returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case p_status when 'queued' then p_scheduled_at when 'error' then p_revive_at end;
+end $$;
+
 -- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at
 -- the end.
 create function public.giftcard_list_jobs(
@@ -1922,7 +1943,7 @@ begin
   v_ids := v_ids[:v_limit];
   return jsonb_build_object(
     'jobs', (select coalesce(jsonb_agg(to_jsonb(j) || jsonb_build_object(
-                 'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+                 'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
                  'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
                from public.giftcard_jobs j where j.id = any (v_ids)),
     -- null of no ids at all
@@ -1952,7 +1973,7 @@ begin
           'it left for the archive at %s: restore it before anything is done with it', a.archived_at)));
   end if;
   return to_jsonb(j) || jsonb_build_object(
-    'next_run_at', case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end,
+    'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
     'archived_at', null,
     'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
 end $$;
@@ -2000,10 +2021,11 @@ begin
   elsif j.status = 'completed' and not coalesce(p_force, false) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
-  elsif j.status = 'completed' and j.stage = 'webhook' then
+  elsif j.status = 'completed' and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
-  elsif p_payload is distinct from j.payload and p_payload is not null and j.stage = 'webhook' then
+  elsif p_payload is distinct from j.payload and p_payload is not null
+        and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook: it is sent as it was written', p_job_id), 'payload');
   elsif p_payload is distinct from j.payload and p_payload is not null and exists (
@@ -2023,35 +2045,6 @@ begin
          updated_at = v_now
    where id = p_job_id;
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
-end $$;
-
--- Requeues dead letters by stage, part of the error and age, the oldest first, at most p_limit a call (call again until
--- matched is 0). Unless p_dry_run is false it only counts. Answers {dry_run, matched, requeued}; matched counts up to
--- p_limit.
-create function public.giftcard_requeue_dead_letters(
-  p_stage text default null, p_error text default null, p_older_than interval default null,
-  p_limit integer default 1000,
-  p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_ids bigint[] := array(
-    select id from public.giftcard_jobs
-     where status = 'error' and (p_stage is null or stage = p_stage)
-       and (p_error is null or strpos(lower(last_error), lower(p_error)) > 0)
-       and (p_older_than is null or finished_at <= v_now - p_older_than)
-     order by finished_at, id limit least(coalesce(p_limit, 1000), 1000) for update skip locked);
-begin
-  if not coalesce(p_dry_run, true) then
-    update public.giftcard_jobs
-       set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, revive_at = null,
-           finished_at = null,
-           lease_id = null, lease_expires_at = null, updated_at = v_now
-     where id = any (v_ids);
-  end if;
-  return jsonb_build_object('dry_run', coalesce(p_dry_run, true), 'matched', cardinality(v_ids),
-                            'requeued', case when coalesce(p_dry_run, true) then 0 else cardinality(v_ids) end);
 end $$;
 
 -- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes
@@ -2112,43 +2105,72 @@ begin
 end $$;
 -- Many jobs at once, in bounded steps.
 
--- One step of requeueing by filter: the next p_limit jobs with an id above p_after that are in error or cancelled and
--- fit. Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is
--- false nothing changes. p_spread_seconds: the k-th of this step is due that much later each, beginning at p_first_in
--- seconds. Answers {matched, requeued, ids, last_id (ask on with it), done, dry_run}.
+-- Queue jobs again, each with a whole new set of attempts: the k-th is due after p_first_in + (k - 1) ×
+-- p_spread_seconds seconds. The caller holds their rows.
+create function public.giftcard_requeue_locked(
+  p_ids bigint[], p_first_in double precision, p_spread_seconds double precision, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  update public.giftcard_jobs
+     set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
+         cancel_requested_at = null, lease_id = null, lease_expires_at = null, updated_at = p_now,
+         scheduled_at = p_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(p_ids, id) - 1))
+   where id = any (p_ids);
+end $$;
+
+-- Requeue by filter, one step: the next p_limit jobs with an id above p_after that are in error or cancelled and fit.
+-- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is false
+-- nothing changes. p_spread_seconds, p_first_in: as in giftcard_requeue_locked.
+-- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
   p_spread_seconds double precision default 0, p_first_in double precision default 0,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
+  v_status text := coalesce(p_filter ->> 'status', 'error');
   v_found bigint[];
-  v_ids bigint[];
+  v_ids bigint[] := '{}'::bigint[];
 begin
-  if coalesce(p_filter ->> 'status', 'error') not in ('error', 'cancelled') then
+  if v_status not in ('error', 'cancelled') then
     perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'status');
   end if;
-  v_found := public.giftcard_find_jobs(p_filter
-                                       || jsonb_build_object('status', coalesce(p_filter ->> 'status', 'error')),
-                                       p_after, v_limit, true);
-  if coalesce(p_dry_run, true) then
-    v_ids := '{}';
-  else
-    v_ids := array(select id from public.giftcard_jobs where id = any (v_found) and status in ('error', 'cancelled')
-                   order by id for update);
-    update public.giftcard_jobs
-       set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
-           cancel_requested_at = null,
-           scheduled_at = v_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(v_ids,
-             id) - 1)),
-           lease_id = null, lease_expires_at = null, updated_at = v_now
-     where id = any (v_ids);
+  v_found := public.giftcard_find_jobs(p_filter || jsonb_build_object('status', v_status), p_after, v_limit, true);
+  if not coalesce(p_dry_run, true) then
+    v_ids := array(
+      select id from public.giftcard_jobs
+       where id = any (v_found) and status in ('error', 'cancelled') order by id for update);
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, coalesce(p_now, clock_timestamp()));
   end if;
-  return jsonb_build_object('matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
+  return jsonb_build_object(
+    'matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
     'last_id', v_found[cardinality(v_found)], 'done', cardinality(v_found) < v_limit,
     'dry_run', coalesce(p_dry_run, true));
+end $$;
+
+-- Requeue dead letters by stage, part of the error and age, the oldest first, due now, at most p_limit a call (repeat
+-- it until matched is 0). Unless p_dry_run is false it only counts. Return {dry_run, matched (up to p_limit),
+-- requeued}.
+create function public.giftcard_requeue_dead_letters(
+  p_stage text default null, p_error text default null, p_older_than interval default null,
+  p_limit integer default 1000, p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_dry_run boolean := coalesce(p_dry_run, true);
+  v_ids bigint[] := array(
+    select id from public.giftcard_jobs
+     where status = 'error' and (p_stage is null or stage = p_stage)
+       and (p_error is null or strpos(lower(last_error), lower(p_error)) > 0)
+       and (p_older_than is null or finished_at <= v_now - p_older_than)
+     order by finished_at, id limit least(coalesce(p_limit, 1000), 1000) for update skip locked);
+begin
+  if not v_dry_run then
+    perform public.giftcard_requeue_locked(v_ids, 0, 0, v_now);
+  end if;
+  return jsonb_build_object('dry_run', v_dry_run, 'matched', cardinality(v_ids),
+                            'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
 -- Cancels what is left of a flow: queued and dead jobs at once, running ones by a wish. Answers how many of each.
@@ -2701,9 +2723,27 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
 $$;
 
--- Flows whose money was taken and that have no card: the job that should issue it is dead, cancelled or missing, and
--- nothing else of the flow is on its way but webhooks that tell of it. A dead letter counts although it may revive
--- tomorrow: today somebody has paid for nothing.
+-- Return whether the jobs of a stage only notify of what others have done: they are sent as written, and are no part of
+-- a flow's work. This is the one place that the engine knows such a stage from.
+create function public.giftcard_is_webhook(p_stage text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_stage = 'webhook';
+end $$;
+
+-- Return whether an order was paid, has no card, and nothing of its flow is queued or runs but webhooks: the job that
+-- should issue the card is dead, cancelled or missing. A dead letter counts although it may revive tomorrow: today the
+-- customer has paid for nothing. Give it rows with card_id null: that condition is for the planner.
+create function public.giftcard_is_paid_without_card(p public.giftcard_payments) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  return p.card_id is null and not exists (
+    select from public.giftcard_jobs j
+     where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
+       and not public.giftcard_is_webhook(j.stage));
+end $$;
+
+-- Return orders paid without a card, the oldest payment first, each with the newest dead or cancelled job of its flow.
 create function public.giftcard_paid_without_card(p_limit integer default 100)
 returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text,
                status text, last_error text)
@@ -2713,12 +2753,9 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     left join lateral (
       select j.stage, j.status, j.last_error from public.giftcard_jobs j
        where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled')
-         and j.stage <> 'webhook'
+         and not public.giftcard_is_webhook(j.stage)
        order by j.id desc limit 1) d on true
-   where p.card_id is null and not exists (
-      select from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
-         and j.stage <> 'webhook')
+   where p.card_id is null and public.giftcard_is_paid_without_card(p)
    order by p.created_at, p.id limit least(p_limit, 1000)
 $$;
 -- Personal data: seen in clear only with a trace, and removed on request.
@@ -2965,7 +3002,7 @@ begin
   unfinished := '{}';
   failures := p_failures;
   foreach v_id in array p_jobs loop
-    select status, created_at, case status when 'queued' then scheduled_at when 'error' then revive_at end as until,
+    select status, created_at, public.giftcard_next_run_at(status, scheduled_at, revive_at) as until,
            revive_at into j from public.giftcard_jobs where id = v_id;
     if j.status in ('queued', 'running') or j.status = 'error' and j.revive_at is not null and not p_is_recurring then
       unfinished := unfinished || v_id;
@@ -3408,10 +3445,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     select p.currency, count(*) as payments, sum(p.amount) as amount
       from public.giftcard_payments p
      where p.card_id is null and p.tenant_id = p_tenant_id and p.created_at < p_to
-       and not exists (
-         select from public.giftcard_jobs j
-          where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
-            and j.stage <> 'webhook')
+       and public.giftcard_is_paid_without_card(p)
      group by p.currency) c
 $$;
 
@@ -4084,7 +4118,7 @@ begin
                    order by j.finished_at, j.id limit 1) as seconds
                 from public.giftcard_dead_stages() c) d where d.seconds is not null),
     'circuits', (select coalesce(jsonb_agg(to_jsonb(k)), '[]') from (
-              select split_part(circuit, ':', 1) as stage, state, count(*) as circuits
+              select public.giftcard_stage_of(circuit) as stage, state, count(*) as circuits
                 from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed'
                       order by circuit limit 10000) t
                where state <> 'closed' group by 1, 2 order by 1, 2) k),

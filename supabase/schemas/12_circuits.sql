@@ -37,6 +37,13 @@ create index giftcard_circuit_changes_by_circuit on public.giftcard_circuit_chan
 
 comment on table public.giftcard_circuit_changes is 'Every change of state of a circuit, with time and cause.';
 
+-- Return the stage of a circuit: its name up to the first colon.
+create function public.giftcard_stage_of(p_circuit text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return split_part(p_circuit, ':', 1);
+end $$;
+
 -- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void

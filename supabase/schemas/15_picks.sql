@@ -52,7 +52,7 @@ declare
 begin
   foreach v_circuit in array p_half_open loop
     exit when s.remaining <= 0;
-    if (s.capacity ->> split_part(v_circuit, ':', 1))::integer = 0 then
+    if s.capacity <> '{}' and (s.capacity ->> public.giftcard_stage_of(v_circuit))::integer = 0 then
       s.is_full := true;
       continue;
     end if;
@@ -90,8 +90,9 @@ begin
       q := s.queues[i];
       -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
       v_share := (v_left + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if s.capacity <> '{}' and s.capacity ? split_part(q.circuit, ':', 1) then
-        v_share := least(v_share, (s.capacity ->> split_part(q.circuit, ':', 1))::integer);
+      if s.capacity <> '{}' then
+        -- null, and so without effect, for a stage without a limit
+        v_share := least(v_share, (s.capacity ->> public.giftcard_stage_of(q.circuit))::integer);
         s.is_full := s.is_full or v_share = 0;
         continue when v_share = 0;
       end if;

@@ -153,6 +153,7 @@ begin
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
            was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
+           -- giftcard_next_run_at, inline
            case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
       from changed
     on conflict (job_id, run_no) do update
@@ -194,6 +195,7 @@ begin
                 else coalesce((select 'settled' from public.giftcard_job_history h
                                 where h.job_id = j.id and h.lease_id = (p_by_id -> j.id::text ->> 'lease_id')::uuid
                                 limit 1), 'lease_lost') end as settled,
+           -- giftcard_next_run_at, inline
            case j.status when 'queued' then j.scheduled_at when 'error' then j.revive_at end as next_run_at
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;

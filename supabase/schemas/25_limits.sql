@@ -17,7 +17,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 declare
   v_stage text;
   v_stages text[] := array(
-    select distinct s from (select split_part(c, ':', 1) as s from unnest(p_circuits) c) x where p_limits ? s
+    select distinct s from (select public.giftcard_stage_of(c) as s from unnest(p_circuits) c) x where p_limits ? s
       order by s);
 begin
   foreach v_stage in array v_stages loop
@@ -29,15 +29,17 @@ begin
       from unnest(v_stages) s);
 end $$;
 
--- What is left of the room once p_begun runs of a circuit have begun; circuits of stages without a limit change
--- nothing.
+-- Return the capacity that is left once p_begun runs of a circuit have begun; stages without a limit change nothing.
 create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select case when p_capacity ? split_part(p_circuit, ':', 1)
-              then p_capacity || jsonb_build_object(split_part(p_circuit, ':', 1),
-                                                    (p_capacity ->> split_part(p_circuit, ':', 1))::integer - p_begun)
-              else p_capacity end
-$$;
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_stage text := public.giftcard_stage_of(p_circuit);
+begin
+  if p_capacity ? v_stage then
+    return p_capacity || jsonb_build_object(v_stage, (p_capacity ->> v_stage)::integer - p_begun);
+  end if;
+  return p_capacity;
+end $$;
 
 -- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs
 -- to another run. Answers {cancel_requested}: someone wants this run to be the job's last.

@@ -19,10 +19,11 @@ begin
   elsif j.status = 'completed' and not coalesce(p_force, false) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
-  elsif j.status = 'completed' and j.stage = 'webhook' then
+  elsif j.status = 'completed' and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
-  elsif p_payload is distinct from j.payload and p_payload is not null and j.stage = 'webhook' then
+  elsif p_payload is distinct from j.payload and p_payload is not null
+        and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook: it is sent as it was written', p_job_id), 'payload');
   elsif p_payload is distinct from j.payload and p_payload is not null and exists (
@@ -42,35 +43,6 @@ begin
          updated_at = v_now
    where id = p_job_id;
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
-end $$;
-
--- Requeues dead letters by stage, part of the error and age, the oldest first, at most p_limit a call (call again until
--- matched is 0). Unless p_dry_run is false it only counts. Answers {dry_run, matched, requeued}; matched counts up to
--- p_limit.
-create function public.giftcard_requeue_dead_letters(
-  p_stage text default null, p_error text default null, p_older_than interval default null,
-  p_limit integer default 1000,
-  p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_ids bigint[] := array(
-    select id from public.giftcard_jobs
-     where status = 'error' and (p_stage is null or stage = p_stage)
-       and (p_error is null or strpos(lower(last_error), lower(p_error)) > 0)
-       and (p_older_than is null or finished_at <= v_now - p_older_than)
-     order by finished_at, id limit least(coalesce(p_limit, 1000), 1000) for update skip locked);
-begin
-  if not coalesce(p_dry_run, true) then
-    update public.giftcard_jobs
-       set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null, revive_at = null,
-           finished_at = null,
-           lease_id = null, lease_expires_at = null, updated_at = v_now
-     where id = any (v_ids);
-  end if;
-  return jsonb_build_object('dry_run', coalesce(p_dry_run, true), 'matched', cardinality(v_ids),
-                            'requeued', case when coalesce(p_dry_run, true) then 0 else cardinality(v_ids) end);
 end $$;
 
 -- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes

@@ -1,42 +1,71 @@
 -- Many jobs at once, in bounded steps.
 
--- One step of requeueing by filter: the next p_limit jobs with an id above p_after that are in error or cancelled and
--- fit. Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is
--- false nothing changes. p_spread_seconds: the k-th of this step is due that much later each, beginning at p_first_in
--- seconds. Answers {matched, requeued, ids, last_id (ask on with it), done, dry_run}.
+-- Queue jobs again, each with a whole new set of attempts: the k-th is due after p_first_in + (k - 1) ×
+-- p_spread_seconds seconds. The caller holds their rows.
+create function public.giftcard_requeue_locked(
+  p_ids bigint[], p_first_in double precision, p_spread_seconds double precision, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+begin
+  update public.giftcard_jobs
+     set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
+         cancel_requested_at = null, lease_id = null, lease_expires_at = null, updated_at = p_now,
+         scheduled_at = p_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(p_ids, id) - 1))
+   where id = any (p_ids);
+end $$;
+
+-- Requeue by filter, one step: the next p_limit jobs with an id above p_after that are in error or cancelled and fit.
+-- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is false
+-- nothing changes. p_spread_seconds, p_first_in: as in giftcard_requeue_locked.
+-- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
   p_spread_seconds double precision default 0, p_first_in double precision default 0,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
+  v_status text := coalesce(p_filter ->> 'status', 'error');
   v_found bigint[];
-  v_ids bigint[];
+  v_ids bigint[] := '{}'::bigint[];
 begin
-  if coalesce(p_filter ->> 'status', 'error') not in ('error', 'cancelled') then
+  if v_status not in ('error', 'cancelled') then
     perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'status');
   end if;
-  v_found := public.giftcard_find_jobs(p_filter
-                                       || jsonb_build_object('status', coalesce(p_filter ->> 'status', 'error')),
-                                       p_after, v_limit, true);
-  if coalesce(p_dry_run, true) then
-    v_ids := '{}';
-  else
-    v_ids := array(select id from public.giftcard_jobs where id = any (v_found) and status in ('error', 'cancelled')
-                   order by id for update);
-    update public.giftcard_jobs
-       set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
-           cancel_requested_at = null,
-           scheduled_at = v_now + make_interval(secs => p_first_in + p_spread_seconds * (array_position(v_ids,
-             id) - 1)),
-           lease_id = null, lease_expires_at = null, updated_at = v_now
-     where id = any (v_ids);
+  v_found := public.giftcard_find_jobs(p_filter || jsonb_build_object('status', v_status), p_after, v_limit, true);
+  if not coalesce(p_dry_run, true) then
+    v_ids := array(
+      select id from public.giftcard_jobs
+       where id = any (v_found) and status in ('error', 'cancelled') order by id for update);
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, coalesce(p_now, clock_timestamp()));
   end if;
-  return jsonb_build_object('matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
+  return jsonb_build_object(
+    'matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
     'last_id', v_found[cardinality(v_found)], 'done', cardinality(v_found) < v_limit,
     'dry_run', coalesce(p_dry_run, true));
+end $$;
+
+-- Requeue dead letters by stage, part of the error and age, the oldest first, due now, at most p_limit a call (repeat
+-- it until matched is 0). Unless p_dry_run is false it only counts. Return {dry_run, matched (up to p_limit),
+-- requeued}.
+create function public.giftcard_requeue_dead_letters(
+  p_stage text default null, p_error text default null, p_older_than interval default null,
+  p_limit integer default 1000, p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_dry_run boolean := coalesce(p_dry_run, true);
+  v_ids bigint[] := array(
+    select id from public.giftcard_jobs
+     where status = 'error' and (p_stage is null or stage = p_stage)
+       and (p_error is null or strpos(lower(last_error), lower(p_error)) > 0)
+       and (p_older_than is null or finished_at <= v_now - p_older_than)
+     order by finished_at, id limit least(coalesce(p_limit, 1000), 1000) for update skip locked);
+begin
+  if not v_dry_run then
+    perform public.giftcard_requeue_locked(v_ids, 0, 0, v_now);
+  end if;
+  return jsonb_build_object('dry_run', v_dry_run, 'matched', cardinality(v_ids),
+                            'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
 -- Cancels what is left of a flow: queued and dead jobs at once, running ones by a wish. Answers how many of each.

@@ -89,7 +89,7 @@ begin
   unfinished := '{}';
   failures := p_failures;
   foreach v_id in array p_jobs loop
-    select status, created_at, case status when 'queued' then scheduled_at when 'error' then revive_at end as until,
+    select status, created_at, public.giftcard_next_run_at(status, scheduled_at, revive_at) as until,
            revive_at into j from public.giftcard_jobs where id = v_id;
     if j.status in ('queued', 'running') or j.status = 'error' and j.revive_at is not null and not p_is_recurring then
       unfinished := unfinished || v_id;

@@ -95,10 +95,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     select p.currency, count(*) as payments, sum(p.amount) as amount
       from public.giftcard_payments p
      where p.card_id is null and p.tenant_id = p_tenant_id and p.created_at < p_to
-       and not exists (
-         select from public.giftcard_jobs j
-          where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
-            and j.stage <> 'webhook')
+       and public.giftcard_is_paid_without_card(p)
      group by p.currency) c
 $$;
 

@@ -117,7 +117,7 @@ begin
                    order by j.finished_at, j.id limit 1) as seconds
                 from public.giftcard_dead_stages() c) d where d.seconds is not null),
     'circuits', (select coalesce(jsonb_agg(to_jsonb(k)), '[]') from (
-              select split_part(circuit, ':', 1) as stage, state, count(*) as circuits
+              select public.giftcard_stage_of(circuit) as stage, state, count(*) as circuits
                 from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed'
                       order by circuit limit 10000) t
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
