@@ -1,5 +1,4 @@
--- Closes a circuit by hand: its jobs start with the next tick. If the other side is still away, it opens again by
--- itself.
+-- Close a circuit by hand: its jobs start with the next tick. If the vendor is still down, it opens again by itself.
 select * from jsonb_to_record(public.giftcard_reset_circuit(
   p_circuit => '',         -- its name, which is the stage's: 'email'
   p_by      => 'operator'  -- you; it is kept with the change

@@ -1,5 +1,5 @@
--- Settles what nobody can find out by asking ("Outcome unknown"): did the effect outside happen? Look it up at the
--- vendor first, by the vendor key (docs/runbook.md shows it). Then run this, then requeue the job.
+-- Decide an effect whose outcome is unknown: did it happen? Find it at the vendor first, by the vendor key
+-- (docs/runbook.md shows it). Then run this, then requeue the job.
 select public.giftcard_decide_effect(
   p_job_id   => 0,          -- the job
   p_name     => '',         -- the effect: 'charge' of payment, 'issue' of issue_card, 'send' of email

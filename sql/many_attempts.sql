@@ -1,4 +1,4 @@
--- Jobs that need many attempts in their present round, those with the most first.
+-- List jobs that need many attempts in their present round, those with the most first.
 select * from public.giftcard_jobs_with_many_attempts(
   p_at_least => 3,    -- attempts
   p_limit    => 100   -- at most so many; 1000 is the most

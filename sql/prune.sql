@@ -1,6 +1,6 @@
--- Lets what has ended leave: finished jobs for the archive, the rest for good. Ticks do it by themselves, after the
+-- Prune: move finished jobs to the archive and delete the rest for good. Ticks do it by themselves, according to the
 -- settings. First run it as it is: it only counts, from the beginning, each kind up to p_limit. Then set p_dry_run to
--- false, and run it again until all has been done twice.
+-- false, and run it again until done is true twice.
 select * from jsonb_to_record(public.giftcard_prune(
   p_jobs            => '30 days',   -- completed and cancelled jobs; null, here as below: they stay
   p_dead_letters    => '90 days',   -- dead letters that do not revive

@@ -1,4 +1,4 @@
--- Sends dead letters back to the queue, the oldest first, due now, each with a whole new set of attempts.
+-- Requeue dead letters, the oldest first, due now, each with a whole new set of attempts.
 -- First run it as it is: it only counts. Then set p_dry_run to false, and run it again until matched is 0.
 select * from jsonb_to_record(public.giftcard_requeue_dead_letters(
   p_stage      => null,  -- 'email'; null: every stage

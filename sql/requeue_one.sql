@@ -1,4 +1,4 @@
--- Sends one job in error or cancelled back to the queue, due now, with a whole new set of attempts. Its history stays.
+-- Requeue one job in error or cancelled, due now, with a whole new set of attempts. Its history stays.
 -- Refused: a job that is queued or running; a completed one without force; a new payload once an effect outside was
 -- begun.
 select * from jsonb_to_record(public.giftcard_requeue(

@@ -1,5 +1,4 @@
--- Brings a job back from the archive as it was: same id, same status, same history. Requeue it afterwards if it shall
--- run again.
+-- Restore a job from the archive as it was: same id, same status, same history. Requeue it afterwards to run it again.
 select * from jsonb_to_record(public.giftcard_restore_job(
   p_job_id => 0  -- the job
 )) as answer(id bigint, status text, restored boolean);

@@ -1,4 +1,4 @@
--- Ends a pause. The pause of everything ('*') and that of a stage are two: each is ended by itself.
+-- End a pause. The pause of everything ('*') and that of a stage are separate: end each by itself.
 select * from jsonb_to_record(public.giftcard_resume(
   p_stage => '',         -- as it was paused: 'email', or '*'
   p_by    => 'operator'  -- you

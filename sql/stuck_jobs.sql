@@ -1,4 +1,4 @@
--- Runs whose lease has ended, and jobs that have been due for long, with the reason.
+-- List runs whose lease has ended, and jobs that have been due for long, with the reason.
 select * from public.giftcard_stuck_jobs(
   p_due_for => '5 minutes',  -- due for at least this long
   p_limit   => 100           -- at most so many; 1000 is the most

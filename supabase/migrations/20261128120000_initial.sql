@@ -69,11 +69,11 @@ begin
 end $$;
 -- Jobs and their history.
 
--- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index. What one column may hold
--- is said by its type: Postgres reads a table's checks anew in every statement that changes a row, whatever it changes
--- (a tenth of all that a claim and a settle cost); a domain's are read once, and asked only when the column is set. The
--- names are those of the columns they guard. status stays text, for many an array_agg(status) goes through drivers that
--- know no arrays of domains.
+-- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
+-- The types hold the rules of single columns: Postgres reads a table's checks anew in every statement that changes a
+-- row, whatever it changes (a tenth of the cost of a claim and a settle); a domain's it reads once, and checks only
+-- when the column is set. Their names are those of the columns that they guard. status stays text: drivers that know no
+-- arrays of domains read many an array_agg(status).
 create domain public.giftcard_job_semantics as text
   constraint giftcard_jobs_semantics_is_known check (value in ('at_least_once', 'at_most_once'));
 create domain public.giftcard_object as jsonb
@@ -133,9 +133,9 @@ create table public.giftcard_jobs (
 );
 
 comment on table public.giftcard_jobs is
-  'One row is one piece of work of one stage. A plain INSERT (correlation_id, stage, payload) is a good job.';
+  'One row is one piece of work of one stage. A plain INSERT (correlation_id, stage, payload) is a valid job.';
 comment on column public.giftcard_jobs.circuit is
-  'The breaker it hangs on: the stage''s name, or stage:<something> for one per endpoint or host.';
+  'The circuit breaker of the job: the stage''s name, or stage:<something> for one per endpoint or host.';
 comment on column public.giftcard_jobs.attempts is
   'Attempts of the present round, counted at the claim; revival and requeue set it to 0.';
 comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its stage.';
@@ -143,19 +143,19 @@ comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set b
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
 comment on column public.giftcard_jobs.lease_id is
-  'The right to settle the present run: the key of the claim that took it. Nothing ties it to the status: what a '
-  'hand-run UPDATE leaves in it does no harm.';
+  'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
+  'operator''s UPDATE leaves in it has no effect.';
 comment on column public.giftcard_jobs.cancel_requested_at is
-  'Someone wants the present run to be its last: complete still wins.';
+  'A cancel of the present run was requested: if it completes, that still counts.';
 
--- The claim's index: oldest due job of each circuit. status is spelled out in each query that means to use it.
+-- The claim's index: the oldest due job of each circuit. A query uses it only if it spells out status = 'queued'.
 create index giftcard_jobs_queued on public.giftcard_jobs (circuit, scheduled_at, id) where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';
 create index giftcard_jobs_ended on public.giftcard_jobs (status, stage, finished_at, id)
     where status in ('completed', 'error', 'cancelled');
--- Only what has failed is in it.
+-- Holds only jobs that have failed.
 create index giftcard_jobs_attempts on public.giftcard_jobs (attempts, id)
     where attempts >= 2 and status in ('queued', 'running', 'error');
 create index giftcard_jobs_revival on public.giftcard_jobs (revive_at, id)
@@ -181,11 +181,11 @@ create table public.giftcard_job_history (
 comment on table public.giftcard_job_history is
   'One row is one run of a job; written when it is settled. No foreign key: it outlives the job.';
 comment on column public.giftcard_job_history.detail is
-  'What the handler kept of this run: the status and the beginning of a vendor''s answer.';
+  'What the handler kept of this run: the status and the beginning of a vendor''s response.';
 comment on column public.giftcard_job_history.lease_id is
-  'The lease that settled it: a settle that is repeated is known by it.';
+  'The lease that settled it, by which a repeated settle is recognized.';
 
--- A plain INSERT names no circuit.
+-- Set the circuit of a plain INSERT, which names none.
 create function public.giftcard_fill_circuit() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
@@ -196,8 +196,8 @@ end $$;
 create trigger giftcard_jobs_fill_circuit before insert on public.giftcard_jobs
   for each row when (new.circuit is null) execute function public.giftcard_fill_circuit();
 
--- Readers of JSON give up at some depth; what they cannot read would be a row that nobody can look at. A trigger, not a
--- check: it is asked when a payload comes in, not at each change of state.
+-- Refuse a payload that is nested too deeply: JSON parsers have a limit, beyond which no operator could read the row. A
+-- trigger, not a check: it runs when a payload is written, not at each change of state.
 create function public.giftcard_refuse_deep_payload() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
@@ -208,13 +208,14 @@ end $$;
 create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
   for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
--- After, not before: a trigger before an update locks each row anew, also where the payload is not set.
+-- After, not before: a trigger before an update locks each row again, even where the payload is not set.
 create trigger giftcard_jobs_new_payload_is_not_too_deep after update of payload on public.giftcard_jobs
   for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
--- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here.
--- One that makes it running again gives it back: the settle will write the line. Claim and settle change lease_id, so
--- the condition is false for them. It is short because Postgres reads it anew in every statement that sets a status.
+-- Keep the run that an operator's UPDATE takes away from its worker, whose settle no longer counts. An UPDATE that
+-- makes it running again gives it back: the settle will write the line. Claim and settle change lease_id, so the
+-- trigger's condition is false for them. It is short because Postgres reads it anew in every statement that sets a
+-- status.
 create function public.giftcard_keep_run_taken_by_hand() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
@@ -250,12 +251,12 @@ create table public.giftcard_stages (
 );
 
 comment on table public.giftcard_stages is
-  'A stage that is paused (paused_at not null) or was. The row ''*'' is the pause of everything.';
+  'A stage that is paused (paused_at not null) or was. The row ''*'' pauses everything.';
 
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
 
--- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
+-- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head.
 create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
 
 create table public.giftcard_ticks (
@@ -272,7 +273,7 @@ create table public.giftcard_ticks (
   stages jsonb not null,
   only_stage text,
   only_job_id bigint,
-  -- what it last claimed: a claim repeated with its key, which is the lease of these, brings the same
+  -- what it last claimed: a claim repeated with its key, which is their lease, returns the same
   claim_key uuid,
   claim_ids bigint[],
   claim_interrupted bigint[],
@@ -299,15 +300,15 @@ create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id)
 
 comment on table public.giftcard_ticks is
   'One bounded pass over due work. ended_at null past live_until: the function was killed.';
-comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
+comment on column public.giftcard_ticks.key is 'Made by the caller: a repeated begin finds its tick by it.';
 comment on column public.giftcard_ticks.stages is
-  'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
+  'Stages that this code can run, with the time to run of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is
-  'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
+  'The most runs of a stage at once in the whole fleet: {"payment": 2}.';
 comment on column public.giftcard_ticks.scanned_at is
-  'When it last looked at all queues; for a second it goes by what it knows.';
+  'When it last scanned all queues; for a second it continues from its cursors.';
 comment on column public.giftcard_ticks.cursors is
-  'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
+  'Circuits whose queues had more at the last claim, in their turn, and where the tick stands in each.';
 comment on column public.giftcard_ticks.served is
   'Jobs started so far by circuit: the circuit with the fewest is served first.';
 -- Circuits: a breaker for each name, shared by all ticks.
@@ -325,15 +326,15 @@ create table public.giftcard_circuits (
   constraint giftcard_circuits_open_has_an_end check (state = 'closed' or open_until is not null)
 );
 
--- Nearly all are closed and have not failed: a settle asks whether any is not.
+-- Nearly all are closed and have not failed: a settle checks whether any is not.
 create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
 
 comment on table public.giftcard_circuits is
-  'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
+  'One breaker; no row means closed. Open past open_until means half-open: the next claim records it.';
 comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
 comment on column public.giftcard_circuits.changed_at is 'Results of runs claimed before this do not count.';
 comment on column public.giftcard_circuits.probe_lease_id is
-  'The one run allowed while half-open; the place is free once that lease no longer runs.';
+  'The one run allowed while half-open; once that lease no longer runs, another may.';
 
 create table public.giftcard_circuit_changes (
   id bigint generated always as identity,
@@ -356,7 +357,7 @@ begin
   return split_part(p_circuit, ':', 1);
 end $$;
 
--- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
+-- Change a circuit's state and record the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -369,9 +370,9 @@ begin
    where circuit = p_circuit;
 end $$;
 
--- Counts one result. Closed: a failure adds one and the threshold opens; a success sets the count to 0; runs claimed
--- before the last change do not count. Open or half-open: the probe's result alone counts. Answers the new state, null
--- if unchanged. The caller holds the circuit's row.
+-- Count one result for its circuit. Closed: a failure adds one and the threshold opens it; a success sets the count to
+-- 0; runs claimed before the last change do not count. Open or half-open: only the probe's result counts. Return the
+-- new state; null: unchanged. The caller holds the circuit's row.
 create function public.giftcard_count_result(
   p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer,
   p_cooldown_seconds double precision,
@@ -405,8 +406,8 @@ begin
   return null;
 end $$;
 
--- Lets the settled count for their circuits, in the order they are given. Circuits that neither fail now nor have
--- failed are not touched.
+-- Count settled results for their circuits, in the order given. Circuits that neither fail now nor have failed are not
+-- touched. Return the circuits that opened and closed.
 create function public.giftcard_count_results(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
   out opened text[], out closed text[])
@@ -451,7 +452,7 @@ begin
   end loop;
 end $$;
 
--- A person closes a circuit.
+-- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
 create function public.giftcard_reset_circuit(
   p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -470,8 +471,7 @@ begin
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
 end $$;
--- Chores: what a tick sees to now and then, after its jobs. Each has an interval; the first tick after it does the
--- chore.
+-- Maintenance tasks: what a tick does at an interval, after its jobs. The first tick after the interval does the task.
 
 create table public.giftcard_maintenance_tasks (
   task text collate "C" not null,
@@ -482,11 +482,11 @@ create table public.giftcard_maintenance_tasks (
 );
 
 comment on table public.giftcard_maintenance_tasks is
-  'What ticks see to after their jobs, each at its interval. A chore that failed waits for its next turn.';
+  'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
 insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
 
--- The chores whose time has come: read by each tick's begin.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -494,7 +494,7 @@ begin
            where last_at + every <= p_now);
 end $$;
 
--- Takes a chore: true for one of the ticks that see it due at the same time.
+-- Begin a task: true for one of the ticks that find it due at the same time.
 create function public.giftcard_begin_maintenance(p_task text, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -719,10 +719,10 @@ begin
   s.served := v_served;
   return s;
 end $$;
--- Versions: schema and code are deployed apart from each other, and each says which others it works with.
+-- Versions: schema and code are deployed separately, and each knows which versions of the other it works with.
 
--- The schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an immutable
--- one is folded into prepared plans, which then answer without asking who may call it.
+-- Return the schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an
+-- immutable one is folded into prepared plans, which then answer without checking who may call it.
 create function public.giftcard_schema_version() returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select '{"version": 1, "oldest_code": 1}'::jsonb
@@ -744,9 +744,9 @@ begin
       p_oldest_schema, v_schema ->> 'version'));
   end if;
 end $$;
--- Enqueue, one or many.
+-- Enqueue: one job or many.
 
--- A refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault travels as DETAIL.
+-- Raise a refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault becomes the error's DETAIL.
 create function public.giftcard_refuse(p_sqlstate text, p_message text, p_field text default null) returns void
 language plpgsql security invoker set search_path = '' as $$
 begin
@@ -997,7 +997,7 @@ begin
   paused := r.paused;
   next_due_at := r.next_due_at;
 end $$;
--- The settle.
+-- The settle: outcomes of runs become states of jobs, history, next jobs, webhooks and states of circuits.
 
 -- Record the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and,
 -- as the outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs
@@ -1067,14 +1067,14 @@ begin
   closed := r.closed;
 end $$;
 
--- Results by the id of their job.
+-- Return results as an object by the id of their job.
 create function public.giftcard_results_by_id(p_results jsonb) returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
 $$;
 
--- After how long a job that ends in error revives; null: never. The next occurrence of a recurring schedule comes
--- anyway.
+-- Return after how long a job that ends in error revives; null: never. A recurring schedule's does not: the next
+-- occurrence comes anyway.
 create function public.giftcard_revives_in(p_trigger_type text, p_result jsonb) returns interval
 language sql immutable security invoker set search_path = '' as $$
   select case when p_trigger_type <> 'schedule' then make_interval(secs => (p_result ->> 'revive')::double precision)
@@ -1199,8 +1199,8 @@ begin
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
 
--- Enqueues what follows the settled: same tenant and flow, context passed on, the payload too unless the next job
--- brings its own. A job that was cancelled has nothing that follows; complete wins over a wish to cancel.
+-- Enqueue what follows settled jobs: same tenant and flow, context passed on, the payload too unless the next job has
+-- its own. Nothing follows a cancelled job; complete wins over a requested cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -1220,11 +1220,13 @@ begin
   end if;
 end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
--- two. Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan
--- would be compiled.
+-- two.
+-- Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan would
+-- be compiled. A tick never waits for infinity, which cannot be subtracted before PostgreSQL 17.
 
--- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most
--- p_limit. More than ten at once are spread over five minutes, so that a vendor that is just back is not run over.
+-- Revive dead letters whose revive_at has come: queued, with a whole new set of attempts, the oldest first, at most
+-- p_limit. Return how many. More than ten at once are spread over five minutes, so as not to flood a vendor that has
+-- just recovered.
 create function public.giftcard_revive(p_limit integer default 100, p_now timestamptz default null) returns integer
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -1246,7 +1248,7 @@ begin
   return v_count;
 end $$;
 
--- Ends a tick, unless something is due within p_linger_seconds and nobody asks it to stop. Answers why it stopped;
+-- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. Return why it stopped;
 -- null: it goes on.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision,
@@ -1263,7 +1265,7 @@ begin
   return v_stopped_because;
 end $$;
 
--- Schedules that a tick shall plan now; null: none. A tick for a single stage or job plans nothing.
+-- Return the schedules that a tick should plan now; null: none. A tick for a single stage or job plans nothing.
 create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -1274,7 +1276,7 @@ begin
            where id = p_tick_id and only_stage is null and only_job_id is null);
 end $$;
 
--- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
+-- Return what a begin returns when there is nothing to do: a second delivery, or a repeated call after the end.
 create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
 language sql stable security invoker set search_path = '' as $$
   select json_build_object('tick_id', p_tick_id,
@@ -1307,12 +1309,13 @@ begin
 end $$;
 
 -- Begin a tick: record it, revive, claim. p_key: made by the caller, so that a repeated begin finds its tick and the
--- same leases. A second delivery of an execution id does no work while the first is live or ended well. p_code_version,
--- p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if they do not
--- fit. p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
--- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work. Return {tick_id,
--- duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes on), schedules
--- (due, for the caller to plan before it advances), maintenance (tasks to do after its jobs)}.
+-- same leases. A second delivery of an execution id does no work while the first is live or ended well.
+-- p_code_version, p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if
+-- they do not fit.
+-- p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
+-- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work.
+-- Return {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes
+-- on), schedules (due, for the caller to plan before it advances), maintenance (tasks to do after its jobs)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
@@ -1426,8 +1429,8 @@ begin
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
 end $$;
--- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for
--- ever.
+-- External effects: the intent first, the result after. The worker that holds the lease may begin one; the first
+-- recorded result stays.
 
 create table public.giftcard_effects (
   tenant_id text collate "C" not null,
@@ -1447,13 +1450,15 @@ create table public.giftcard_effects (
 );
 
 comment on table public.giftcard_effects is
-  'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept '
+  'An external effect: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept '
   'when jobs are pruned.';
 comment on column public.giftcard_effects.vendor_key is
-  'The idempotency key the vendor gets: the same for all tries of one generation.';
+  'The idempotency key sent to the vendor: the same for all tries of one generation.';
 comment on column public.giftcard_effects.started_at is
-  'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
+  'First try under this key; null: not begun, or the vendor refused for certain and the next try is a new '
+  'generation.';
 
+-- Return the idempotency key of an effect, the same for all tries of one generation.
 create function public.giftcard_vendor_key(
   p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
 returns text language sql stable security invoker set search_path = '' as $$
@@ -1462,8 +1467,8 @@ returns text language sql stable security invoker set search_path = '' as $$
     'hex'), 48)
 $$;
 
--- Answers {state: new|unfinished|finished, result, vendor_key, age_seconds (since the first try under this key)}.
--- GC410 when the lease is not the job's current one.
+-- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
+-- (since the first try under this key)}. GC410 when the lease is not the job's current one.
 create function public.giftcard_begin_effect(
   p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -1476,7 +1481,7 @@ begin
   select * into j from public.giftcard_jobs where id = p_job_id and status = 'running' and lease_id = p_lease_id;
   if not found then
     perform public.giftcard_refuse(
-      'GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+      'GC410', format('job %s is not run under this lease now', p_job_id), 'lease_id');
   end if;
   insert into public.giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name, vendor_key)
   values (j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name,
@@ -1497,7 +1502,8 @@ begin
                             'age_seconds', extract(epoch from v_now - e.started_at));
 end $$;
 
--- Writes the result of an effect, whoever holds the lease now; answers the result that wins: the first.
+-- Record the result of an effect, whatever lease the job has now. Return the result that stays: the first. GC404 for an
+-- unknown key.
 create function public.giftcard_finish_effect(
   p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -1513,8 +1519,8 @@ begin
   return v_result;
 end $$;
 
--- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect
--- with a result, and one that has moved on already, stay as they are.
+-- Abandon an effect that did not happen, for certain: the next try is a new effect under the next generation of the
+-- key. One with a result, and one whose key has changed, stay as they are. Return {vendor_key, abandoned}.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -1527,8 +1533,8 @@ begin
   return jsonb_build_object('vendor_key', v_key, 'abandoned', found);
 end $$;
 
--- A person decides what nobody can find out by asking ("outcome unknown"): it happened (p_result says how), or it did
--- not. Requeue the job afterwards.
+-- Record a person's decision on an effect whose outcome cannot be found out ("outcome unknown"): it happened (p_result:
+-- how), or it did not. Requeue the job afterwards. GC404 for no unfinished effect of this name.
 create function public.giftcard_decide_effect(
   p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
   p_by text default 'operator') returns jsonb
@@ -1544,25 +1550,25 @@ begin
     perform public.giftcard_refuse(
       'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
   elsif p_happened and p_result is null then
-    perform public.giftcard_refuse('GC400', 'say what came of it, like {"reference": "ch_123"}', 'result');
+    perform public.giftcard_refuse('GC400', 'give p_result, what came of it, like {"reference": "ch_123"}', 'result');
   elsif p_happened then
     return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', p_by));
   end if;
-  return public.giftcard_abandon_effect(v_key, 'did not happen, says ' || p_by);
+  return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || p_by);
 end $$;
 -- Limits of whole stages, and longer leases.
 
--- Runs of a stage whose leases have not ended.
+-- Return how many runs of a stage have a lease that has not ended.
 create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
   select count(*)::integer from public.giftcard_jobs
    where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
 $$;
 
--- How many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits: {"email": 3}:
--- at most so many running in the whole fleet. Lock first, then count in a new statement: it sees what those who held
--- the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting when their
--- leases end.
+-- Return how many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits:
+-- {"email": 3}: the most at once in the whole fleet. Lock first, then count in a new statement, which sees what earlier
+-- holders of the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting
+-- when their leases end.
 create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -1593,8 +1599,8 @@ begin
   return p_capacity;
 end $$;
 
--- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs
--- to another run. Answers {cancel_requested}: someone wants this run to be the job's last.
+-- Extend a lease for a handler that needs longer: p_seconds (1 to 86,400) from now, and the margin of every lease.
+-- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
 create function public.giftcard_heartbeat(
   p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
 returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -1615,9 +1621,9 @@ begin
   end if;
   return jsonb_build_object('cancel_requested', v_cancel);
 end $$;
--- What people look at. Everything here is bounded, so that it stays cheap with millions of rows.
+-- Inspection. Everything here is bounded, so that it stays cheap with millions of rows.
 
--- Jobs by stage and status, each counted up to p_cap.
+-- Count jobs by stage and status, each up to p_cap.
 create function public.giftcard_counts(p_cap integer default 1000) returns table (stage text, status text, jobs bigint)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -1645,7 +1651,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
     order by c.stage, c.status limit 1000
 $$;
 
--- Runs whose lease has ended and jobs that have been due for long: what somebody should look at.
+-- Return runs whose lease has ended and jobs that have been due for p_due_for at least, each with the reason.
 create function public.giftcard_stuck_jobs(
   p_due_for interval default '5 minutes', p_limit integer default 100, p_now timestamptz default null)
 returns table (id bigint, stage text, status text, attempts integer, since timestamptz, lock_owner text, why text,
@@ -1676,7 +1682,7 @@ set search_path = '' set enable_seqscan = off as $$
    order by s.since, s.id limit least(p_limit, 1000)
 $$;
 
--- Jobs that need many attempts (two at least), those with the most first.
+-- Return jobs that need many attempts (two at least), those with the most first.
 create function public.giftcard_jobs_with_many_attempts(p_at_least integer default 3, p_limit integer default 100)
 returns table (id bigint, stage text, status text, attempts integer, max_attempts integer, run_no integer,
                revivals integer, scheduled_at timestamptz, last_error text)
@@ -1687,8 +1693,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    order by j.attempts desc, j.id limit least(p_limit, 1000)
 $$;
 
--- The whole picture in one call. p_stages as in giftcard_begin_tick: what this code can run; null: not known here, so
--- that only a pause parks.
+-- Return the whole picture in one call. p_stages: as in giftcard_begin_tick, what this code can run; null: unknown
+-- here, so that only a pause parks.
 create function public.giftcard_status(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -1728,8 +1734,8 @@ begin
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 
--- Where a flow stands: its jobs in order, also those that have left for the archive, the payment and the card (last
--- four digits). An order outlives its jobs. GC404 for a flow nobody has begun.
+-- Return where a flow stands: its jobs in order, also archived ones, the payment and the card (last four digits). An
+-- order outlives its jobs. GC404 for an unknown flow.
 create function public.giftcard_flow(p_tenant_id text, p_correlation_id text) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -1766,11 +1772,11 @@ begin
                                        'state', state, 'issued_at', created_at)
                from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id));
 end $$;
--- Finding jobs, and why one does not run.
+-- Find jobs, and why one does not run.
 
--- Whether a job fits a filter: {status, stage, circuit, tenant_id, correlation_id, error (part of it, in any case),
--- created_after, created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers
--- spell the conditions out for the planner; this is where unknown names and bad times are refused.
+-- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
+-- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
+-- or null fits all jobs. The callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -1793,12 +1799,12 @@ begin
   end loop;
 end $$;
 
--- Up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so that
+-- Return up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so
 -- pages neither skip nor repeat a row, whatever was created in the same instant.
 create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
--- A plan for what is asked, not for what might be: an absent condition folds away.
+-- Planned for the values of each call: an absent condition folds away.
 set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 declare
   v_status text := p_filter ->> 'status';
@@ -1924,7 +1930,7 @@ begin
   return case p_status when 'queued' then p_scheduled_at when 'error' then p_revive_at end;
 end $$;
 
--- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at
+-- Return a page of jobs, each with next_run_at and waiting_for: {jobs, older, newer}: the ids to continue from, null at
 -- the end.
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
@@ -1937,7 +1943,7 @@ declare
   v_ids bigint[];
   v_more boolean;
 begin
-  -- One more than is shown tells whether there are more.
+  -- One more than the page holds: its presence means that there are more.
   v_ids := public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1, v_up);
   v_more := cardinality(v_ids) > v_limit;
   v_ids := v_ids[:v_limit];
@@ -1946,13 +1952,14 @@ begin
                  'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
                  'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
                from public.giftcard_jobs j where j.id = any (v_ids)),
-    -- null of no ids at all
+    -- null for a page without jobs
     'older', case when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
     'newer', case when v_more and v_up or not v_up and p_before is not null
                   then (select max(i) from unnest(v_ids) i) end);
 end $$;
 
--- One job as it stands, with next_run_at, waiting_for and archived_at (null: it is not in the archive). GC404 for none.
+-- Return one job as it stands, with next_run_at, waiting_for and archived_at (null: not in the archive). GC404 for
+-- none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null,
   p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -1978,8 +1985,8 @@ begin
     'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
 end $$;
 
--- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms,
--- error, next_run_at, detail}.
+-- Return the runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms,
+-- duration_ms, error, next_run_at, lock_owner, detail}. GC404 for an unknown job.
 create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -2000,11 +2007,11 @@ begin
       from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc
             limit least(p_limit, 1000)) h);
 end $$;
--- What people do to jobs and stages.
+-- Manage jobs and stages: the operators' actions.
 
--- Sends a job in error or cancelled (with p_force: completed) back to queued, due now, with a whole new set of
--- attempts. p_payload: a corrected payload (p_circuit: the circuit that goes with it), refused once the job has begun
--- an effect outside, which is bound to the old one. History stays.
+-- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
+-- a corrected payload (p_circuit: its circuit), refused once the job has begun an external effect, which is bound to
+-- the old one. History stays. Return {id, status, was}. GC409 for any other state.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
   p_now timestamptz default null)
@@ -2020,7 +2027,7 @@ begin
     perform public.giftcard_refuse('GC409', format('job %s is %s already', p_job_id, j.status), 'status');
   elsif j.status = 'completed' and not coalesce(p_force, false) then
     perform public.giftcard_refuse(
-      'GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
+      'GC409', format('job %s is completed: force it to run again', p_job_id), 'force');
   elsif j.status = 'completed' and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
@@ -2047,8 +2054,8 @@ begin
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
 end $$;
 
--- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes
--- cancelled.
+-- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
+-- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -2072,7 +2079,7 @@ begin
                             'cancel_requested', v_status = 'running');
 end $$;
 
--- Pauses a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end as they would.
+-- Pause a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end normally.
 create function public.giftcard_pause(
   p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -2081,7 +2088,7 @@ declare
 begin
   if coalesce(p_stage, '') = '' or coalesce(p_by, '') = '' then
     perform public.giftcard_refuse(
-      'GC400', 'say which stage is paused (''*'' for all) and by whom',
+      'GC400', 'p_stage (''*'' for all) and p_by must be given',
       case when coalesce(p_stage, '') = '' then 'stage' else 'by' end);
   end if;
   insert into public.giftcard_stages (stage, paused_at, paused_by, reason) values (p_stage, v_now, p_by, p_reason)
@@ -2091,6 +2098,7 @@ begin
     'stage', p_stage, 'paused', true, 'paused_at', v_now, 'paused_by', p_by, 'reason', p_reason);
 end $$;
 
+-- End a pause. GC404 for a stage that is not paused.
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -2173,7 +2181,8 @@ begin
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
--- Cancels what is left of a flow: queued and dead jobs at once, running ones by a wish. Answers how many of each.
+-- Cancel what is left of a flow: queued and dead jobs at once; for running ones the request is recorded. Return
+-- {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
   p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -2194,15 +2203,14 @@ begin
     'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a
                          where (a ->> 'cancel_requested')::boolean));
 end $$;
--- Archive and prune: finished rows leave the tables that ticks read and write.
---
--- A job leaves giftcard_jobs for giftcard_jobs_archive once nothing can come of it any more: it has ended, nobody has
--- touched it for as long as is asked, and no job of its flow is open. A dead letter is open while it can revive, and
--- for a while after that, because a person may requeue it. A flow that was paid and has no card is open too. Orders,
--- customers, payments, cards and effects stay: they are what makes an order sent again harmless. So does the audit.
+-- Prune: finished rows leave the tables that ticks read and write.
+-- A job moves to giftcard_jobs_archive once it is finished for good: it has ended, it has not been changed for as long
+-- as the caller asks, and no job of its flow is open. A dead letter is open while it can revive, and for a while after
+-- that, because a person may requeue it. A flow that was paid and has no card is open too. Orders, customers, payments,
+-- cards and effects stay: they make a repeated order harmless. So does the audit.
 
--- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot
--- leave yet costs one look a round, wherever it lies.
+-- A table is scanned by its key, a part at a time, and from the beginning again after its end: what cannot leave yet
+-- costs one read a round, wherever it lies.
 create table public.giftcard_prune_cursors (
   scan text collate "C" not null,
   job_id bigint not null default 0,
@@ -2210,7 +2218,7 @@ create table public.giftcard_prune_cursors (
   constraint giftcard_prune_cursors_pkey primary key (scan)
 );
 comment on table public.giftcard_prune_cursors is
-  'How far pruning has looked through a table: jobs by id, history by job and run.';
+  'How far pruning has scanned a table: jobs by id, history by job and run.';
 
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
@@ -2238,9 +2246,9 @@ begin
              limit 1) is null);
 end $$;
 
--- Looks at 10 × p_limit jobs from where the last look ended, and moves up to p_limit of them to the archive. p_keep:
--- how long completed and cancelled ones stay, p_keep_dead: dead letters that do not revive; null: for ever. A dry run
--- looks from the beginning and changes nothing. done: it has come to the end of the table.
+-- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
+-- long completed and cancelled ones stay, p_keep_dead: dead letters that do not revive; null: for ever. A dry run scans
+-- from the beginning and changes nothing. done: the end of the table was reached.
 create function public.giftcard_prune_jobs(
   p_keep interval, p_keep_dead interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out moved integer,
   out done boolean)
@@ -2256,7 +2264,7 @@ declare
   v_ids bigint[];
 begin
   if not p_dry_run then
-    -- Two that prune take turns.
+    -- The lock makes two that prune take turns.
     select job_id into v_after from public.giftcard_prune_cursors where scan = 'jobs' for update;
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
@@ -2275,7 +2283,7 @@ begin
     moved := cardinality(v_ids);
     return;
   end if;
-  -- Whoever works on one of them at this moment keeps it.
+  -- A job that is locked at this moment stays.
   v_ids := array(
     select id from public.giftcard_jobs
      where id = any (v_ids) and status in ('completed', 'cancelled', 'error') and revive_at is null
@@ -2284,7 +2292,7 @@ begin
     delete from public.giftcard_jobs where id = any (v_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; what is null inside a payload stays.
+         -- Without columns that are null; a null inside a payload stays.
          jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
@@ -2293,7 +2301,7 @@ begin
   update public.giftcard_prune_cursors set job_id = case when done then 0 else v_last end where scan = 'jobs';
 end $$;
 
--- The same for runs that ended longer ago than p_keep, whatever became of their jobs.
+-- Delete runs that ended longer ago than p_keep, whatever became of their jobs. Arguments as in giftcard_prune_jobs.
 create function public.giftcard_prune_history(
   p_keep interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out removed integer, out done boolean)
 language plpgsql volatile security invoker
@@ -2327,7 +2335,7 @@ begin
     removed := coalesce(cardinality(v_rows), 0);
     return;
   end if;
-  -- Asked again: a place may hold another row by now, which is young then.
+  -- Checked again: by now the ctid may belong to another row, which is young then.
   delete from public.giftcard_job_history where ctid = any (v_rows) and finished_at <= v_over;
   get diagnostics removed = row_count;
   update public.giftcard_prune_cursors
@@ -2335,11 +2343,11 @@ begin
          where scan = 'history';
 end $$;
 
--- One step of pruning, short enough to keep no tick waiting: of each kind up to p_limit (1,000 at most) that are older
--- than is asked; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
--- both go to the archive. Ticks, changes of circuits, runs and what lies in the archive are gone for good. Unless
--- p_dry_run is false it only counts, from the beginning. Answers {jobs, history, ticks, circuit_changes, archive: how
--- many of each; done: everything has been looked at; dry_run}.
+-- Prune one step, short enough to delay no tick: of each kind up to p_limit (1,000 at most) rows that are older than
+-- the interval; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
+-- both go to the archive. Ticks, changes of circuits, runs and archived jobs are deleted for good. Unless p_dry_run is
+-- false it only counts, from the beginning. Return {jobs, history, ticks, circuit_changes, archive: how many of each;
+-- done: everything was scanned; dry_run}.
 create function public.giftcard_prune(
   p_jobs interval default null, p_dead_letters interval default null, p_history interval default null,
   p_ticks interval default null,
@@ -2362,11 +2370,11 @@ begin
   -- '30' would be thirty seconds.
   if least(p_jobs, p_dead_letters, p_history, p_ticks, p_circuit_changes, p_archive) < interval '1 day' then
     perform public.giftcard_refuse(
-      'GC400', 'nothing younger than a day is pruned: say for how long it shall stay, like ''30 days''', 'interval');
+      'GC400', 'nothing younger than a day is pruned: give a day or more, like ''30 days''', 'interval');
   end if;
   j := public.giftcard_prune_jobs(p_jobs, p_dead_letters, v_limit, v_dry_run, v_now);
   h := public.giftcard_prune_history(p_history, v_limit, v_dry_run, v_now);
-  -- These come and go in the order of their keys.
+  -- These are inserted and deleted in the order of their keys.
   v_ticks := array(
     select id from (select id, started_at, live_until from public.giftcard_ticks order by id limit v_limit) t
      where t.started_at <= v_now - p_ticks and t.live_until <= v_now);
@@ -2399,18 +2407,18 @@ create table public.giftcard_jobs_archive (
   job jsonb not null,
   constraint giftcard_jobs_archive_pkey primary key (id)
 );
--- Not unique: a job that is enqueued once more after it left is a new one.
+-- Not unique: a job that is enqueued again after it left is a new one.
 create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage,
   dedup_key);
 create index giftcard_jobs_archive_by_age on public.giftcard_jobs_archive (archived_at, id);
 
 comment on table public.giftcard_jobs_archive is
-  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
+  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history refers '
+  'to.';
 comment on column public.giftcard_jobs_archive.job is
-  'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to '
-  'be added here.';
+  'The row as it was, without its nulls. A not-null column that giftcard_jobs gets later must be added here.';
 
--- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
+-- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
 create function public.giftcard_refuse_absent(p_job_id bigint) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -2420,8 +2428,9 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
--- Brings a job back from the archive as it was, under its id. Its limit begins anew. GC404: it is not there; GC409: it
--- has not left, or another job has its place in the flow by now.
+-- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
+-- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
+-- now.
 create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -2467,7 +2476,7 @@ create table public.giftcard_orders (
 create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
 
 comment on column public.giftcard_orders.customer_id is
-  'Known once customer_ingest has run: what erasing a customer goes by.';
+  'Known once customer_ingest has run: erasing a customer finds the order by it.';
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
@@ -2484,7 +2493,7 @@ create table public.giftcard_customers (
   constraint giftcard_customers_personal_code_key unique (tenant_id, personal_code),
   constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
 );
--- Without an external id, the address is who they are.
+-- Without an external id, the address identifies the customer.
 create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
     where external_id is null;
 
@@ -2507,7 +2516,7 @@ create table public.giftcard_payments (
 create index giftcard_payments_without_card on public.giftcard_payments (created_at, id) where card_id is null;
 
 comment on table public.giftcard_payments is
-  'Money taken: one payment an order. With the provider ledger this row is the payment itself.';
+  'Money taken: one payment per order. With the provider ledger this row is the payment itself.';
 
 create table public.giftcard_cards (
   id bigint generated always as identity,
@@ -2538,13 +2547,14 @@ create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
 create index giftcard_cards_by_reference on public.giftcard_cards (tenant_id, provider_ref);
 
 comment on table public.giftcard_cards is
-  'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
+  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
 comment on column public.giftcard_cards.vendor_updated_at is
-  'When the vendor''s newest word on balance and state was said, by its clock: an older word changes nothing.';
+  'The vendor''s time of the newest known balance and state: an older event changes nothing.';
 -- Orders, customers, codes, payments, cards: one function each, each safe to repeat.
 
--- Takes an order in and enqueues its first job, in one transaction. The same idempotency key (or correlation id) with
--- the same body answers the same; with another body it is refused: GC422 for the key, GC409 for the correlation id.
+-- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
+-- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
+-- Return {correlation_id, created, job_id}.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -2577,7 +2587,7 @@ begin
         'GC409', format('correlation id %s belongs to another order', p_correlation_id), 'correlation_id');
     end if;
   end if;
-  -- An order outlives its jobs: sent again, it makes no new ones, wherever they are by now.
+  -- An order outlives its jobs: sent again, it makes no new ones, archived or not.
   return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
     (select id from public.giftcard_jobs
       where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest'
@@ -2588,8 +2598,8 @@ begin
       order by id limit 1)));
 end $$;
 
--- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail).
--- p_correlation_id: the order it is for, if it came as one. Answers {id, personal_code}.
+-- Create or update a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail).
+-- p_correlation_id: the order that the customer comes from, if any. Return {id, personal_code}.
 create function public.giftcard_save_customer(
   p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text,
   p_correlation_id text default null,
@@ -2620,8 +2630,8 @@ begin
   return jsonb_build_object('id', c.id, 'personal_code', c.personal_code);
 end $$;
 
--- Gives a customer the first free of a handful of codes. A customer that has one keeps it. Answers {code, assigned};
--- code null: all are taken, or another transaction was quicker: try others.
+-- Assign a customer the first free of some codes. A customer that has one keeps it. Return {code, assigned}; code null:
+-- all are taken, or another transaction took it first: try others.
 create function public.giftcard_assign_code(
   p_customer_id bigint, p_candidates text[], p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -2654,7 +2664,7 @@ exception when unique_violation then
   return jsonb_build_object('code', null, 'assigned', false);
 end $$;
 
--- Keeps a payment: one an order, and one an idempotency key. Answers the one that is kept: the first.
+-- Record a payment: one per order, and one per idempotency key. Return the recorded one: the first.
 create function public.giftcard_record_payment(
   p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
   p_provider_ref text default null, p_now timestamptz default null) returns jsonb
@@ -2678,7 +2688,7 @@ begin
   return v_payment;
 end $$;
 
--- The payment made under an idempotency key; null: none.
+-- Return the payment made under an idempotency key; null: none.
 create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
@@ -2686,8 +2696,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     from public.giftcard_payments where idempotency_key = p_idempotency_key
 $$;
 
--- Keeps a card, one an order, and marks the order's payment with it. Answers the one that is kept: the first. A number
--- that another card has is a unique violation of giftcard_cards_number_key.
+-- Record a card, one per order, and link the order's payment to it. Return the recorded one: the first. A number that
+-- another card has is a unique violation of giftcard_cards_number_key.
 create function public.giftcard_record_card(
   p_tenant_id text, p_correlation_id text, p_customer_id bigint, p_provider text, p_provider_ref text,
   p_number_encrypted text,
@@ -2711,7 +2721,7 @@ begin
                             'last4', c.last4);
 end $$;
 
--- The card of an order, with its number as it is stored: encrypted. null: none.
+-- Return the card of an order, with its number as stored: encrypted. null: none.
 create function public.giftcard_find_card(p_tenant_id text, p_correlation_id text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
@@ -2723,8 +2733,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
 $$;
 
--- Return whether the jobs of a stage only notify of what others have done: they are sent as written, and are no part of
--- a flow's work. This is the one place that the engine knows such a stage from.
+-- Return whether the jobs of a stage only notify of what other jobs have done: they are sent as written, and are no
+-- part of a flow's work. The engine asks here: it names no stage itself.
 create function public.giftcard_is_webhook(p_stage text) returns boolean
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
@@ -2733,7 +2743,7 @@ end $$;
 
 -- Return whether an order was paid, has no card, and nothing of its flow is queued or runs but webhooks: the job that
 -- should issue the card is dead, cancelled or missing. A dead letter counts although it may revive tomorrow: today the
--- customer has paid for nothing. Give it rows with card_id null: that condition is for the planner.
+-- customer has paid for nothing. The callers filter card_id is null themselves, for the planner.
 create function public.giftcard_is_paid_without_card(p public.giftcard_payments) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -2758,7 +2768,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    where p.card_id is null and public.giftcard_is_paid_without_card(p)
    order by p.created_at, p.id limit least(p_limit, 1000)
 $$;
--- Personal data: seen in clear only with a trace, and removed on request.
+-- Personal data: shown in clear only with an audit record, and erased on request.
 
 create table public.giftcard_audit (
   id bigint generated always as identity,
@@ -2773,6 +2783,7 @@ create table public.giftcard_audit (
 
 comment on table public.giftcard_audit is 'One row each time personal data was shown in clear or erased.';
 
+-- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -2781,8 +2792,8 @@ begin
   return jsonb_build_object('noted', true);
 end $$;
 
--- Who a person is here: by external id, by an order of theirs, or by the address of a customer without an external id.
--- Answers {id}; GC404 for nobody.
+-- Return {id} of a customer: by external id, by one of their orders, or by the address of a customer without an
+-- external id. GC404 for none.
 create function public.giftcard_find_customer(
   p_tenant_id text, p_external_id text default null, p_email text default null,
   p_correlation_id text default null) returns jsonb
@@ -2793,7 +2804,7 @@ begin
   if p_external_id is not null then
     select id into v_id from public.giftcard_customers where tenant_id = p_tenant_id and external_id = p_external_id;
   elsif p_correlation_id is not null then
-    -- A flow that began with a plain INSERT has no order: its jobs know, here or in the archive.
+    -- A flow that began with a plain INSERT has no order: its jobs know the customer, here or in the archive.
     select coalesce(
       (select customer_id from public.giftcard_orders
        where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
@@ -2911,8 +2922,7 @@ begin
   return jsonb_build_object(
     'customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
 end $$;
--- Schedules: what runs by the clock. Python computes their times (lib/schedules.py); what becomes of them is in
--- 51_occurrences.sql.
+-- Schedules: work at set times. Python computes the times; 51_occurrences.sql turns them into jobs.
 
 create table public.giftcard_schedules (
   id bigint generated by default as identity,
@@ -2961,36 +2971,34 @@ create table public.giftcard_schedules (
 );
 
 comment on table public.giftcard_schedules is
-  'One row is one schedule. A plain INSERT (schedule, stage, payload) is a good one.';
+  'One row is one schedule. A plain INSERT (schedule, stage, payload) is a valid one.';
 comment on column public.giftcard_schedules.version is
-  'One more at each change: what was read under another version does not count any more.';
+  'Incremented at each change: a plan made for another version is ignored.';
 comment on column public.giftcard_schedules.next_at is
-  'The next occurrence. null: none, for it is paused, or has no job to make any more; or new and not looked at yet.';
+  'The next occurrence. null: none, because it is paused or has no more jobs to make; or new and not planned yet.';
 comment on column public.giftcard_schedules.check_at is
-  'When a tick looks at it: at next_at; or later, while it waits for the end of a job. null: never.';
+  'When a tick checks it: at next_at; or later, while it waits for the end of a job. null: never.';
 comment on column public.giftcard_schedules.last_at is 'The latest occurrence that became a job: last_job_id.';
-comment on column public.giftcard_schedules.open_jobs is
-  'Jobs that had not ended when a tick last looked, the newest 100.';
-comment on column public.giftcard_schedules.failures is
-  'Failures in a row, of the jobs that are not in open_jobs any more.';
+comment on column public.giftcard_schedules.open_jobs is 'Jobs that had not ended at the last check, the newest 100.';
+comment on column public.giftcard_schedules.failures is 'Failures in a row, of the jobs that have left open_jobs.';
 comment on column public.giftcard_schedules.missed is
-  'Occurrences that came to nothing because no tick looked in time; skipped: because a job of an earlier one had not '
+  'Occurrences that made no job because no tick checked in time; skipped: because a job of an earlier one had not '
   'ended.';
 
 create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
--- Those that a waiting tick waits for: not those of which only the end of their job has to be seen.
+-- Those that a tick waits for: a schedule that only waits for the end of its job is not among them.
 create index giftcard_schedules_next on public.giftcard_schedules (check_at)
     where check_at is not null and next_at is not null;
 
--- The database's clock: what times are computed from.
+-- Return the database's time, from which schedules are computed.
 create function public.giftcard_clock(p_now timestamptz default null) returns timestamptz
 language sql volatile security invoker set search_path = '' as $$
   select coalesce(p_now, clock_timestamp())
 $$;
 
--- What has become of a schedule's jobs: those that have not ended, the newest of which was made at busy_since, and
--- until busy_until they surely will not all have ended; and the failures in a row. A dead letter of a schedule that
--- runs once has not ended while it can revive; a job that has gone (to the archive) has.
+-- Return what became of a schedule's jobs: those that have not ended, when the newest of them was made (busy_since),
+-- until when some surely have not ended (busy_until), and the failures in a row. A dead letter of a schedule that runs
+-- once has not ended while it can revive; an archived job has.
 create function public.giftcard_schedule_outcomes(
   p_jobs bigint[], p_is_recurring boolean, p_failures integer,
   out unfinished bigint[], out failures integer, out busy_since timestamptz, out busy_until timestamptz)
@@ -3018,7 +3026,7 @@ begin
   end loop;
 end $$;
 
--- A schedule as people see it; null for one that ran once and is over: the next tick removes it.
+-- Return a schedule as the API shows it; null for one that ran once and is over: the next tick deletes it.
 create function public.giftcard_schedule_json(s public.giftcard_schedules, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -3035,20 +3043,20 @@ begin
       from public.giftcard_jobs j where j.id = s.last_job_id));
 end $$;
 
--- GC404 for none.
+-- Return one schedule. GC404 for none.
 create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
-  v_notify jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()))
+  v_schedule jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()))
                      from public.giftcard_schedules s where s.id = p_id);
 begin
-  if v_notify is null then
+  if v_schedule is null then
     perform public.giftcard_refuse('GC404', format('schedule %s does not exist', p_id), 'schedule_id');
   end if;
-  return v_notify;
+  return v_schedule;
 end $$;
 
--- A page, the newest first. Answers {schedules, older: the id to ask on with, null at the end}.
+-- Return a page of schedules, the newest first: {schedules, older: the id to continue from, null at the end}.
 create function public.giftcard_list_schedules(
   p_tenant_id text default null, p_name text default null, p_paused boolean default null, p_before bigint default null,
   p_limit integer default 50, p_now timestamptz default null) returns jsonb
@@ -3058,18 +3066,18 @@ declare
   v_found jsonb[];
 begin
   v_found := array(
-    select t.told from public.giftcard_schedules s
-     cross join lateral (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) as told) t
+    select t.schedule from public.giftcard_schedules s
+     cross join lateral (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) as schedule) t
      where (p_before is null or s.id < p_before) and (p_tenant_id is null or s.tenant_id = p_tenant_id)
        and (p_name is null or s.name = p_name)
-       and (p_paused is null or (s.paused_at is not null) = p_paused) and t.told is not null
+       and (p_paused is null or (s.paused_at is not null) = p_paused) and t.schedule is not null
      order by s.id desc limit v_limit + 1);
   return jsonb_build_object('schedules', to_jsonb(v_found[:v_limit]),
                             'older', case when cardinality(v_found) > v_limit then v_found[v_limit] -> 'id' end);
 end $$;
 
--- Its jobs, the newest first: {id, time (the one it was promised for), status, …}. Those in the archive are not among
--- them.
+-- Return the jobs of a schedule, the newest first: {id, time (of the occurrence), status, …}. Archived ones are left
+-- out.
 create function public.giftcard_occurrences(p_id bigint, p_limit integer default 10) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
 declare
@@ -3087,11 +3095,10 @@ begin
                and starts_with(trigger_type, 'schedule')
              order by correlation_id desc limit least(p_limit, 1000)) j);
 end $$;
--- Occurrences: what ticks ask for and write down. A tick reads the schedules that are due, Python plans
--- (lib/schedules.py), and each plan is carried out if its schedule is still as it was read: of two ticks, two clocks or
--- a clock that went back, one makes the job.
+-- Occurrences: a tick reads the schedules that are due, Python plans, and each plan is applied if its schedule is still
+-- as it was read: of two ticks, two clocks or a clock that was set back, one makes the job.
 
--- Schedules to look at now, the longest due first: all that Python has to know. now: the database's clock.
+-- Return the schedules to plan now, the longest due first, with all that Python needs. now: the database's time.
 create function public.giftcard_due_schedules(p_limit integer default 100, p_now timestamptz default null) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off
 set jit = off as $$
@@ -3114,8 +3121,7 @@ begin
      cross join lateral public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures) o);
 end $$;
 
--- When the next occurrence comes due; null: none will. What waits for the end of an earlier job is looked at now and
--- then.
+-- Return when the next occurrence is due; null: none. What waits for the end of an earlier job is checked later.
 create function public.giftcard_next_schedule_at() returns timestamptz
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
 begin
@@ -3123,8 +3129,7 @@ begin
           order by check_at limit 1);
 end $$;
 
--- Carries plans out; see giftcard_enqueue_occurrences, which has locked their schedules. Answers the ids of the jobs
--- that were made.
+-- Apply plans; giftcard_enqueue_occurrences has locked their schedules. Return the ids of the new jobs.
 create function public.giftcard_apply_plans(p_plans jsonb, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -3133,7 +3138,7 @@ declare
   v_owners bigint[];  -- the schedule of each job
   v_answers jsonb := '[]'::jsonb;
 begin
-  -- The payload as it is stored, unless a hook has bent it: JSON that went through Python may have lost digits.
+  -- The payload as stored, unless a hook has changed it: JSON that went through Python may have lost digits.
   select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n),
          array_agg(s.id order by p.n, j.n)
     into v_jobs, v_owners
@@ -3177,15 +3182,14 @@ begin
   return array(select (j ->> 'id')::bigint from jsonb_array_elements(v_answers) j where (j ->> 'created')::boolean);
 end $$;
 
--- Carries plans out, in one transaction. Each: {id, version, and one of
+-- Apply plans, in one transaction. Each: {id, version, and one of
 --   delete: true                   it ran once and is over
 --   pause: reason                  it is paused
--- next_at (null: none), and perhaps jobs (as giftcard_enqueue takes them), last_at, check_in (seconds: look at it then,
--- not at next_at),
---   missed, missed_at, skipped, skipped_at}; up to 1,000 jobs in all.
+--   next_at (null: none), and optionally jobs (as giftcard_enqueue takes them), last_at, check_in (seconds: check it
+--                                  then, not at next_at), missed, missed_at, skipped, skipped_at}; up to 1,000 jobs.
 -- A schedule that has changed since it was read is left alone, and so is one that another tick works on. One whose job
--- cannot be stored is paused with the reason, and stops no other. Answers {jobs: ids of those made, paused: [{id,
--- reason}], deleted, left: how many}.
+-- cannot be stored is paused with the reason, and stops no other.
+-- Return {jobs: ids of the new ones, paused: [{id, reason}], deleted, left: how many}.
 create function public.giftcard_enqueue_occurrences(p_planned jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -3211,7 +3215,7 @@ begin
   begin
     v_jobs := public.giftcard_apply_plans(v_plans, v_now);
   exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
-    -- One job cannot be stored: each schedule is moved alone, so that it spoils nothing but its own.
+    -- One job cannot be stored: each schedule is planned by itself, so that the others are not affected.
     for v_plan in select value from jsonb_array_elements(v_plans) loop
       begin
         v_jobs := v_jobs || public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
@@ -3225,9 +3229,9 @@ begin
   return jsonb_build_object('jobs', to_jsonb(v_jobs), 'paused', v_paused, 'deleted', cardinality(v_over),
                             'left', jsonb_array_length(p_planned) - cardinality(v_ids));
 end $$;
--- What people do to schedules.
+-- Manage schedules: the operators' actions.
 
--- Makes a schedule, or changes one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
+-- Create a schedule, or update one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
 -- set; p_next_at is its next occurrence (null: none). GC409 for a name that another has, and for another version.
 create function public.giftcard_save_schedule(
   p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null,
@@ -3267,7 +3271,7 @@ begin
     if not found then
       perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
       perform public.giftcard_refuse(
-        'GC409', format('schedule %s has changed meanwhile: look at it and try again', p_id), 'schedule_id');
+        'GC409', format('schedule %s has changed meanwhile: read it and try again', p_id), 'schedule_id');
     end if;
   end if;
   return public.giftcard_schedule_json(s, v_now);
@@ -3276,7 +3280,7 @@ exception when unique_violation then
   n.name using errcode = 'GC409', detail = 'name';
 end $$;
 
--- Jobs that are there already go on.
+-- Delete a schedule. Its jobs go on. GC404 for none.
 create function public.giftcard_delete_schedule(p_id bigint) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -3287,7 +3291,7 @@ begin
   return jsonb_build_object('id', p_id, 'deleted', true);
 end $$;
 
--- No occurrences until it is resumed; jobs that are there already go on.
+-- Pause a schedule: no occurrences until it is resumed. Its jobs go on.
 create function public.giftcard_pause_schedule(
   p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3297,14 +3301,14 @@ begin
   update public.giftcard_schedules
      set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null,
          version = version + 1,
-         -- the end of the one job of a schedule that runs once is looked for all the same
+         -- a schedule that runs once still waits for the end of its one job
          check_at = case when not is_recurring and last_at is not null then check_at end
    where id = p_id;
   return public.giftcard_show_schedule(p_id, v_now);
 end $$;
 
--- On again, from p_next_at on: what fell into the pause is not made up for. GC409 for one that is not paused or not at
--- p_version.
+-- Resume a schedule from p_next_at on: occurrences of the pause are not made up for. GC409 for one that is not paused
+-- or not at p_version.
 create function public.giftcard_resume_schedule(
   p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3321,13 +3325,13 @@ begin
   end if;
   return public.giftcard_show_schedule(p_id, p_now);
 end $$;
--- Promised against actual: how long after its time each run began.
+-- Precision: how long after its time each run began.
 
--- The newest runs, whatever jobs they are of.
+-- The newest runs, of whatever jobs.
 create index giftcard_job_history_finished on public.giftcard_job_history (finished_at);
 
--- By stage, of the runs that ended within p_window_seconds, the newest 10,000: [{stage, runs, p50_ms, p95_ms, max_ms}].
--- Runs that never began, and those of jobs that were called before their time, promise nothing.
+-- Return start delays by stage, of the newest 10,000 runs that ended within p_window_seconds: [{stage, runs, p50_ms,
+-- p95_ms, max_ms}]. Runs that never began, and those started before their time on request, do not count.
 create function public.giftcard_precision(
   p_window_seconds double precision default 3600, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -3360,18 +3364,17 @@ create table public.giftcard_reports (
 );
 create index giftcard_reports_by_day on public.giftcard_reports (day, tenant_id);
 
-comment on table public.giftcard_reports is
-  'One row is the report of one tenant''s day, as it was when it was last made.';
+comment on table public.giftcard_reports is 'One row is the report of one tenant''s day, as it was last made.';
 
 create index giftcard_orders_by_day on public.giftcard_orders (tenant_id, created_at);
 create index giftcard_payments_by_day on public.giftcard_payments (tenant_id, created_at);
 create index giftcard_cards_by_day on public.giftcard_cards (tenant_id, created_at);
--- Only what has failed is in it: a run that goes well does not pay for it.
+-- Holds only runs that have failed: a successful run does not pay for it.
 create index giftcard_job_history_failures on public.giftcard_job_history (finished_at)
     where result in ('FAILED', 'INTERRUPTED');
 
--- Orders, payments and cards that came to be between two times, by currency: counts, and sums in minor units. The sums
--- are those of the tables themselves, which keep their rows also when a customer is erased or jobs are pruned.
+-- Sum orders, payments and cards created between two times, by currency: counts, and amounts in minor units. The source
+-- tables keep their rows also when a customer is erased or jobs are pruned.
 create function public.giftcard_report_money(p_tenant_id text, p_from timestamptz, p_to timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
@@ -3394,17 +3397,17 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
      group by m.currency) c
 $$;
 
--- What an error is grouped by: its type, and its message as far as that is plain words. What names a person, a host or
--- an order ends it.
+-- Return what an error is grouped by: its type, and its message up to the first word that may name a person, a host or
+-- an order.
 create function public.giftcard_error_reason(p_error text) returns text
 language sql immutable security invoker set search_path = '' as $$
   select coalesce(left(substring(p_error from '^[A-Za-z_][A-Za-z0-9_]*(?::(?: (?:[a-z]+|[45][0-9]{2})(?![^ :,;]))+)?'),
                        120), 'unknown')
 $$;
 
--- What failed between two times, by stage and reason, the most frequent 200, and what all of it sums up to. A run that
--- failed was tried again if the job's next attempt belongs to the same round, and made a dead letter if a new round
--- began after it, or would. A dead letter that never ran (a message that no job could be made of) is a failure too.
+-- Return what failed between two times, by stage and reason, the most frequent 200, and the totals of all. A failed run
+-- was retried if the job's next attempt belongs to the same round, and became a dead letter if a new round began after
+-- it, or would. A dead letter that never ran (a message that no job could be made of) counts as a failure too.
 create function public.giftcard_report_failures(
   p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3420,7 +3423,7 @@ begin
       left join public.giftcard_job_history n on n.job_id = h.job_id and n.run_no = h.run_no + 1
      where h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= p_from and h.finished_at < p_to
        and coalesce(j.tenant_id, a.tenant_id) = p_tenant_id
-       -- A run that a hand-run UPDATE took away has not failed: nobody settled it.
+       -- A run that an operator's UPDATE took away has not failed: it was not settled.
        and h.lease_id is not null
     union all
     select j.stage, public.giftcard_error_reason(j.last_error), 1
@@ -3438,7 +3441,7 @@ begin
     from counted;
 end $$;
 
--- Payments of up to some time that have no card, with nothing of their flow on its way now but webhooks, by currency.
+-- Sum the payments before p_to that have no card, by currency; see giftcard_is_paid_without_card.
 create function public.giftcard_report_paid_without_card(p_tenant_id text, p_to timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
@@ -3449,8 +3452,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
      group by p.currency) c
 $$;
 
--- Makes the report of a tenant's day and keeps it; made again it replaces the former one. p_day null: yesterday, by the
--- database's clock. A day that is not over yet gives what there is so far, and says so (complete: false).
+-- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
+-- database's clock. A day that is not over gives what there is so far, with complete: false.
 create function public.giftcard_make_report(
   p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3467,7 +3470,7 @@ declare
   f record;
 begin
   if coalesce(p_tenant_id, '') = '' then
-    perform public.giftcard_refuse('GC400', 'say whose report: a tenant', 'tenant_id');
+    perform public.giftcard_refuse('GC400', 'tenant_id must be given', 'tenant_id');
   elsif v_day not between date '2000-01-01' and v_today then
     perform public.giftcard_refuse(
       'GC400', format('day must lie between 2000-01-01 and today, %s in UTC', v_today), 'day');
@@ -3498,7 +3501,7 @@ begin
   return v_report;
 end $$;
 
--- The report of a tenant's day, as it was last made. GC404 if it was not.
+-- Return the report of a tenant's day, as it was last made. GC404 for none.
 create function public.giftcard_report(p_tenant_id text, p_day date) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -3511,12 +3514,12 @@ begin
   return v_report;
 end $$;
 
--- A page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the cursor
--- to ask on with, null at the end.
+-- Return a page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the
+-- cursor to continue from, null at the end.
 create function public.giftcard_list_reports(
   p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
 language plpgsql stable security invoker
--- A plan for what is asked, not for what might be: an absent condition folds away.
+-- Planned for the values of each call: an absent condition folds away.
 set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
@@ -3526,7 +3529,7 @@ begin
   if p_older is not null and p_older !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}/.' then
     perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
   end if;
-  -- One more than is shown tells whether there are more.
+  -- One more than the page holds: its presence means that there are more.
   select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at,
                                                'complete', r.report -> 'complete',
                                                'totals', r.report -> 'totals')
@@ -3544,7 +3547,7 @@ begin
   return jsonb_build_object('reports', v_page, 'older', (v_last ->> 'day') || '/' || (v_last ->> 'tenant_id'));
 end $$;
 
--- Tenants in which something happened on a day: an order, a payment, a card or a failure. As an array, by name.
+-- Return the tenants with an order, a payment, a card or a failure on a day: an array, by name.
 create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   with recursive span as (
@@ -3577,7 +3580,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
           and j.finished_at < s.until
      order by 1 limit least(p_limit, 1000)) t
 $$;
--- Webhooks: where tenants want to be told of what has become of their work, and the jobs that tell them.
+-- Webhooks: where tenants receive events, and the jobs that deliver them.
 
 create table public.giftcard_webhook_endpoints (
   id bigint generated always as identity,
@@ -3597,18 +3600,18 @@ create table public.giftcard_webhook_endpoints (
     'giftcard.issued', 'giftcard.delivered', 'giftcard.failed', 'job.completed', 'job.dead_lettered', 'report.ready']),
   constraint giftcard_webhook_endpoints_disabled_has_a_reason check (enabled = (disabled_reason is null))
 );
--- What a settle looks into: nothing is in it where nobody wants to be told.
+-- Read by each settle: empty where no tenant receives events.
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
 comment on table public.giftcard_webhook_endpoints is
-  'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by '
-  'the application alone.';
+  'An address that receives events of a tenant. Its secrets are encrypted: only the application can read what signs '
+  'the requests.';
 comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
-  'Signs beside the new one until previous_secret_until, so that the receiver has time to take the new one.';
+  'Signs beside the new one until previous_secret_until, so that the receiver has time to change over.';
 
--- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000.
--- The id is the same whenever the same fact is told; a card is issued and delivered once, however often its jobs run.
--- Ids, amounts and last four digits, no more.
+-- Return the events of jobs that have just ended: {tenant_id, correlation_id, event, event_id, body, trace}, at most
+-- 3,000. The same fact always has the same event id; a card is issued and delivered once, however often its jobs run.
+-- Only ids, amounts and last four digits.
 create function public.giftcard_events_for(p_ids bigint[], p_now timestamptz)
 returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
@@ -3658,13 +3661,13 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
        where j.stage = 'report' and j.status = 'completed'
          and r.tenant_id = coalesce(j.payload ->> 'tenant_id', j.tenant_id) and r.day::text = j.context ->> 'day') t
    where j.id = any (p_ids) and j.status in ('completed', 'error') and j.stage <> 'webhook'
-     -- A key that an index could hardly hold is no reason for a settle to fail.
+     -- A key that is too long for an index is no reason for a settle to fail.
      and octet_length(j.tenant_id) + octet_length(j.correlation_id) < 2000
    order by j.id, t.event limit 3000
 $$;
 
--- Enqueues the webhooks that tell of jobs which have just been settled: in the same transaction, so that there is no
--- event without its fact and no fact without its event.
+-- Enqueue the webhooks of jobs that have just been settled: in the same transaction, so that there is no event without
+-- its fact and no fact without its event.
 create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -3680,9 +3683,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
   on conflict on constraint giftcard_jobs_flow_key do nothing
 $$;
 
--- What an attempt to deliver needs: {url, secrets (encrypted; the newest first), at: the database's clock in seconds}.
--- null: the endpoint is off or gone; then the job wants to be cancelled, and its run does so. GC410 when the lease is
--- not the job's current one.
+-- Return what a delivery needs: {url, secrets (encrypted; the newest first), at: the database's time in seconds}. null:
+-- the endpoint is disabled or deleted; then a cancel of the job is recorded, which its run ends with. GC410 when the
+-- lease is not the job's current one.
 create function public.giftcard_webhook_target(
   p_job_id bigint, p_lease_id uuid, p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3695,7 +3698,7 @@ begin
     where id = p_job_id and status = 'running' and lease_id = p_lease_id;
   if not found then
     perform public.giftcard_refuse(
-      'GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+      'GC410', format('job %s is not run under this lease now', p_job_id), 'lease_id');
   end if;
   select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id and tenant_id = v_tenant and enabled;
   if not found then
@@ -3707,7 +3710,8 @@ begin
     e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end], null)));
 end $$;
 
--- Turns an endpoint off because its receiver wants no more, unless it has moved to another address meanwhile.
+-- Disable an endpoint whose receiver refuses events for good, unless its address has changed meanwhile. Return {id,
+-- disabled}.
 create function public.giftcard_disable_webhook_endpoint(
   p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3717,9 +3721,9 @@ begin
    where id = p_endpoint_id and url = p_url and enabled;
   return jsonb_build_object('id', p_endpoint_id, 'disabled', found);
 end $$;
--- What people do to webhook endpoints.
+-- Manage webhook endpoints: the operators' actions.
 
--- As people see it: never with its secrets.
+-- Return an endpoint as the API shows it: never with its secrets.
 create function public.giftcard_webhook_endpoint_json(
   e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' as $$
@@ -3730,7 +3734,7 @@ language sql stable security invoker set search_path = '' as $$
     'created_at', e.created_at, 'updated_at', e.updated_at)
 $$;
 
--- The endpoint, locked. GC404 for none.
+-- Lock an endpoint and return it. GC404 for none.
 create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -3743,7 +3747,7 @@ begin
   return e;
 end $$;
 
--- Refuses an address that another endpoint of the tenant has: each event would come there twice.
+-- Refuse an address that another endpoint of the tenant has: each event would arrive there twice.
 create function public.giftcard_refuse_duplicate_endpoint(
   p_tenant_id text, p_url text, p_except bigint default null) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3757,8 +3761,8 @@ begin
   end if;
 end $$;
 
--- Makes an endpoint. A tenant has at most 20: each event is a job for each of them. Those of one tenant are made one
--- after the other.
+-- Create an endpoint. A tenant has at most 20, because each event is a job for each of them; the lock makes two that
+-- create for one tenant take turns.
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
   p_now timestamptz default null) returns jsonb
@@ -3780,7 +3784,7 @@ begin
   return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
--- Changes what is given: another address, other events, on or off. Webhooks that wait go by what is then.
+-- Update what is given: another address, other events, enabled or not. Queued webhooks use the new values.
 create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null,
   p_now timestamptz default null) returns jsonb
@@ -3798,7 +3802,7 @@ begin
   return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
--- Removes an endpoint for good. Webhooks that wait for it are cancelled when their turn comes.
+-- Delete an endpoint for good. Its queued webhooks are cancelled when they run.
 create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -3807,7 +3811,7 @@ begin
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
 
--- Gives it another secret. The one before it signs too for p_former_seconds, so that the receiver can change over.
+-- Replace an endpoint's secret. The previous one signs too for p_former_seconds, so that the receiver can change over.
 create function public.giftcard_rotate_webhook_secret(
   p_endpoint_id bigint, p_secret_encrypted text, p_former_seconds double precision,
   p_now timestamptz default null) returns jsonb
@@ -3825,8 +3829,8 @@ begin
   return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
--- Sends a test event, whatever the endpoint wants to be told of; each call is an event of its own. GC409 for one that
--- is off.
+-- Send a test event, whatever events the endpoint receives; each call is a new event. Return {job_id, event_id}. GC409
+-- for a disabled endpoint.
 create function public.giftcard_test_webhook_endpoint(
   p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -3851,7 +3855,7 @@ begin
   return jsonb_build_object('job_id', v_job -> 'id', 'event_id', v_event_id);
 end $$;
 
--- One endpoint. GC404 for none.
+-- Return one endpoint. GC404 for none.
 create function public.giftcard_webhook_endpoint(p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -3864,7 +3868,7 @@ begin
   return public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
 end $$;
 
--- A page of endpoints, the newest first: {endpoints, older}: the id to ask on with, null at the end.
+-- Return a page of endpoints, the newest first: {endpoints, older}: the id to continue from, null at the end.
 create function public.giftcard_list_webhook_endpoints(
   p_tenant_id text default null, p_older bigint default null, p_limit integer default 50,
   p_now timestamptz default null) returns jsonb
@@ -3874,7 +3878,7 @@ declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
   v_page jsonb;
 begin
-  -- One more than is shown tells whether there are more.
+  -- One more than the page holds: its presence means that there are more.
   select coalesce(jsonb_agg(public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()))
                             order by e.id desc), '[]') into v_page from (
     select * from public.giftcard_webhook_endpoints
@@ -3886,7 +3890,7 @@ begin
   v_page := v_page - v_limit;
   return jsonb_build_object('endpoints', v_page, 'older', v_page -> -1 -> 'id');
 end $$;
--- Incoming: events that vendors send. Each counts once, for good.
+-- Inbound webhooks: events that vendors send. Each counts once, for good.
 
 create table public.giftcard_inbound_events (
   source text collate "C" not null,
@@ -3904,15 +3908,15 @@ create index giftcard_inbound_events_payments on public.giftcard_inbound_events 
     where kind = 'payment';
 
 comment on table public.giftcard_inbound_events is
-  'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no '
+  'One row is an event of a vendor, never removed: sent again, even years later, it does nothing. It holds no '
   'personal data.';
 comment on column public.giftcard_inbound_events.kind is
-  'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. '
-  'unknown: no type that means something here.';
+  'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts hold the '
+  'reason. unknown: no type that is handled here.';
 comment on column public.giftcard_inbound_events.correlation_id is
   'Of a payment: the order that it names, whether or not there is one yet.';
 
--- Makes a job of a flow due at once: one that waits, or one that runs, should its run end in a snooze. Answers whether
+-- Make a job of a flow due at once: a queued one, or a running one in case its run ends in a snooze. Return whether
 -- there was one.
 create function public.giftcard_make_due(
   p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
@@ -3926,9 +3930,9 @@ begin
   return found;
 end $$;
 
--- What a gift card is worth now, by the vendor's reference: {reference, balance, currency, blocked (null: as before),
--- at}. Events may come in any order: one that is older than what is known changes nothing. Answers why it changed
--- nothing; null: it did.
+-- Update the balance and state of a gift card, found by the vendor's reference. p_card: {reference, balance, currency,
+-- blocked (null: unchanged), at}. Events may arrive in any order: one that is older than the last one changes nothing.
+-- Return why it changed nothing; null: it did.
 create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -3953,9 +3957,9 @@ begin
   return null;
 end $$;
 
--- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_action says what it means
--- here, with one of job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as
--- giftcard_update_card takes it), ignored (why); none of them: an unknown type. Answers {kind, repeated}.
+-- Receive an event, once: sent again, at the same time or years later, it changes nothing. p_action: what it means
+-- here, one of job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_update_card
+-- takes it), ignored (the reason); none of them: an unknown type. Return {kind, repeated}.
 create function public.giftcard_receive_event(
   p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb,
   p_now timestamptz default null) returns jsonb
@@ -3966,7 +3970,7 @@ declare
                         when p_action ? 'ignored' then 'ignored' else 'unknown' end;
   v_why text := p_action ->> 'ignored';
 begin
-  -- Two deliveries at once: the second waits here, and finds the first.
+  -- Of two deliveries at once, the second waits here and finds the first.
   insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts,
                                               received_at)
   values (p_source, p_event_id, p_type, v_kind, p_tenant_id, p_action #>> '{payment,correlation_id}',
@@ -3990,7 +3994,7 @@ begin
   return jsonb_build_object('kind', v_kind, 'repeated', false);
 end $$;
 
--- The payment that has come in for an order: {reference, amount, currency}; of several the one over this amount, else
+-- Return the payment received for an order: {reference, amount, currency}; of several the one over this amount, else
 -- the first. null: none.
 create function public.giftcard_inbound_payment(
   p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
@@ -4001,7 +4005,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
--- Sums that only grow, although history and ticks are pruned. What is counted is told where it is added up.
+-- Totals that only grow, although history and ticks are pruned. giftcard_update_counters defines each.
 create table public.giftcard_counters (
   name text collate "C" not null,
   stage text collate "C" not null default '',
@@ -4013,20 +4017,21 @@ create table public.giftcard_counters (
 comment on table public.giftcard_counters is
   'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
 
--- How far they have been added up.
+-- How far history and ticks are counted.
 create table public.giftcard_counter_watermarks (
   source text collate "C" not null,
   until timestamptz not null default '-infinity',
   constraint giftcard_counter_watermarks_pkey primary key (source)
 );
 
-comment on table public.giftcard_counter_watermarks is 'Up to where history and ticks are in giftcard_counters.';
+comment on table public.giftcard_counter_watermarks is
+  'Up to which time history and ticks are counted in giftcard_counters.';
 
 insert into public.giftcard_counter_watermarks (source) values ('history'), ('ticks');
 
 create index giftcard_ticks_ended on public.giftcard_ticks (ended_at) where ended_at is not null;
 
--- Adds to sums: [{name, stage, label, value}].
+-- Add to counters: [{name, stage, label, value}].
 create function public.giftcard_increment_counters(p_counters jsonb) returns void
 language sql volatile security invoker set search_path = '' as $$
   insert into public.giftcard_counters (name, stage, label, value)
@@ -4036,9 +4041,8 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
--- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall
--- not be passed by. At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds
--- up.
+-- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
+-- skipped. At most p_limit rows of each kind a call; the rest is counted by the next. Of two calls at once, one counts.
 create function public.giftcard_update_counters(
   p_limit integer default 20000, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -4051,7 +4055,7 @@ begin
   if not found then
     return;
   end if;
-  -- All rows of the last instant are taken: the next call begins after it.
+  -- All rows of the last instant are counted: the next call begins after it.
   select max(finished_at) into v_to from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
       order by finished_at limit p_limit) h;
@@ -4093,9 +4097,9 @@ begin
   end if;
 end $$;
 
--- Everything a scrape shows: {sums: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that have not
--- ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage: seconds since
--- its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest clock's ticks}.
+-- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
+-- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
+-- seconds since its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest ticks}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -4130,7 +4134,7 @@ begin
                        from (select id, started_at from public.giftcard_ticks order by id desc limit 20) l) n));
 end $$;
 
--- Stages that have dead letters: a probe of the index a stage, however many there are.
+-- Return the stages that have dead letters: one index probe per stage, whatever their number.
 create function public.giftcard_dead_stages() returns table (stage text)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -4143,7 +4147,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
   select d.stage from dead d order by d.stage limit 1000
 $$;
 
--- Jobs that wait, run or have died, by stage and status, each counted up to p_cap.
+-- Count jobs that are queued, running or dead, by stage and status, each up to p_cap.
 create function public.giftcard_open_counts(p_cap integer) returns table (stage text, status text, jobs bigint)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -4161,8 +4165,8 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
   select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status
     order by c.stage, c.status limit 1000
 $$;
--- Alerts: operators hear of trouble once when it begins and once when it is over. What was told is stored: ticks have
--- no memory.
+-- Alerts: operators are notified of a condition once when it begins and once when it is over. Each notification is
+-- stored, because ticks have no memory.
 
 create table public.giftcard_alerts (
   condition text collate "C" not null,
@@ -4175,21 +4179,25 @@ create table public.giftcard_alerts (
   constraint giftcard_alerts_pkey primary key (condition)
 );
 
-comment on table public.giftcard_alerts is 'One row is one trouble that was found. It leaves when its end was told.';
+comment on table public.giftcard_alerts is
+  'One row is one condition that was found. It is deleted once its end was notified.';
 comment on column public.giftcard_alerts.condition is
   'dead_letters, circuit:<name>, no_tick, late:<stage>, paid_without_card, limit.';
-comment on column public.giftcard_alerts.notified_at is 'When operators were told of it the last time. null: not yet.';
-comment on column public.giftcard_alerts.notified_through is 'dead_letters: the death of the newest that was told.';
-comment on column public.giftcard_alerts.resolved_at is 'It was over then, which is still to be told.';
-comment on column public.giftcard_alerts.sending_until is 'A tick is about to tell it. Past this another one tries.';
+comment on column public.giftcard_alerts.notified_at is 'When operators were last notified of it. null: not yet.';
+comment on column public.giftcard_alerts.notified_through is 'dead_letters: when the newest of those notified died.';
+comment on column public.giftcard_alerts.resolved_at is
+  'When it was over; the notification of that is still to be sent.';
+comment on column public.giftcard_alerts.sending_until is
+  'A tick is sending the notification. After this time another one tries.';
 
--- What is wrong now: (condition, since, detail). p_stages as in giftcard_status; p_late: how long a due job may wait.
+-- Return the conditions that hold now: (condition, since, detail). p_stages: as in giftcard_status; p_late: how long a
+-- due job may wait.
 create function public.giftcard_active_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
 returns table (condition text, since timestamptz, detail jsonb)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
 set jit = off as $$
   select t.* from (
-    -- Occurrences of recurring schedules are not told one by one: the next one comes anyway.
+    -- Occurrences of recurring schedules are not counted: the next one comes anyway.
     (select 'dead_letters', min(d.oldest), jsonb_build_object('jobs', sum(d.jobs), 'stages', jsonb_agg(d.stage),
                                                               'newest', max(d.newest))
        from (select c.stage, count(*) as jobs, min(e.finished_at) as oldest, max(e.finished_at) as newest
@@ -4206,7 +4214,7 @@ set jit = off as $$
        from public.giftcard_circuits c where (c.failures > 0 or c.state <> 'closed') and c.state <> 'closed'
          order by c.circuit limit 100)
     union all
-    -- Seen by the tick that follows, and by whoever asks while there is none.
+    -- Found by the tick that follows, and by a status request while there is none.
     (select 'no_tick', g.began, jsonb_build_object('seconds', round(extract(epoch from g.ended - g.began)))
        from (select n.started_at as began, coalesce(lead(n.started_at) over (order by n.id), p_now) as ended
                from (select id, started_at from public.giftcard_ticks order by id desc limit 20) n) g
@@ -4232,10 +4240,10 @@ set jit = off as $$
    order by t.condition limit 1000
 $$;
 
--- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind:
--- 'raised'|'repeated'|'resolved', since, detail}]. Of two ticks at once one gets it, for a minute:
--- giftcard_record_notifications says that it was told, else the next check brings it again. Dead letters: only those
--- that no alert has told of, at most once an hour; again after p_repeat_hours while any is left.
+-- Compare the active conditions with those notified, and return the notifications to send now: [{condition, kind:
+-- 'raised'|'repeated'|'resolved', since, detail}]. Of two ticks at once one gets them, for a minute: unless
+-- giftcard_record_notifications confirms them, the next check returns them again. Dead letters: only those not notified
+-- yet, at most once an hour; again after p_repeat_hours while any is left.
 create function public.giftcard_check_alerts(
   p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24,
   p_now timestamptz default null) returns jsonb
@@ -4253,7 +4261,7 @@ begin
     on conflict (condition) do update set detail = excluded.detail, resolved_at = null
     returning condition)
   select coalesce(array_agg(condition), '{}') into v_conditions from found;
-  -- What ended before anybody was told of it is not worth a word.
+  -- What ended before it was notified needs no notification.
   delete from public.giftcard_alerts where notified_at is null and condition <> all (v_conditions);
   update public.giftcard_alerts set resolved_at = v_now where resolved_at is null and condition <> all (v_conditions);
   with due as (
@@ -4272,7 +4280,8 @@ begin
   return v_due;
 end $$;
 
--- Operators were told of these, as giftcard_check_alerts answered them. What is over leaves.
+-- Record that operators were notified of these, as giftcard_check_alerts returned them. Resolved conditions are
+-- deleted.
 create function public.giftcard_record_notifications(p_notified jsonb, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -4285,17 +4294,16 @@ begin
     from jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'resolved';
 end $$;
 
--- What was found and is not over, for whoever looks: [{condition, since, notified_at, detail}].
+-- Return the conditions found and not over: [{condition, since, notified_at, detail}].
 create function public.giftcard_active_alerts() returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'notified_at', notified_at,
                                                'detail', detail) order by since), '[]')
     from (select * from public.giftcard_alerts where resolved_at is null order by since limit 200) a
 $$;
--- What the doctor asks the database: facts, for lib/doctor to judge. Each is bounded, so that a status may ask at any
--- time.
+-- Doctor: facts about the database, which lib's doctor judges. Each is bounded, so that a status may ask at any time.
 
--- What of ours is granted to the web roles of Supabase or to everybody, and tables without row level security.
+-- Return privileges on our objects of Supabase's web roles or of everyone, and tables without row level security.
 create function public.giftcard_excess_privileges(
   p_limit integer default 20) returns table (name text, kind text, granted_to text)
 language sql stable security invoker set search_path = '' as $$
@@ -4315,18 +4323,18 @@ language sql stable security invoker set search_path = '' as $$
     union all
     select p.proname, 'function', a.grantee
       from pg_proc p cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-     where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'), doors as (
+     where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'), excess as (
     select distinct g.name, g.kind, e.who from grants g join everybody e on e.id = g.grantee
     union all
     select o.relname, 'table', 'whoever is granted it: row level security is off' from ours o
       where o.relkind in ('r', 'p') and not o.relrowsecurity)
-  select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from doors d group by d.name, d.kind
+  select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from excess d group by d.name, d.kind
     order by d.kind, d.name limit least(p_limit, 1000)
 $$;
 
--- p_stages as in giftcard_status. Ages are seconds before p_now. Of other sessions' transactions a role sees only its
--- own, unless it may read all statistics (`sees_all`); of prepared statements, those that psycopg has made in this very
--- session.
+-- Return the facts that the doctor judges. p_stages: as in giftcard_status. Ages are seconds before p_now. A role sees
+-- only its own sessions' transactions, unless it may read all statistics (`sees_all`); prepared statements are those
+-- that psycopg has made in this session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -4337,20 +4345,20 @@ begin
     'schema', public.giftcard_schema_version(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
-    -- The clock's, the newest first.
+    -- Ticks of the clock, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
           'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
           'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because)
               order by t.id desc), '[]')
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron'
               order by n.id desc limit 20) t),
-    -- Stages with queued jobs; `due`: a tick that began now could start one.
+    -- Stages with queued jobs; due: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
           select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
-    -- The newest and the oldest.
+    -- The newest and the oldest card.
     'cards', (select coalesce(jsonb_agg(jsonb_build_object('encrypted', c.number_encrypted, 'hash', c.number_hash)
                                         order by c.id desc), '[]')
         from ((select * from public.giftcard_cards order by id desc limit 1)
@@ -4405,7 +4413,7 @@ declare
 begin
   if to_regclass('pgmq.meta') is null then
     perform public.giftcard_refuse('GC404',
-      'there is no pgmq in this database: create extension pgmq, or take the queue out of GIFTCARD_PGMQ_QUEUES');
+      'there is no pgmq in this database: create extension pgmq, or remove the queue from GIFTCARD_PGMQ_QUEUES');
   elsif not exists (select from pgmq.meta where queue_name = p_queue) then
     perform public.giftcard_refuse('GC404',
       format('pgmq has no queue %s: create it with select pgmq.create(%L)', p_queue, p_queue));
@@ -4511,12 +4519,12 @@ begin
   end loop;
   return v_imported;
 end $$;
--- Supabase Cron as the clock, where the platform has none by the minute: pg_cron wakes each minute, pg_net calls the
--- cron door, Vault keeps the secret. None of the three is needed, or touched, before somebody calls these functions.
+-- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
+-- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
 
--- Starts it, or changes what it calls: the deployment's address and its CRON_SECRET. A second job clears away what
--- pg_cron has noted of both; pg_net forgets its answers by itself (after 6 hours). pg_net does one batch of calls after
--- the other, so it shall not hang on a long tick: it gives up after 5 s, and the tick goes on without it.
+-- Start the clock, or change what it calls: the deployment's address and its CRON_SECRET. A second job deletes
+-- pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours). pg_net makes one batch of calls
+-- after the other, so it must not wait for a long tick: it gives up after 5 s, and the tick goes on without it.
 create function public.giftcard_start_clock(p_url text, p_secret text) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -4528,7 +4536,7 @@ begin
   if v_url is null
       or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
     perform public.giftcard_refuse('GC400',
-      'say whom to call: p_url is the address of the deployment and no more, like https://your-project.vercel.app',
+      'p_url must be the address of the deployment and nothing else, like https://your-project.vercel.app',
       'p_url');
   elsif p_secret is null or p_secret !~ '^[!-~]+$' then
     perform public.giftcard_refuse(
@@ -4566,7 +4574,8 @@ begin
     'clock', 'giftcard-jobs', 'schedule', '* * * * *', 'calls', v_url || '/api/cron/giftcard-jobs');
 end $$;
 
--- Takes all of that away again, and only that: the extensions may have other users. p_dry_run tells what there is.
+-- Remove what giftcard_start_clock has set up, and only that: the extensions may have other users. With p_dry_run only
+-- count it.
 create function public.giftcard_stop_clock(p_dry_run boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -4584,9 +4593,8 @@ begin
   end if;
   return jsonb_build_object('dry_run', p_dry_run, 'jobs', cardinality(v_jobs));
 end $$;
--- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its
--- web roles by default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the
--- catalog.
+-- Grants: all to the service role, none to any other. Supabase grants new tables and functions to its web roles by
+-- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.
 
 do $$
 declare
@@ -4623,5 +4631,5 @@ begin
   end loop;
 end $$;
 
--- What is new is known to PostgREST at once, also where no event trigger of Supabase tells it.
+-- PostgREST reloads the schema at once, even where no event trigger of Supabase notifies it.
 notify pgrst, 'reload schema';

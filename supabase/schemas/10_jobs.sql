@@ -1,10 +1,10 @@
 -- Jobs and their history.
 
--- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index. What one column may hold
--- is said by its type: Postgres reads a table's checks anew in every statement that changes a row, whatever it changes
--- (a tenth of all that a claim and a settle cost); a domain's are read once, and asked only when the column is set. The
--- names are those of the columns they guard. status stays text, for many an array_agg(status) goes through drivers that
--- know no arrays of domains.
+-- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
+-- The types hold the rules of single columns: Postgres reads a table's checks anew in every statement that changes a
+-- row, whatever it changes (a tenth of the cost of a claim and a settle); a domain's it reads once, and checks only
+-- when the column is set. Their names are those of the columns that they guard. status stays text: drivers that know no
+-- arrays of domains read many an array_agg(status).
 create domain public.giftcard_job_semantics as text
   constraint giftcard_jobs_semantics_is_known check (value in ('at_least_once', 'at_most_once'));
 create domain public.giftcard_object as jsonb
@@ -64,9 +64,9 @@ create table public.giftcard_jobs (
 );
 
 comment on table public.giftcard_jobs is
-  'One row is one piece of work of one stage. A plain INSERT (correlation_id, stage, payload) is a good job.';
+  'One row is one piece of work of one stage. A plain INSERT (correlation_id, stage, payload) is a valid job.';
 comment on column public.giftcard_jobs.circuit is
-  'The breaker it hangs on: the stage''s name, or stage:<something> for one per endpoint or host.';
+  'The circuit breaker of the job: the stage''s name, or stage:<something> for one per endpoint or host.';
 comment on column public.giftcard_jobs.attempts is
   'Attempts of the present round, counted at the claim; revival and requeue set it to 0.';
 comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its stage.';
@@ -74,19 +74,19 @@ comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set b
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
 comment on column public.giftcard_jobs.lease_id is
-  'The right to settle the present run: the key of the claim that took it. Nothing ties it to the status: what a '
-  'hand-run UPDATE leaves in it does no harm.';
+  'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
+  'operator''s UPDATE leaves in it has no effect.';
 comment on column public.giftcard_jobs.cancel_requested_at is
-  'Someone wants the present run to be its last: complete still wins.';
+  'A cancel of the present run was requested: if it completes, that still counts.';
 
--- The claim's index: oldest due job of each circuit. status is spelled out in each query that means to use it.
+-- The claim's index: the oldest due job of each circuit. A query uses it only if it spells out status = 'queued'.
 create index giftcard_jobs_queued on public.giftcard_jobs (circuit, scheduled_at, id) where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';
 create index giftcard_jobs_ended on public.giftcard_jobs (status, stage, finished_at, id)
     where status in ('completed', 'error', 'cancelled');
--- Only what has failed is in it.
+-- Holds only jobs that have failed.
 create index giftcard_jobs_attempts on public.giftcard_jobs (attempts, id)
     where attempts >= 2 and status in ('queued', 'running', 'error');
 create index giftcard_jobs_revival on public.giftcard_jobs (revive_at, id)
@@ -112,11 +112,11 @@ create table public.giftcard_job_history (
 comment on table public.giftcard_job_history is
   'One row is one run of a job; written when it is settled. No foreign key: it outlives the job.';
 comment on column public.giftcard_job_history.detail is
-  'What the handler kept of this run: the status and the beginning of a vendor''s answer.';
+  'What the handler kept of this run: the status and the beginning of a vendor''s response.';
 comment on column public.giftcard_job_history.lease_id is
-  'The lease that settled it: a settle that is repeated is known by it.';
+  'The lease that settled it, by which a repeated settle is recognized.';
 
--- A plain INSERT names no circuit.
+-- Set the circuit of a plain INSERT, which names none.
 create function public.giftcard_fill_circuit() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
@@ -127,8 +127,8 @@ end $$;
 create trigger giftcard_jobs_fill_circuit before insert on public.giftcard_jobs
   for each row when (new.circuit is null) execute function public.giftcard_fill_circuit();
 
--- Readers of JSON give up at some depth; what they cannot read would be a row that nobody can look at. A trigger, not a
--- check: it is asked when a payload comes in, not at each change of state.
+-- Refuse a payload that is nested too deeply: JSON parsers have a limit, beyond which no operator could read the row. A
+-- trigger, not a check: it runs when a payload is written, not at each change of state.
 create function public.giftcard_refuse_deep_payload() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
@@ -139,13 +139,14 @@ end $$;
 create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
   for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
--- After, not before: a trigger before an update locks each row anew, also where the payload is not set.
+-- After, not before: a trigger before an update locks each row again, even where the payload is not set.
 create trigger giftcard_jobs_new_payload_is_not_too_deep after update of payload on public.giftcard_jobs
   for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
 
--- A hand-run UPDATE takes a running job away from its worker, whose settle will count no more: its run is kept here.
--- One that makes it running again gives it back: the settle will write the line. Claim and settle change lease_id, so
--- the condition is false for them. It is short because Postgres reads it anew in every statement that sets a status.
+-- Keep the run that an operator's UPDATE takes away from its worker, whose settle no longer counts. An UPDATE that
+-- makes it running again gives it back: the settle will write the line. Claim and settle change lease_id, so the
+-- trigger's condition is false for them. It is short because Postgres reads it anew in every statement that sets a
+-- status.
 create function public.giftcard_keep_run_taken_by_hand() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin

@@ -11,12 +11,12 @@ create table public.giftcard_stages (
 );
 
 comment on table public.giftcard_stages is
-  'A stage that is paused (paused_at not null) or was. The row ''*'' is the pause of everything.';
+  'A stage that is paused (paused_at not null) or was. The row ''*'' pauses everything.';
 
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
 
--- Where a tick stands in the queue of a circuit: behind this job, the last one it took. null: at the head.
+-- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head.
 create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
 
 create table public.giftcard_ticks (
@@ -33,7 +33,7 @@ create table public.giftcard_ticks (
   stages jsonb not null,
   only_stage text,
   only_job_id bigint,
-  -- what it last claimed: a claim repeated with its key, which is the lease of these, brings the same
+  -- what it last claimed: a claim repeated with its key, which is their lease, returns the same
   claim_key uuid,
   claim_ids bigint[],
   claim_interrupted bigint[],
@@ -60,14 +60,14 @@ create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id)
 
 comment on table public.giftcard_ticks is
   'One bounded pass over due work. ended_at null past live_until: the function was killed.';
-comment on column public.giftcard_ticks.key is 'Made by the caller: a begin that is repeated finds its tick by it.';
+comment on column public.giftcard_ticks.key is 'Made by the caller: a repeated begin finds its tick by it.';
 comment on column public.giftcard_ticks.stages is
-  'Stages that this code knows and can run, with the ttr of each in seconds: {"email": 60}.';
+  'Stages that this code can run, with the time to run of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is
-  'Stages that may have so many runs at once in the whole fleet: {"payment": 2}.';
+  'The most runs of a stage at once in the whole fleet: {"payment": 2}.';
 comment on column public.giftcard_ticks.scanned_at is
-  'When it last looked at all queues; for a second it goes by what it knows.';
+  'When it last scanned all queues; for a second it continues from its cursors.';
 comment on column public.giftcard_ticks.cursors is
-  'Circuits whose queues had more when it last claimed, in their turn, and where it stands in each.';
+  'Circuits whose queues had more at the last claim, in their turn, and where the tick stands in each.';
 comment on column public.giftcard_ticks.served is
   'Jobs started so far by circuit: the circuit with the fewest is served first.';

@@ -13,15 +13,15 @@ create table public.giftcard_circuits (
   constraint giftcard_circuits_open_has_an_end check (state = 'closed' or open_until is not null)
 );
 
--- Nearly all are closed and have not failed: a settle asks whether any is not.
+-- Nearly all are closed and have not failed: a settle checks whether any is not.
 create index giftcard_circuits_failing on public.giftcard_circuits (circuit) where failures > 0 or state <> 'closed';
 
 comment on table public.giftcard_circuits is
-  'One breaker; no row means closed. Open past open_until means half-open: the next claim writes it down.';
+  'One breaker; no row means closed. Open past open_until means half-open: the next claim records it.';
 comment on column public.giftcard_circuits.failures is 'Transient failures in a row while closed.';
 comment on column public.giftcard_circuits.changed_at is 'Results of runs claimed before this do not count.';
 comment on column public.giftcard_circuits.probe_lease_id is
-  'The one run allowed while half-open; the place is free once that lease no longer runs.';
+  'The one run allowed while half-open; once that lease no longer runs, another may.';
 
 create table public.giftcard_circuit_changes (
   id bigint generated always as identity,
@@ -44,7 +44,7 @@ begin
   return split_part(p_circuit, ':', 1);
 end $$;
 
--- Changes a circuit's state and keeps the change. The caller holds the circuit's row.
+-- Change a circuit's state and record the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -57,9 +57,9 @@ begin
    where circuit = p_circuit;
 end $$;
 
--- Counts one result. Closed: a failure adds one and the threshold opens; a success sets the count to 0; runs claimed
--- before the last change do not count. Open or half-open: the probe's result alone counts. Answers the new state, null
--- if unchanged. The caller holds the circuit's row.
+-- Count one result for its circuit. Closed: a failure adds one and the threshold opens it; a success sets the count to
+-- 0; runs claimed before the last change do not count. Open or half-open: only the probe's result counts. Return the
+-- new state; null: unchanged. The caller holds the circuit's row.
 create function public.giftcard_count_result(
   p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer,
   p_cooldown_seconds double precision,
@@ -93,8 +93,8 @@ begin
   return null;
 end $$;
 
--- Lets the settled count for their circuits, in the order they are given. Circuits that neither fail now nor have
--- failed are not touched.
+-- Count settled results for their circuits, in the order given. Circuits that neither fail now nor have failed are not
+-- touched. Return the circuits that opened and closed.
 create function public.giftcard_count_results(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
   out opened text[], out closed text[])
@@ -139,7 +139,7 @@ begin
   end loop;
 end $$;
 
--- A person closes a circuit.
+-- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
 create function public.giftcard_reset_circuit(
   p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$

@@ -1,5 +1,4 @@
--- Chores: what a tick sees to now and then, after its jobs. Each has an interval; the first tick after it does the
--- chore.
+-- Maintenance tasks: what a tick does at an interval, after its jobs. The first tick after the interval does the task.
 
 create table public.giftcard_maintenance_tasks (
   task text collate "C" not null,
@@ -10,11 +9,11 @@ create table public.giftcard_maintenance_tasks (
 );
 
 comment on table public.giftcard_maintenance_tasks is
-  'What ticks see to after their jobs, each at its interval. A chore that failed waits for its next turn.';
+  'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
 insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
 
--- The chores whose time has come: read by each tick's begin.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -22,7 +21,7 @@ begin
            where last_at + every <= p_now);
 end $$;
 
--- Takes a chore: true for one of the ticks that see it due at the same time.
+-- Begin a task: true for one of the ticks that find it due at the same time.
 create function public.giftcard_begin_maintenance(p_task text, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' as $$
 declare

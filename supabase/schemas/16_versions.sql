@@ -1,7 +1,7 @@
--- Versions: schema and code are deployed apart from each other, and each says which others it works with.
+-- Versions: schema and code are deployed separately, and each knows which versions of the other it works with.
 
--- The schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an immutable
--- one is folded into prepared plans, which then answer without asking who may call it.
+-- Return the schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an
+-- immutable one is folded into prepared plans, which then answer without checking who may call it.
 create function public.giftcard_schema_version() returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select '{"version": 1, "oldest_code": 1}'::jsonb

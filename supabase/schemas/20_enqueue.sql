@@ -1,6 +1,6 @@
--- Enqueue, one or many.
+-- Enqueue: one job or many.
 
--- A refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault travels as DETAIL.
+-- Raise a refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault becomes the error's DETAIL.
 create function public.giftcard_refuse(p_sqlstate text, p_message text, p_field text default null) returns void
 language plpgsql security invoker set search_path = '' as $$
 begin

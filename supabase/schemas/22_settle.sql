@@ -1,4 +1,4 @@
--- The settle.
+-- The settle: outcomes of runs become states of jobs, history, next jobs, webhooks and states of circuits.
 
 -- Record the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and,
 -- as the outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs
@@ -68,14 +68,14 @@ begin
   closed := r.closed;
 end $$;
 
--- Results by the id of their job.
+-- Return results as an object by the id of their job.
 create function public.giftcard_results_by_id(p_results jsonb) returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select jsonb_object_agg(r ->> 'id', r) from jsonb_array_elements(p_results) r
 $$;
 
--- After how long a job that ends in error revives; null: never. The next occurrence of a recurring schedule comes
--- anyway.
+-- Return after how long a job that ends in error revives; null: never. A recurring schedule's does not: the next
+-- occurrence comes anyway.
 create function public.giftcard_revives_in(p_trigger_type text, p_result jsonb) returns interval
 language sql immutable security invoker set search_path = '' as $$
   select case when p_trigger_type <> 'schedule' then make_interval(secs => (p_result ->> 'revive')::double precision)
@@ -200,8 +200,8 @@ begin
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
 
--- Enqueues what follows the settled: same tenant and flow, context passed on, the payload too unless the next job
--- brings its own. A job that was cancelled has nothing that follows; complete wins over a wish to cancel.
+-- Enqueue what follows settled jobs: same tenant and flow, context passed on, the payload too unless the next job has
+-- its own. Nothing follows a cancelled job; complete wins over a requested cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare

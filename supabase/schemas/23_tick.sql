@@ -1,9 +1,11 @@
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
--- two. Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan
--- would be compiled.
+-- two.
+-- Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan would
+-- be compiled. A tick never waits for infinity, which cannot be subtracted before PostgreSQL 17.
 
--- Dead letters whose revive_at has come go back to queued with a whole new set of attempts; the oldest first, at most
--- p_limit. More than ten at once are spread over five minutes, so that a vendor that is just back is not run over.
+-- Revive dead letters whose revive_at has come: queued, with a whole new set of attempts, the oldest first, at most
+-- p_limit. Return how many. More than ten at once are spread over five minutes, so as not to flood a vendor that has
+-- just recovered.
 create function public.giftcard_revive(p_limit integer default 100, p_now timestamptz default null) returns integer
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -25,7 +27,7 @@ begin
   return v_count;
 end $$;
 
--- Ends a tick, unless something is due within p_linger_seconds and nobody asks it to stop. Answers why it stopped;
+-- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. Return why it stopped;
 -- null: it goes on.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision,
@@ -42,7 +44,7 @@ begin
   return v_stopped_because;
 end $$;
 
--- Schedules that a tick shall plan now; null: none. A tick for a single stage or job plans nothing.
+-- Return the schedules that a tick should plan now; null: none. A tick for a single stage or job plans nothing.
 create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -53,7 +55,7 @@ begin
            where id = p_tick_id and only_stage is null and only_job_id is null);
 end $$;
 
--- What a begin answers that has nothing to do: a second delivery, or a repetition after the end.
+-- Return what a begin returns when there is nothing to do: a second delivery, or a repeated call after the end.
 create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
 language sql stable security invoker set search_path = '' as $$
   select json_build_object('tick_id', p_tick_id,
@@ -86,12 +88,13 @@ begin
 end $$;
 
 -- Begin a tick: record it, revive, claim. p_key: made by the caller, so that a repeated begin finds its tick and the
--- same leases. A second delivery of an execution id does no work while the first is live or ended well. p_code_version,
--- p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if they do not
--- fit. p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
--- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work. Return {tick_id,
--- duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes on), schedules
--- (due, for the caller to plan before it advances), maintenance (tasks to do after its jobs)}.
+-- same leases. A second delivery of an execution id does no work while the first is live or ended well.
+-- p_code_version, p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if
+-- they do not fit.
+-- p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
+-- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work.
+-- Return {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes
+-- on), schedules (due, for the caller to plan before it advances), maintenance (tasks to do after its jobs)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,

@@ -1,5 +1,5 @@
--- Effects outside: intent first, result after. Whoever holds the lease may begin one; a result that is written wins for
--- ever.
+-- External effects: the intent first, the result after. The worker that holds the lease may begin one; the first
+-- recorded result stays.
 
 create table public.giftcard_effects (
   tenant_id text collate "C" not null,
@@ -19,13 +19,15 @@ create table public.giftcard_effects (
 );
 
 comment on table public.giftcard_effects is
-  'An effect outside: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept '
+  'An external effect: the intent before it (started_at), the result after it. Keyed by the flow, not the job: kept '
   'when jobs are pruned.';
 comment on column public.giftcard_effects.vendor_key is
-  'The idempotency key the vendor gets: the same for all tries of one generation.';
+  'The idempotency key sent to the vendor: the same for all tries of one generation.';
 comment on column public.giftcard_effects.started_at is
-  'First try under this key; null: not begun, or the vendor said a definite no and the next try is a new generation.';
+  'First try under this key; null: not begun, or the vendor refused for certain and the next try is a new '
+  'generation.';
 
+-- Return the idempotency key of an effect, the same for all tries of one generation.
 create function public.giftcard_vendor_key(
   p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text, p_name text, p_generation integer)
 returns text language sql stable security invoker set search_path = '' as $$
@@ -34,8 +36,8 @@ returns text language sql stable security invoker set search_path = '' as $$
     'hex'), 48)
 $$;
 
--- Answers {state: new|unfinished|finished, result, vendor_key, age_seconds (since the first try under this key)}.
--- GC410 when the lease is not the job's current one.
+-- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
+-- (since the first try under this key)}. GC410 when the lease is not the job's current one.
 create function public.giftcard_begin_effect(
   p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -48,7 +50,7 @@ begin
   select * into j from public.giftcard_jobs where id = p_job_id and status = 'running' and lease_id = p_lease_id;
   if not found then
     perform public.giftcard_refuse(
-      'GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+      'GC410', format('job %s is not run under this lease now', p_job_id), 'lease_id');
   end if;
   insert into public.giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name, vendor_key)
   values (j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name,
@@ -69,7 +71,8 @@ begin
                             'age_seconds', extract(epoch from v_now - e.started_at));
 end $$;
 
--- Writes the result of an effect, whoever holds the lease now; answers the result that wins: the first.
+-- Record the result of an effect, whatever lease the job has now. Return the result that stays: the first. GC404 for an
+-- unknown key.
 create function public.giftcard_finish_effect(
   p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -85,8 +88,8 @@ begin
   return v_result;
 end $$;
 
--- Nothing happened outside, for certain: the next try is a new effect under the next generation of the key. An effect
--- with a result, and one that has moved on already, stay as they are.
+-- Abandon an effect that did not happen, for certain: the next try is a new effect under the next generation of the
+-- key. One with a result, and one whose key has changed, stay as they are. Return {vendor_key, abandoned}.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -99,8 +102,8 @@ begin
   return jsonb_build_object('vendor_key', v_key, 'abandoned', found);
 end $$;
 
--- A person decides what nobody can find out by asking ("outcome unknown"): it happened (p_result says how), or it did
--- not. Requeue the job afterwards.
+-- Record a person's decision on an effect whose outcome cannot be found out ("outcome unknown"): it happened (p_result:
+-- how), or it did not. Requeue the job afterwards. GC404 for no unfinished effect of this name.
 create function public.giftcard_decide_effect(
   p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
   p_by text default 'operator') returns jsonb
@@ -116,9 +119,9 @@ begin
     perform public.giftcard_refuse(
       'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
   elsif p_happened and p_result is null then
-    perform public.giftcard_refuse('GC400', 'say what came of it, like {"reference": "ch_123"}', 'result');
+    perform public.giftcard_refuse('GC400', 'give p_result, what came of it, like {"reference": "ch_123"}', 'result');
   elsif p_happened then
     return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', p_by));
   end if;
-  return public.giftcard_abandon_effect(v_key, 'did not happen, says ' || p_by);
+  return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || p_by);
 end $$;

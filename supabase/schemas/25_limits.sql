@@ -1,16 +1,16 @@
 -- Limits of whole stages, and longer leases.
 
--- Runs of a stage whose leases have not ended.
+-- Return how many runs of a stage have a lease that has not ended.
 create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
   select count(*)::integer from public.giftcard_jobs
    where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
 $$;
 
--- How many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits: {"email": 3}:
--- at most so many running in the whole fleet. Lock first, then count in a new statement: it sees what those who held
--- the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting when their
--- leases end.
+-- Return how many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits:
+-- {"email": 3}: the most at once in the whole fleet. Lock first, then count in a new statement, which sees what earlier
+-- holders of the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting
+-- when their leases end.
 create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -41,8 +41,8 @@ begin
   return p_capacity;
 end $$;
 
--- A handler needs longer: its lease lasts p_seconds from now, and the margin of every lease. GC410 when the job belongs
--- to another run. Answers {cancel_requested}: someone wants this run to be the job's last.
+-- Extend a lease for a handler that needs longer: p_seconds (1 to 86,400) from now, and the margin of every lease.
+-- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
 create function public.giftcard_heartbeat(
   p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
 returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$

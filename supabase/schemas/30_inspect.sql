@@ -1,6 +1,6 @@
--- What people look at. Everything here is bounded, so that it stays cheap with millions of rows.
+-- Inspection. Everything here is bounded, so that it stays cheap with millions of rows.
 
--- Jobs by stage and status, each counted up to p_cap.
+-- Count jobs by stage and status, each up to p_cap.
 create function public.giftcard_counts(p_cap integer default 1000) returns table (stage text, status text, jobs bigint)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -28,7 +28,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
     order by c.stage, c.status limit 1000
 $$;
 
--- Runs whose lease has ended and jobs that have been due for long: what somebody should look at.
+-- Return runs whose lease has ended and jobs that have been due for p_due_for at least, each with the reason.
 create function public.giftcard_stuck_jobs(
   p_due_for interval default '5 minutes', p_limit integer default 100, p_now timestamptz default null)
 returns table (id bigint, stage text, status text, attempts integer, since timestamptz, lock_owner text, why text,
@@ -59,7 +59,7 @@ set search_path = '' set enable_seqscan = off as $$
    order by s.since, s.id limit least(p_limit, 1000)
 $$;
 
--- Jobs that need many attempts (two at least), those with the most first.
+-- Return jobs that need many attempts (two at least), those with the most first.
 create function public.giftcard_jobs_with_many_attempts(p_at_least integer default 3, p_limit integer default 100)
 returns table (id bigint, stage text, status text, attempts integer, max_attempts integer, run_no integer,
                revivals integer, scheduled_at timestamptz, last_error text)
@@ -70,8 +70,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    order by j.attempts desc, j.id limit least(p_limit, 1000)
 $$;
 
--- The whole picture in one call. p_stages as in giftcard_begin_tick: what this code can run; null: not known here, so
--- that only a pause parks.
+-- Return the whole picture in one call. p_stages: as in giftcard_begin_tick, what this code can run; null: unknown
+-- here, so that only a pause parks.
 create function public.giftcard_status(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -111,8 +111,8 @@ begin
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
 end $$;
 
--- Where a flow stands: its jobs in order, also those that have left for the archive, the payment and the card (last
--- four digits). An order outlives its jobs. GC404 for a flow nobody has begun.
+-- Return where a flow stands: its jobs in order, also archived ones, the payment and the card (last four digits). An
+-- order outlives its jobs. GC404 for an unknown flow.
 create function public.giftcard_flow(p_tenant_id text, p_correlation_id text) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare

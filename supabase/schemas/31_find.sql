@@ -1,8 +1,8 @@
--- Finding jobs, and why one does not run.
+-- Find jobs, and why one does not run.
 
--- Whether a job fits a filter: {status, stage, circuit, tenant_id, correlation_id, error (part of it, in any case),
--- created_after, created_before (times with a zone)}. What is absent or null fits all. Inlined nowhere: the callers
--- spell the conditions out for the planner; this is where unknown names and bad times are refused.
+-- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
+-- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
+-- or null fits all jobs. The callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -25,12 +25,12 @@ begin
   end loop;
 end $$;
 
--- Up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so that
+-- Return up to p_limit ids of jobs that fit a filter, by id: downwards from p_after (p_up: upwards). Ids are unique, so
 -- pages neither skip nor repeat a row, whatever was created in the same instant.
 create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
--- A plan for what is asked, not for what might be: an absent condition folds away.
+-- Planned for the values of each call: an absent condition folds away.
 set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 declare
   v_status text := p_filter ->> 'status';
@@ -156,7 +156,7 @@ begin
   return case p_status when 'queued' then p_scheduled_at when 'error' then p_revive_at end;
 end $$;
 
--- A page of jobs, each with next_run_at and waiting_for. Answers {jobs, older, newer}: the ids to ask on with, null at
+-- Return a page of jobs, each with next_run_at and waiting_for: {jobs, older, newer}: the ids to continue from, null at
 -- the end.
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
@@ -169,7 +169,7 @@ declare
   v_ids bigint[];
   v_more boolean;
 begin
-  -- One more than is shown tells whether there are more.
+  -- One more than the page holds: its presence means that there are more.
   v_ids := public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1, v_up);
   v_more := cardinality(v_ids) > v_limit;
   v_ids := v_ids[:v_limit];
@@ -178,13 +178,14 @@ begin
                  'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
                  'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
                from public.giftcard_jobs j where j.id = any (v_ids)),
-    -- null of no ids at all
+    -- null for a page without jobs
     'older', case when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
     'newer', case when v_more and v_up or not v_up and p_before is not null
                   then (select max(i) from unnest(v_ids) i) end);
 end $$;
 
--- One job as it stands, with next_run_at, waiting_for and archived_at (null: it is not in the archive). GC404 for none.
+-- Return one job as it stands, with next_run_at, waiting_for and archived_at (null: not in the archive). GC404 for
+-- none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null,
   p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -210,8 +211,8 @@ begin
     'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
 end $$;
 
--- The runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms, duration_ms,
--- error, next_run_at, detail}.
+-- Return the runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms,
+-- duration_ms, error, next_run_at, lock_owner, detail}. GC404 for an unknown job.
 create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin

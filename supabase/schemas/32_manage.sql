@@ -1,8 +1,8 @@
--- What people do to jobs and stages.
+-- Manage jobs and stages: the operators' actions.
 
--- Sends a job in error or cancelled (with p_force: completed) back to queued, due now, with a whole new set of
--- attempts. p_payload: a corrected payload (p_circuit: the circuit that goes with it), refused once the job has begun
--- an effect outside, which is bound to the old one. History stays.
+-- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
+-- a corrected payload (p_circuit: its circuit), refused once the job has begun an external effect, which is bound to
+-- the old one. History stays. Return {id, status, was}. GC409 for any other state.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
   p_now timestamptz default null)
@@ -18,7 +18,7 @@ begin
     perform public.giftcard_refuse('GC409', format('job %s is %s already', p_job_id, j.status), 'status');
   elsif j.status = 'completed' and not coalesce(p_force, false) then
     perform public.giftcard_refuse(
-      'GC409', format('job %s is completed: force it if it shall run again', p_job_id), 'force');
+      'GC409', format('job %s is completed: force it to run again', p_job_id), 'force');
   elsif j.status = 'completed' and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');
@@ -45,8 +45,8 @@ begin
   return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
 end $$;
 
--- Cancels a job in queued or error; for a running one the wish is noted: complete still wins, anything else becomes
--- cancelled.
+-- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
+-- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -70,7 +70,7 @@ begin
                             'cancel_requested', v_status = 'running');
 end $$;
 
--- Pauses a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end as they would.
+-- Pause a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end normally.
 create function public.giftcard_pause(
   p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -79,7 +79,7 @@ declare
 begin
   if coalesce(p_stage, '') = '' or coalesce(p_by, '') = '' then
     perform public.giftcard_refuse(
-      'GC400', 'say which stage is paused (''*'' for all) and by whom',
+      'GC400', 'p_stage (''*'' for all) and p_by must be given',
       case when coalesce(p_stage, '') = '' then 'stage' else 'by' end);
   end if;
   insert into public.giftcard_stages (stage, paused_at, paused_by, reason) values (p_stage, v_now, p_by, p_reason)
@@ -89,6 +89,7 @@ begin
     'stage', p_stage, 'paused', true, 'paused_at', v_now, 'paused_by', p_by, 'reason', p_reason);
 end $$;
 
+-- End a pause. GC404 for a stage that is not paused.
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare

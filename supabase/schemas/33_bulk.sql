@@ -68,7 +68,8 @@ begin
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
--- Cancels what is left of a flow: queued and dead jobs at once, running ones by a wish. Answers how many of each.
+-- Cancel what is left of a flow: queued and dead jobs at once; for running ones the request is recorded. Return
+-- {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
   p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$

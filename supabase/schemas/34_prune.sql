@@ -1,12 +1,11 @@
--- Archive and prune: finished rows leave the tables that ticks read and write.
---
--- A job leaves giftcard_jobs for giftcard_jobs_archive once nothing can come of it any more: it has ended, nobody has
--- touched it for as long as is asked, and no job of its flow is open. A dead letter is open while it can revive, and
--- for a while after that, because a person may requeue it. A flow that was paid and has no card is open too. Orders,
--- customers, payments, cards and effects stay: they are what makes an order sent again harmless. So does the audit.
+-- Prune: finished rows leave the tables that ticks read and write.
+-- A job moves to giftcard_jobs_archive once it is finished for good: it has ended, it has not been changed for as long
+-- as the caller asks, and no job of its flow is open. A dead letter is open while it can revive, and for a while after
+-- that, because a person may requeue it. A flow that was paid and has no card is open too. Orders, customers, payments,
+-- cards and effects stay: they make a repeated order harmless. So does the audit.
 
--- A table is looked through by its key, a part each time, and from the beginning again after its end: so what cannot
--- leave yet costs one look a round, wherever it lies.
+-- A table is scanned by its key, a part at a time, and from the beginning again after its end: what cannot leave yet
+-- costs one read a round, wherever it lies.
 create table public.giftcard_prune_cursors (
   scan text collate "C" not null,
   job_id bigint not null default 0,
@@ -14,7 +13,7 @@ create table public.giftcard_prune_cursors (
   constraint giftcard_prune_cursors_pkey primary key (scan)
 );
 comment on table public.giftcard_prune_cursors is
-  'How far pruning has looked through a table: jobs by id, history by job and run.';
+  'How far pruning has scanned a table: jobs by id, history by job and run.';
 
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
@@ -42,9 +41,9 @@ begin
              limit 1) is null);
 end $$;
 
--- Looks at 10 × p_limit jobs from where the last look ended, and moves up to p_limit of them to the archive. p_keep:
--- how long completed and cancelled ones stay, p_keep_dead: dead letters that do not revive; null: for ever. A dry run
--- looks from the beginning and changes nothing. done: it has come to the end of the table.
+-- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
+-- long completed and cancelled ones stay, p_keep_dead: dead letters that do not revive; null: for ever. A dry run scans
+-- from the beginning and changes nothing. done: the end of the table was reached.
 create function public.giftcard_prune_jobs(
   p_keep interval, p_keep_dead interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out moved integer,
   out done boolean)
@@ -60,7 +59,7 @@ declare
   v_ids bigint[];
 begin
   if not p_dry_run then
-    -- Two that prune take turns.
+    -- The lock makes two that prune take turns.
     select job_id into v_after from public.giftcard_prune_cursors where scan = 'jobs' for update;
   end if;
   select count(*), max(l.id), array_agg(l.id order by l.id) filter (where l.over) into v_looked, v_last, v_ids from (
@@ -79,7 +78,7 @@ begin
     moved := cardinality(v_ids);
     return;
   end if;
-  -- Whoever works on one of them at this moment keeps it.
+  -- A job that is locked at this moment stays.
   v_ids := array(
     select id from public.giftcard_jobs
      where id = any (v_ids) and status in ('completed', 'cancelled', 'error') and revive_at is null
@@ -88,7 +87,7 @@ begin
     delete from public.giftcard_jobs where id = any (v_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; what is null inside a payload stays.
+         -- Without columns that are null; a null inside a payload stays.
          jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
@@ -97,7 +96,7 @@ begin
   update public.giftcard_prune_cursors set job_id = case when done then 0 else v_last end where scan = 'jobs';
 end $$;
 
--- The same for runs that ended longer ago than p_keep, whatever became of their jobs.
+-- Delete runs that ended longer ago than p_keep, whatever became of their jobs. Arguments as in giftcard_prune_jobs.
 create function public.giftcard_prune_history(
   p_keep interval, p_limit integer, p_dry_run boolean, p_now timestamptz, out removed integer, out done boolean)
 language plpgsql volatile security invoker
@@ -131,7 +130,7 @@ begin
     removed := coalesce(cardinality(v_rows), 0);
     return;
   end if;
-  -- Asked again: a place may hold another row by now, which is young then.
+  -- Checked again: by now the ctid may belong to another row, which is young then.
   delete from public.giftcard_job_history where ctid = any (v_rows) and finished_at <= v_over;
   get diagnostics removed = row_count;
   update public.giftcard_prune_cursors
@@ -139,11 +138,11 @@ begin
          where scan = 'history';
 end $$;
 
--- One step of pruning, short enough to keep no tick waiting: of each kind up to p_limit (1,000 at most) that are older
--- than is asked; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
--- both go to the archive. Ticks, changes of circuits, runs and what lies in the archive are gone for good. Unless
--- p_dry_run is false it only counts, from the beginning. Answers {jobs, history, ticks, circuit_changes, archive: how
--- many of each; done: everything has been looked at; dry_run}.
+-- Prune one step, short enough to delay no tick: of each kind up to p_limit (1,000 at most) rows that are older than
+-- the interval; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
+-- both go to the archive. Ticks, changes of circuits, runs and archived jobs are deleted for good. Unless p_dry_run is
+-- false it only counts, from the beginning. Return {jobs, history, ticks, circuit_changes, archive: how many of each;
+-- done: everything was scanned; dry_run}.
 create function public.giftcard_prune(
   p_jobs interval default null, p_dead_letters interval default null, p_history interval default null,
   p_ticks interval default null,
@@ -166,11 +165,11 @@ begin
   -- '30' would be thirty seconds.
   if least(p_jobs, p_dead_letters, p_history, p_ticks, p_circuit_changes, p_archive) < interval '1 day' then
     perform public.giftcard_refuse(
-      'GC400', 'nothing younger than a day is pruned: say for how long it shall stay, like ''30 days''', 'interval');
+      'GC400', 'nothing younger than a day is pruned: give a day or more, like ''30 days''', 'interval');
   end if;
   j := public.giftcard_prune_jobs(p_jobs, p_dead_letters, v_limit, v_dry_run, v_now);
   h := public.giftcard_prune_history(p_history, v_limit, v_dry_run, v_now);
-  -- These come and go in the order of their keys.
+  -- These are inserted and deleted in the order of their keys.
   v_ticks := array(
     select id from (select id, started_at, live_until from public.giftcard_ticks order by id limit v_limit) t
      where t.started_at <= v_now - p_ticks and t.live_until <= v_now);

@@ -10,18 +10,18 @@ create table public.giftcard_jobs_archive (
   job jsonb not null,
   constraint giftcard_jobs_archive_pkey primary key (id)
 );
--- Not unique: a job that is enqueued once more after it left is a new one.
+-- Not unique: a job that is enqueued again after it left is a new one.
 create index giftcard_jobs_archive_by_flow on public.giftcard_jobs_archive (tenant_id, correlation_id, stage,
   dedup_key);
 create index giftcard_jobs_archive_by_age on public.giftcard_jobs_archive (archived_at, id);
 
 comment on table public.giftcard_jobs_archive is
-  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history goes by.';
+  'Jobs that have left giftcard_jobs. giftcard_restore_job brings one back under its id, which its history refers '
+  'to.';
 comment on column public.giftcard_jobs_archive.job is
-  'The row as it was, without what was null. A column that giftcard_jobs gets later and that may not be null has to '
-  'be added here.';
+  'The row as it was, without its nulls. A not-null column that giftcard_jobs gets later must be added here.';
 
--- Refuses to work on a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
+-- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
 create function public.giftcard_refuse_absent(p_job_id bigint) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -31,8 +31,9 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
--- Brings a job back from the archive as it was, under its id. Its limit begins anew. GC404: it is not there; GC409: it
--- has not left, or another job has its place in the flow by now.
+-- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
+-- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
+-- now.
 create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare

@@ -16,7 +16,7 @@ create table public.giftcard_orders (
 create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
 
 comment on column public.giftcard_orders.customer_id is
-  'Known once customer_ingest has run: what erasing a customer goes by.';
+  'Known once customer_ingest has run: erasing a customer finds the order by it.';
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
@@ -33,7 +33,7 @@ create table public.giftcard_customers (
   constraint giftcard_customers_personal_code_key unique (tenant_id, personal_code),
   constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
 );
--- Without an external id, the address is who they are.
+-- Without an external id, the address identifies the customer.
 create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
     where external_id is null;
 
@@ -56,7 +56,7 @@ create table public.giftcard_payments (
 create index giftcard_payments_without_card on public.giftcard_payments (created_at, id) where card_id is null;
 
 comment on table public.giftcard_payments is
-  'Money taken: one payment an order. With the provider ledger this row is the payment itself.';
+  'Money taken: one payment per order. With the provider ledger this row is the payment itself.';
 
 create table public.giftcard_cards (
   id bigint generated always as identity,
@@ -87,6 +87,6 @@ create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
 create index giftcard_cards_by_reference on public.giftcard_cards (tenant_id, provider_ref);
 
 comment on table public.giftcard_cards is
-  'One card an order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
+  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
 comment on column public.giftcard_cards.vendor_updated_at is
-  'When the vendor''s newest word on balance and state was said, by its clock: an older word changes nothing.';
+  'The vendor''s time of the newest known balance and state: an older event changes nothing.';

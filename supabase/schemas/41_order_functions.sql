@@ -1,7 +1,8 @@
 -- Orders, customers, codes, payments, cards: one function each, each safe to repeat.
 
--- Takes an order in and enqueues its first job, in one transaction. The same idempotency key (or correlation id) with
--- the same body answers the same; with another body it is refused: GC422 for the key, GC409 for the correlation id.
+-- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
+-- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
+-- Return {correlation_id, created, job_id}.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -34,7 +35,7 @@ begin
         'GC409', format('correlation id %s belongs to another order', p_correlation_id), 'correlation_id');
     end if;
   end if;
-  -- An order outlives its jobs: sent again, it makes no new ones, wherever they are by now.
+  -- An order outlives its jobs: sent again, it makes no new ones, archived or not.
   return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
     (select id from public.giftcard_jobs
       where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest'
@@ -45,8 +46,8 @@ begin
       order by id limit 1)));
 end $$;
 
--- Creates or updates a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail).
--- p_correlation_id: the order it is for, if it came as one. Answers {id, personal_code}.
+-- Create or update a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail).
+-- p_correlation_id: the order that the customer comes from, if any. Return {id, personal_code}.
 create function public.giftcard_save_customer(
   p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text,
   p_correlation_id text default null,
@@ -77,8 +78,8 @@ begin
   return jsonb_build_object('id', c.id, 'personal_code', c.personal_code);
 end $$;
 
--- Gives a customer the first free of a handful of codes. A customer that has one keeps it. Answers {code, assigned};
--- code null: all are taken, or another transaction was quicker: try others.
+-- Assign a customer the first free of some codes. A customer that has one keeps it. Return {code, assigned}; code null:
+-- all are taken, or another transaction took it first: try others.
 create function public.giftcard_assign_code(
   p_customer_id bigint, p_candidates text[], p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -111,7 +112,7 @@ exception when unique_violation then
   return jsonb_build_object('code', null, 'assigned', false);
 end $$;
 
--- Keeps a payment: one an order, and one an idempotency key. Answers the one that is kept: the first.
+-- Record a payment: one per order, and one per idempotency key. Return the recorded one: the first.
 create function public.giftcard_record_payment(
   p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
   p_provider_ref text default null, p_now timestamptz default null) returns jsonb
@@ -135,7 +136,7 @@ begin
   return v_payment;
 end $$;
 
--- The payment made under an idempotency key; null: none.
+-- Return the payment made under an idempotency key; null: none.
 create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
@@ -143,8 +144,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
     from public.giftcard_payments where idempotency_key = p_idempotency_key
 $$;
 
--- Keeps a card, one an order, and marks the order's payment with it. Answers the one that is kept: the first. A number
--- that another card has is a unique violation of giftcard_cards_number_key.
+-- Record a card, one per order, and link the order's payment to it. Return the recorded one: the first. A number that
+-- another card has is a unique violation of giftcard_cards_number_key.
 create function public.giftcard_record_card(
   p_tenant_id text, p_correlation_id text, p_customer_id bigint, p_provider text, p_provider_ref text,
   p_number_encrypted text,
@@ -168,7 +169,7 @@ begin
                             'last4', c.last4);
 end $$;
 
--- The card of an order, with its number as it is stored: encrypted. null: none.
+-- Return the card of an order, with its number as stored: encrypted. null: none.
 create function public.giftcard_find_card(p_tenant_id text, p_correlation_id text) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
@@ -180,8 +181,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
    where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
 $$;
 
--- Return whether the jobs of a stage only notify of what others have done: they are sent as written, and are no part of
--- a flow's work. This is the one place that the engine knows such a stage from.
+-- Return whether the jobs of a stage only notify of what other jobs have done: they are sent as written, and are no
+-- part of a flow's work. The engine asks here: it names no stage itself.
 create function public.giftcard_is_webhook(p_stage text) returns boolean
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
@@ -190,7 +191,7 @@ end $$;
 
 -- Return whether an order was paid, has no card, and nothing of its flow is queued or runs but webhooks: the job that
 -- should issue the card is dead, cancelled or missing. A dead letter counts although it may revive tomorrow: today the
--- customer has paid for nothing. Give it rows with card_id null: that condition is for the planner.
+-- customer has paid for nothing. The callers filter card_id is null themselves, for the planner.
 create function public.giftcard_is_paid_without_card(p public.giftcard_payments) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 begin

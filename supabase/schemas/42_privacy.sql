@@ -1,4 +1,4 @@
--- Personal data: seen in clear only with a trace, and removed on request.
+-- Personal data: shown in clear only with an audit record, and erased on request.
 
 create table public.giftcard_audit (
   id bigint generated always as identity,
@@ -13,6 +13,7 @@ create table public.giftcard_audit (
 
 comment on table public.giftcard_audit is 'One row each time personal data was shown in clear or erased.';
 
+-- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -21,8 +22,8 @@ begin
   return jsonb_build_object('noted', true);
 end $$;
 
--- Who a person is here: by external id, by an order of theirs, or by the address of a customer without an external id.
--- Answers {id}; GC404 for nobody.
+-- Return {id} of a customer: by external id, by one of their orders, or by the address of a customer without an
+-- external id. GC404 for none.
 create function public.giftcard_find_customer(
   p_tenant_id text, p_external_id text default null, p_email text default null,
   p_correlation_id text default null) returns jsonb
@@ -33,7 +34,7 @@ begin
   if p_external_id is not null then
     select id into v_id from public.giftcard_customers where tenant_id = p_tenant_id and external_id = p_external_id;
   elsif p_correlation_id is not null then
-    -- A flow that began with a plain INSERT has no order: its jobs know, here or in the archive.
+    -- A flow that began with a plain INSERT has no order: its jobs know the customer, here or in the archive.
     select coalesce(
       (select customer_id from public.giftcard_orders
        where tenant_id = p_tenant_id and correlation_id = p_correlation_id),

@@ -1,8 +1,7 @@
--- Occurrences: what ticks ask for and write down. A tick reads the schedules that are due, Python plans
--- (lib/schedules.py), and each plan is carried out if its schedule is still as it was read: of two ticks, two clocks or
--- a clock that went back, one makes the job.
+-- Occurrences: a tick reads the schedules that are due, Python plans, and each plan is applied if its schedule is still
+-- as it was read: of two ticks, two clocks or a clock that was set back, one makes the job.
 
--- Schedules to look at now, the longest due first: all that Python has to know. now: the database's clock.
+-- Return the schedules to plan now, the longest due first, with all that Python needs. now: the database's time.
 create function public.giftcard_due_schedules(p_limit integer default 100, p_now timestamptz default null) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off
 set jit = off as $$
@@ -25,8 +24,7 @@ begin
      cross join lateral public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures) o);
 end $$;
 
--- When the next occurrence comes due; null: none will. What waits for the end of an earlier job is looked at now and
--- then.
+-- Return when the next occurrence is due; null: none. What waits for the end of an earlier job is checked later.
 create function public.giftcard_next_schedule_at() returns timestamptz
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
 begin
@@ -34,8 +32,7 @@ begin
           order by check_at limit 1);
 end $$;
 
--- Carries plans out; see giftcard_enqueue_occurrences, which has locked their schedules. Answers the ids of the jobs
--- that were made.
+-- Apply plans; giftcard_enqueue_occurrences has locked their schedules. Return the ids of the new jobs.
 create function public.giftcard_apply_plans(p_plans jsonb, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -44,7 +41,7 @@ declare
   v_owners bigint[];  -- the schedule of each job
   v_answers jsonb := '[]'::jsonb;
 begin
-  -- The payload as it is stored, unless a hook has bent it: JSON that went through Python may have lost digits.
+  -- The payload as stored, unless a hook has changed it: JSON that went through Python may have lost digits.
   select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n),
          array_agg(s.id order by p.n, j.n)
     into v_jobs, v_owners
@@ -88,15 +85,14 @@ begin
   return array(select (j ->> 'id')::bigint from jsonb_array_elements(v_answers) j where (j ->> 'created')::boolean);
 end $$;
 
--- Carries plans out, in one transaction. Each: {id, version, and one of
+-- Apply plans, in one transaction. Each: {id, version, and one of
 --   delete: true                   it ran once and is over
 --   pause: reason                  it is paused
--- next_at (null: none), and perhaps jobs (as giftcard_enqueue takes them), last_at, check_in (seconds: look at it then,
--- not at next_at),
---   missed, missed_at, skipped, skipped_at}; up to 1,000 jobs in all.
+--   next_at (null: none), and optionally jobs (as giftcard_enqueue takes them), last_at, check_in (seconds: check it
+--                                  then, not at next_at), missed, missed_at, skipped, skipped_at}; up to 1,000 jobs.
 -- A schedule that has changed since it was read is left alone, and so is one that another tick works on. One whose job
--- cannot be stored is paused with the reason, and stops no other. Answers {jobs: ids of those made, paused: [{id,
--- reason}], deleted, left: how many}.
+-- cannot be stored is paused with the reason, and stops no other.
+-- Return {jobs: ids of the new ones, paused: [{id, reason}], deleted, left: how many}.
 create function public.giftcard_enqueue_occurrences(p_planned jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -122,7 +118,7 @@ begin
   begin
     v_jobs := public.giftcard_apply_plans(v_plans, v_now);
   exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
-    -- One job cannot be stored: each schedule is moved alone, so that it spoils nothing but its own.
+    -- One job cannot be stored: each schedule is planned by itself, so that the others are not affected.
     for v_plan in select value from jsonb_array_elements(v_plans) loop
       begin
         v_jobs := v_jobs || public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);

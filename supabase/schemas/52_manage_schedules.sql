@@ -1,6 +1,6 @@
--- What people do to schedules.
+-- Manage schedules: the operators' actions.
 
--- Makes a schedule, or changes one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
+-- Create a schedule, or update one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
 -- set; p_next_at is its next occurrence (null: none). GC409 for a name that another has, and for another version.
 create function public.giftcard_save_schedule(
   p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null,
@@ -40,7 +40,7 @@ begin
     if not found then
       perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
       perform public.giftcard_refuse(
-        'GC409', format('schedule %s has changed meanwhile: look at it and try again', p_id), 'schedule_id');
+        'GC409', format('schedule %s has changed meanwhile: read it and try again', p_id), 'schedule_id');
     end if;
   end if;
   return public.giftcard_schedule_json(s, v_now);
@@ -49,7 +49,7 @@ exception when unique_violation then
   n.name using errcode = 'GC409', detail = 'name';
 end $$;
 
--- Jobs that are there already go on.
+-- Delete a schedule. Its jobs go on. GC404 for none.
 create function public.giftcard_delete_schedule(p_id bigint) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -60,7 +60,7 @@ begin
   return jsonb_build_object('id', p_id, 'deleted', true);
 end $$;
 
--- No occurrences until it is resumed; jobs that are there already go on.
+-- Pause a schedule: no occurrences until it is resumed. Its jobs go on.
 create function public.giftcard_pause_schedule(
   p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -70,14 +70,14 @@ begin
   update public.giftcard_schedules
      set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null,
          version = version + 1,
-         -- the end of the one job of a schedule that runs once is looked for all the same
+         -- a schedule that runs once still waits for the end of its one job
          check_at = case when not is_recurring and last_at is not null then check_at end
    where id = p_id;
   return public.giftcard_show_schedule(p_id, v_now);
 end $$;
 
--- On again, from p_next_at on: what fell into the pause is not made up for. GC409 for one that is not paused or not at
--- p_version.
+-- Resume a schedule from p_next_at on: occurrences of the pause are not made up for. GC409 for one that is not paused
+-- or not at p_version.
 create function public.giftcard_resume_schedule(
   p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$

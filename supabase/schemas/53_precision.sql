@@ -1,10 +1,10 @@
--- Promised against actual: how long after its time each run began.
+-- Precision: how long after its time each run began.
 
--- The newest runs, whatever jobs they are of.
+-- The newest runs, of whatever jobs.
 create index giftcard_job_history_finished on public.giftcard_job_history (finished_at);
 
--- By stage, of the runs that ended within p_window_seconds, the newest 10,000: [{stage, runs, p50_ms, p95_ms, max_ms}].
--- Runs that never began, and those of jobs that were called before their time, promise nothing.
+-- Return start delays by stage, of the newest 10,000 runs that ended within p_window_seconds: [{stage, runs, p50_ms,
+-- p95_ms, max_ms}]. Runs that never began, and those started before their time on request, do not count.
 create function public.giftcard_precision(
   p_window_seconds double precision default 3600, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$

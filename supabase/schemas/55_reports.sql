@@ -10,18 +10,17 @@ create table public.giftcard_reports (
 );
 create index giftcard_reports_by_day on public.giftcard_reports (day, tenant_id);
 
-comment on table public.giftcard_reports is
-  'One row is the report of one tenant''s day, as it was when it was last made.';
+comment on table public.giftcard_reports is 'One row is the report of one tenant''s day, as it was last made.';
 
 create index giftcard_orders_by_day on public.giftcard_orders (tenant_id, created_at);
 create index giftcard_payments_by_day on public.giftcard_payments (tenant_id, created_at);
 create index giftcard_cards_by_day on public.giftcard_cards (tenant_id, created_at);
--- Only what has failed is in it: a run that goes well does not pay for it.
+-- Holds only runs that have failed: a successful run does not pay for it.
 create index giftcard_job_history_failures on public.giftcard_job_history (finished_at)
     where result in ('FAILED', 'INTERRUPTED');
 
--- Orders, payments and cards that came to be between two times, by currency: counts, and sums in minor units. The sums
--- are those of the tables themselves, which keep their rows also when a customer is erased or jobs are pruned.
+-- Sum orders, payments and cards created between two times, by currency: counts, and amounts in minor units. The source
+-- tables keep their rows also when a customer is erased or jobs are pruned.
 create function public.giftcard_report_money(p_tenant_id text, p_from timestamptz, p_to timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
@@ -44,17 +43,17 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
      group by m.currency) c
 $$;
 
--- What an error is grouped by: its type, and its message as far as that is plain words. What names a person, a host or
--- an order ends it.
+-- Return what an error is grouped by: its type, and its message up to the first word that may name a person, a host or
+-- an order.
 create function public.giftcard_error_reason(p_error text) returns text
 language sql immutable security invoker set search_path = '' as $$
   select coalesce(left(substring(p_error from '^[A-Za-z_][A-Za-z0-9_]*(?::(?: (?:[a-z]+|[45][0-9]{2})(?![^ :,;]))+)?'),
                        120), 'unknown')
 $$;
 
--- What failed between two times, by stage and reason, the most frequent 200, and what all of it sums up to. A run that
--- failed was tried again if the job's next attempt belongs to the same round, and made a dead letter if a new round
--- began after it, or would. A dead letter that never ran (a message that no job could be made of) is a failure too.
+-- Return what failed between two times, by stage and reason, the most frequent 200, and the totals of all. A failed run
+-- was retried if the job's next attempt belongs to the same round, and became a dead letter if a new round began after
+-- it, or would. A dead letter that never ran (a message that no job could be made of) counts as a failure too.
 create function public.giftcard_report_failures(
   p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
@@ -70,7 +69,7 @@ begin
       left join public.giftcard_job_history n on n.job_id = h.job_id and n.run_no = h.run_no + 1
      where h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= p_from and h.finished_at < p_to
        and coalesce(j.tenant_id, a.tenant_id) = p_tenant_id
-       -- A run that a hand-run UPDATE took away has not failed: nobody settled it.
+       -- A run that an operator's UPDATE took away has not failed: it was not settled.
        and h.lease_id is not null
     union all
     select j.stage, public.giftcard_error_reason(j.last_error), 1
@@ -88,7 +87,7 @@ begin
     from counted;
 end $$;
 
--- Payments of up to some time that have no card, with nothing of their flow on its way now but webhooks, by currency.
+-- Sum the payments before p_to that have no card, by currency; see giftcard_is_paid_without_card.
 create function public.giftcard_report_paid_without_card(p_tenant_id text, p_to timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
@@ -99,8 +98,8 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
      group by p.currency) c
 $$;
 
--- Makes the report of a tenant's day and keeps it; made again it replaces the former one. p_day null: yesterday, by the
--- database's clock. A day that is not over yet gives what there is so far, and says so (complete: false).
+-- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
+-- database's clock. A day that is not over gives what there is so far, with complete: false.
 create function public.giftcard_make_report(
   p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -117,7 +116,7 @@ declare
   f record;
 begin
   if coalesce(p_tenant_id, '') = '' then
-    perform public.giftcard_refuse('GC400', 'say whose report: a tenant', 'tenant_id');
+    perform public.giftcard_refuse('GC400', 'tenant_id must be given', 'tenant_id');
   elsif v_day not between date '2000-01-01' and v_today then
     perform public.giftcard_refuse(
       'GC400', format('day must lie between 2000-01-01 and today, %s in UTC', v_today), 'day');
@@ -148,7 +147,7 @@ begin
   return v_report;
 end $$;
 
--- The report of a tenant's day, as it was last made. GC404 if it was not.
+-- Return the report of a tenant's day, as it was last made. GC404 for none.
 create function public.giftcard_report(p_tenant_id text, p_day date) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -161,12 +160,12 @@ begin
   return v_report;
 end $$;
 
--- A page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the cursor
--- to ask on with, null at the end.
+-- Return a page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the
+-- cursor to continue from, null at the end.
 create function public.giftcard_list_reports(
   p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
 language plpgsql stable security invoker
--- A plan for what is asked, not for what might be: an absent condition folds away.
+-- Planned for the values of each call: an absent condition folds away.
 set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
@@ -176,7 +175,7 @@ begin
   if p_older is not null and p_older !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}/.' then
     perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
   end if;
-  -- One more than is shown tells whether there are more.
+  -- One more than the page holds: its presence means that there are more.
   select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at,
                                                'complete', r.report -> 'complete',
                                                'totals', r.report -> 'totals')
@@ -194,7 +193,7 @@ begin
   return jsonb_build_object('reports', v_page, 'older', (v_last ->> 'day') || '/' || (v_last ->> 'tenant_id'));
 end $$;
 
--- Tenants in which something happened on a day: an order, a payment, a card or a failure. As an array, by name.
+-- Return the tenants with an order, a payment, a card or a failure on a day: an array, by name.
 create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
   with recursive span as (

@@ -1,4 +1,4 @@
--- Webhooks: where tenants want to be told of what has become of their work, and the jobs that tell them.
+-- Webhooks: where tenants receive events, and the jobs that deliver them.
 
 create table public.giftcard_webhook_endpoints (
   id bigint generated always as identity,
@@ -18,18 +18,18 @@ create table public.giftcard_webhook_endpoints (
     'giftcard.issued', 'giftcard.delivered', 'giftcard.failed', 'job.completed', 'job.dead_lettered', 'report.ready']),
   constraint giftcard_webhook_endpoints_disabled_has_a_reason check (enabled = (disabled_reason is null))
 );
--- What a settle looks into: nothing is in it where nobody wants to be told.
+-- Read by each settle: empty where no tenant receives events.
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
 comment on table public.giftcard_webhook_endpoints is
-  'An address of a tenant that is told of events. Its secrets are encrypted: what signs the messages can be read by '
-  'the application alone.';
+  'An address that receives events of a tenant. Its secrets are encrypted: only the application can read what signs '
+  'the requests.';
 comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
-  'Signs beside the new one until previous_secret_until, so that the receiver has time to take the new one.';
+  'Signs beside the new one until previous_secret_until, so that the receiver has time to change over.';
 
--- What jobs that have just ended are told as: {tenant_id, correlation_id, event, event_id, body, trace}, at most 3,000.
--- The id is the same whenever the same fact is told; a card is issued and delivered once, however often its jobs run.
--- Ids, amounts and last four digits, no more.
+-- Return the events of jobs that have just ended: {tenant_id, correlation_id, event, event_id, body, trace}, at most
+-- 3,000. The same fact always has the same event id; a card is issued and delivered once, however often its jobs run.
+-- Only ids, amounts and last four digits.
 create function public.giftcard_events_for(p_ids bigint[], p_now timestamptz)
 returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
@@ -79,13 +79,13 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
        where j.stage = 'report' and j.status = 'completed'
          and r.tenant_id = coalesce(j.payload ->> 'tenant_id', j.tenant_id) and r.day::text = j.context ->> 'day') t
    where j.id = any (p_ids) and j.status in ('completed', 'error') and j.stage <> 'webhook'
-     -- A key that an index could hardly hold is no reason for a settle to fail.
+     -- A key that is too long for an index is no reason for a settle to fail.
      and octet_length(j.tenant_id) + octet_length(j.correlation_id) < 2000
    order by j.id, t.event limit 3000
 $$;
 
--- Enqueues the webhooks that tell of jobs which have just been settled: in the same transaction, so that there is no
--- event without its fact and no fact without its event.
+-- Enqueue the webhooks of jobs that have just been settled: in the same transaction, so that there is no event without
+-- its fact and no fact without its event.
 create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -101,9 +101,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
   on conflict on constraint giftcard_jobs_flow_key do nothing
 $$;
 
--- What an attempt to deliver needs: {url, secrets (encrypted; the newest first), at: the database's clock in seconds}.
--- null: the endpoint is off or gone; then the job wants to be cancelled, and its run does so. GC410 when the lease is
--- not the job's current one.
+-- Return what a delivery needs: {url, secrets (encrypted; the newest first), at: the database's time in seconds}. null:
+-- the endpoint is disabled or deleted; then a cancel of the job is recorded, which its run ends with. GC410 when the
+-- lease is not the job's current one.
 create function public.giftcard_webhook_target(
   p_job_id bigint, p_lease_id uuid, p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -116,7 +116,7 @@ begin
     where id = p_job_id and status = 'running' and lease_id = p_lease_id;
   if not found then
     perform public.giftcard_refuse(
-      'GC410', format('job %s is not run under this lease any more', p_job_id), 'lease_id');
+      'GC410', format('job %s is not run under this lease now', p_job_id), 'lease_id');
   end if;
   select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id and tenant_id = v_tenant and enabled;
   if not found then
@@ -128,7 +128,8 @@ begin
     e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end], null)));
 end $$;
 
--- Turns an endpoint off because its receiver wants no more, unless it has moved to another address meanwhile.
+-- Disable an endpoint whose receiver refuses events for good, unless its address has changed meanwhile. Return {id,
+-- disabled}.
 create function public.giftcard_disable_webhook_endpoint(
   p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$

@@ -1,6 +1,6 @@
--- What people do to webhook endpoints.
+-- Manage webhook endpoints: the operators' actions.
 
--- As people see it: never with its secrets.
+-- Return an endpoint as the API shows it: never with its secrets.
 create function public.giftcard_webhook_endpoint_json(
   e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
 language sql stable security invoker set search_path = '' as $$
@@ -11,7 +11,7 @@ language sql stable security invoker set search_path = '' as $$
     'created_at', e.created_at, 'updated_at', e.updated_at)
 $$;
 
--- The endpoint, locked. GC404 for none.
+-- Lock an endpoint and return it. GC404 for none.
 create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -24,7 +24,7 @@ begin
   return e;
 end $$;
 
--- Refuses an address that another endpoint of the tenant has: each event would come there twice.
+-- Refuse an address that another endpoint of the tenant has: each event would arrive there twice.
 create function public.giftcard_refuse_duplicate_endpoint(
   p_tenant_id text, p_url text, p_except bigint default null) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
@@ -38,8 +38,8 @@ begin
   end if;
 end $$;
 
--- Makes an endpoint. A tenant has at most 20: each event is a job for each of them. Those of one tenant are made one
--- after the other.
+-- Create an endpoint. A tenant has at most 20, because each event is a job for each of them; the lock makes two that
+-- create for one tenant take turns.
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
   p_now timestamptz default null) returns jsonb
@@ -61,7 +61,7 @@ begin
   return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
--- Changes what is given: another address, other events, on or off. Webhooks that wait go by what is then.
+-- Update what is given: another address, other events, enabled or not. Queued webhooks use the new values.
 create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null,
   p_now timestamptz default null) returns jsonb
@@ -79,7 +79,7 @@ begin
   return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
--- Removes an endpoint for good. Webhooks that wait for it are cancelled when their turn comes.
+-- Delete an endpoint for good. Its queued webhooks are cancelled when they run.
 create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -88,7 +88,7 @@ begin
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
 
--- Gives it another secret. The one before it signs too for p_former_seconds, so that the receiver can change over.
+-- Replace an endpoint's secret. The previous one signs too for p_former_seconds, so that the receiver can change over.
 create function public.giftcard_rotate_webhook_secret(
   p_endpoint_id bigint, p_secret_encrypted text, p_former_seconds double precision,
   p_now timestamptz default null) returns jsonb
@@ -106,8 +106,8 @@ begin
   return public.giftcard_webhook_endpoint_json(e, v_now);
 end $$;
 
--- Sends a test event, whatever the endpoint wants to be told of; each call is an event of its own. GC409 for one that
--- is off.
+-- Send a test event, whatever events the endpoint receives; each call is a new event. Return {job_id, event_id}. GC409
+-- for a disabled endpoint.
 create function public.giftcard_test_webhook_endpoint(
   p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
@@ -132,7 +132,7 @@ begin
   return jsonb_build_object('job_id', v_job -> 'id', 'event_id', v_event_id);
 end $$;
 
--- One endpoint. GC404 for none.
+-- Return one endpoint. GC404 for none.
 create function public.giftcard_webhook_endpoint(p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -145,7 +145,7 @@ begin
   return public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
 end $$;
 
--- A page of endpoints, the newest first: {endpoints, older}: the id to ask on with, null at the end.
+-- Return a page of endpoints, the newest first: {endpoints, older}: the id to continue from, null at the end.
 create function public.giftcard_list_webhook_endpoints(
   p_tenant_id text default null, p_older bigint default null, p_limit integer default 50,
   p_now timestamptz default null) returns jsonb
@@ -155,7 +155,7 @@ declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
   v_page jsonb;
 begin
-  -- One more than is shown tells whether there are more.
+  -- One more than the page holds: its presence means that there are more.
   select coalesce(jsonb_agg(public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()))
                             order by e.id desc), '[]') into v_page from (
     select * from public.giftcard_webhook_endpoints

@@ -1,4 +1,4 @@
--- Incoming: events that vendors send. Each counts once, for good.
+-- Inbound webhooks: events that vendors send. Each counts once, for good.
 
 create table public.giftcard_inbound_events (
   source text collate "C" not null,
@@ -16,15 +16,15 @@ create index giftcard_inbound_events_payments on public.giftcard_inbound_events 
     where kind = 'payment';
 
 comment on table public.giftcard_inbound_events is
-  'One row is an event of a vendor, never removed: sent again, in whatever year, it does nothing. It holds no '
+  'One row is an event of a vendor, never removed: sent again, even years later, it does nothing. It holds no '
   'personal data.';
 comment on column public.giftcard_inbound_events.kind is
-  'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts say why. '
-  'unknown: no type that means something here.';
+  'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts hold the '
+  'reason. unknown: no type that is handled here.';
 comment on column public.giftcard_inbound_events.correlation_id is
   'Of a payment: the order that it names, whether or not there is one yet.';
 
--- Makes a job of a flow due at once: one that waits, or one that runs, should its run end in a snooze. Answers whether
+-- Make a job of a flow due at once: a queued one, or a running one in case its run ends in a snooze. Return whether
 -- there was one.
 create function public.giftcard_make_due(
   p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
@@ -38,9 +38,9 @@ begin
   return found;
 end $$;
 
--- What a gift card is worth now, by the vendor's reference: {reference, balance, currency, blocked (null: as before),
--- at}. Events may come in any order: one that is older than what is known changes nothing. Answers why it changed
--- nothing; null: it did.
+-- Update the balance and state of a gift card, found by the vendor's reference. p_card: {reference, balance, currency,
+-- blocked (null: unchanged), at}. Events may arrive in any order: one that is older than the last one changes nothing.
+-- Return why it changed nothing; null: it did.
 create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -65,9 +65,9 @@ begin
   return null;
 end $$;
 
--- Takes an event in, once: sent again, at the same time or years later, it changes nothing. p_action says what it means
--- here, with one of job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as
--- giftcard_update_card takes it), ignored (why); none of them: an unknown type. Answers {kind, repeated}.
+-- Receive an event, once: sent again, at the same time or years later, it changes nothing. p_action: what it means
+-- here, one of job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_update_card
+-- takes it), ignored (the reason); none of them: an unknown type. Return {kind, repeated}.
 create function public.giftcard_receive_event(
   p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb,
   p_now timestamptz default null) returns jsonb
@@ -78,7 +78,7 @@ declare
                         when p_action ? 'ignored' then 'ignored' else 'unknown' end;
   v_why text := p_action ->> 'ignored';
 begin
-  -- Two deliveries at once: the second waits here, and finds the first.
+  -- Of two deliveries at once, the second waits here and finds the first.
   insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts,
                                               received_at)
   values (p_source, p_event_id, p_type, v_kind, p_tenant_id, p_action #>> '{payment,correlation_id}',
@@ -102,7 +102,7 @@ begin
   return jsonb_build_object('kind', v_kind, 'repeated', false);
 end $$;
 
--- The payment that has come in for an order: {reference, amount, currency}; of several the one over this amount, else
+-- Return the payment received for an order: {reference, amount, currency}; of several the one over this amount, else
 -- the first. null: none.
 create function public.giftcard_inbound_payment(
   p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb

@@ -1,6 +1,6 @@
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
--- Sums that only grow, although history and ticks are pruned. What is counted is told where it is added up.
+-- Totals that only grow, although history and ticks are pruned. giftcard_update_counters defines each.
 create table public.giftcard_counters (
   name text collate "C" not null,
   stage text collate "C" not null default '',
@@ -12,20 +12,21 @@ create table public.giftcard_counters (
 comment on table public.giftcard_counters is
   'Counters for metrics: runs by stage and result, seconds, start delays, ticks. Kept when history is pruned.';
 
--- How far they have been added up.
+-- How far history and ticks are counted.
 create table public.giftcard_counter_watermarks (
   source text collate "C" not null,
   until timestamptz not null default '-infinity',
   constraint giftcard_counter_watermarks_pkey primary key (source)
 );
 
-comment on table public.giftcard_counter_watermarks is 'Up to where history and ticks are in giftcard_counters.';
+comment on table public.giftcard_counter_watermarks is
+  'Up to which time history and ticks are counted in giftcard_counters.';
 
 insert into public.giftcard_counter_watermarks (source) values ('history'), ('ticks');
 
 create index giftcard_ticks_ended on public.giftcard_ticks (ended_at) where ended_at is not null;
 
--- Adds to sums: [{name, stage, label, value}].
+-- Add to counters: [{name, stage, label, value}].
 create function public.giftcard_increment_counters(p_counters jsonb) returns void
 language sql volatile security invoker set search_path = '' as $$
   insert into public.giftcard_counters (name, stage, label, value)
@@ -35,9 +36,8 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
--- Adds up what has ended since the last time, but for the last ten seconds: a transaction that is about to commit shall
--- not be passed by. At most p_limit rows of each a call; what is left comes next time. Of two calls at once, one adds
--- up.
+-- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
+-- skipped. At most p_limit rows of each kind a call; the rest is counted by the next. Of two calls at once, one counts.
 create function public.giftcard_update_counters(
   p_limit integer default 20000, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -50,7 +50,7 @@ begin
   if not found then
     return;
   end if;
-  -- All rows of the last instant are taken: the next call begins after it.
+  -- All rows of the last instant are counted: the next call begins after it.
   select max(finished_at) into v_to from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
       order by finished_at limit p_limit) h;
@@ -92,9 +92,9 @@ begin
   end if;
 end $$;
 
--- Everything a scrape shows: {sums: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that have not
--- ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage: seconds since
--- its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest clock's ticks}.
+-- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
+-- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
+-- seconds since its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest ticks}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -129,7 +129,7 @@ begin
                        from (select id, started_at from public.giftcard_ticks order by id desc limit 20) l) n));
 end $$;
 
--- Stages that have dead letters: a probe of the index a stage, however many there are.
+-- Return the stages that have dead letters: one index probe per stage, whatever their number.
 create function public.giftcard_dead_stages() returns table (stage text)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -142,7 +142,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
   select d.stage from dead d order by d.stage limit 1000
 $$;
 
--- Jobs that wait, run or have died, by stage and status, each counted up to p_cap.
+-- Count jobs that are queued, running or dead, by stage and status, each up to p_cap.
 create function public.giftcard_open_counts(p_cap integer) returns table (stage text, status text, jobs bigint)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$

@@ -1,5 +1,5 @@
--- Alerts: operators hear of trouble once when it begins and once when it is over. What was told is stored: ticks have
--- no memory.
+-- Alerts: operators are notified of a condition once when it begins and once when it is over. Each notification is
+-- stored, because ticks have no memory.
 
 create table public.giftcard_alerts (
   condition text collate "C" not null,
@@ -12,21 +12,25 @@ create table public.giftcard_alerts (
   constraint giftcard_alerts_pkey primary key (condition)
 );
 
-comment on table public.giftcard_alerts is 'One row is one trouble that was found. It leaves when its end was told.';
+comment on table public.giftcard_alerts is
+  'One row is one condition that was found. It is deleted once its end was notified.';
 comment on column public.giftcard_alerts.condition is
   'dead_letters, circuit:<name>, no_tick, late:<stage>, paid_without_card, limit.';
-comment on column public.giftcard_alerts.notified_at is 'When operators were told of it the last time. null: not yet.';
-comment on column public.giftcard_alerts.notified_through is 'dead_letters: the death of the newest that was told.';
-comment on column public.giftcard_alerts.resolved_at is 'It was over then, which is still to be told.';
-comment on column public.giftcard_alerts.sending_until is 'A tick is about to tell it. Past this another one tries.';
+comment on column public.giftcard_alerts.notified_at is 'When operators were last notified of it. null: not yet.';
+comment on column public.giftcard_alerts.notified_through is 'dead_letters: when the newest of those notified died.';
+comment on column public.giftcard_alerts.resolved_at is
+  'When it was over; the notification of that is still to be sent.';
+comment on column public.giftcard_alerts.sending_until is
+  'A tick is sending the notification. After this time another one tries.';
 
--- What is wrong now: (condition, since, detail). p_stages as in giftcard_status; p_late: how long a due job may wait.
+-- Return the conditions that hold now: (condition, since, detail). p_stages: as in giftcard_status; p_late: how long a
+-- due job may wait.
 create function public.giftcard_active_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
 returns table (condition text, since timestamptz, detail jsonb)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
 set jit = off as $$
   select t.* from (
-    -- Occurrences of recurring schedules are not told one by one: the next one comes anyway.
+    -- Occurrences of recurring schedules are not counted: the next one comes anyway.
     (select 'dead_letters', min(d.oldest), jsonb_build_object('jobs', sum(d.jobs), 'stages', jsonb_agg(d.stage),
                                                               'newest', max(d.newest))
        from (select c.stage, count(*) as jobs, min(e.finished_at) as oldest, max(e.finished_at) as newest
@@ -43,7 +47,7 @@ set jit = off as $$
        from public.giftcard_circuits c where (c.failures > 0 or c.state <> 'closed') and c.state <> 'closed'
          order by c.circuit limit 100)
     union all
-    -- Seen by the tick that follows, and by whoever asks while there is none.
+    -- Found by the tick that follows, and by a status request while there is none.
     (select 'no_tick', g.began, jsonb_build_object('seconds', round(extract(epoch from g.ended - g.began)))
        from (select n.started_at as began, coalesce(lead(n.started_at) over (order by n.id), p_now) as ended
                from (select id, started_at from public.giftcard_ticks order by id desc limit 20) n) g
@@ -69,10 +73,10 @@ set jit = off as $$
    order by t.condition limit 1000
 $$;
 
--- Compares what is wrong with what was told, and answers what is to be told now: [{condition, kind:
--- 'raised'|'repeated'|'resolved', since, detail}]. Of two ticks at once one gets it, for a minute:
--- giftcard_record_notifications says that it was told, else the next check brings it again. Dead letters: only those
--- that no alert has told of, at most once an hour; again after p_repeat_hours while any is left.
+-- Compare the active conditions with those notified, and return the notifications to send now: [{condition, kind:
+-- 'raised'|'repeated'|'resolved', since, detail}]. Of two ticks at once one gets them, for a minute: unless
+-- giftcard_record_notifications confirms them, the next check returns them again. Dead letters: only those not notified
+-- yet, at most once an hour; again after p_repeat_hours while any is left.
 create function public.giftcard_check_alerts(
   p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24,
   p_now timestamptz default null) returns jsonb
@@ -90,7 +94,7 @@ begin
     on conflict (condition) do update set detail = excluded.detail, resolved_at = null
     returning condition)
   select coalesce(array_agg(condition), '{}') into v_conditions from found;
-  -- What ended before anybody was told of it is not worth a word.
+  -- What ended before it was notified needs no notification.
   delete from public.giftcard_alerts where notified_at is null and condition <> all (v_conditions);
   update public.giftcard_alerts set resolved_at = v_now where resolved_at is null and condition <> all (v_conditions);
   with due as (
@@ -109,7 +113,8 @@ begin
   return v_due;
 end $$;
 
--- Operators were told of these, as giftcard_check_alerts answered them. What is over leaves.
+-- Record that operators were notified of these, as giftcard_check_alerts returned them. Resolved conditions are
+-- deleted.
 create function public.giftcard_record_notifications(p_notified jsonb, p_now timestamptz default null) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
 begin
@@ -122,7 +127,7 @@ begin
     from jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'resolved';
 end $$;
 
--- What was found and is not over, for whoever looks: [{condition, since, notified_at, detail}].
+-- Return the conditions found and not over: [{condition, since, notified_at, detail}].
 create function public.giftcard_active_alerts() returns jsonb
 language sql stable security invoker set search_path = '' as $$
   select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'notified_at', notified_at,

@@ -1,7 +1,6 @@
--- What the doctor asks the database: facts, for lib/doctor to judge. Each is bounded, so that a status may ask at any
--- time.
+-- Doctor: facts about the database, which lib's doctor judges. Each is bounded, so that a status may ask at any time.
 
--- What of ours is granted to the web roles of Supabase or to everybody, and tables without row level security.
+-- Return privileges on our objects of Supabase's web roles or of everyone, and tables without row level security.
 create function public.giftcard_excess_privileges(
   p_limit integer default 20) returns table (name text, kind text, granted_to text)
 language sql stable security invoker set search_path = '' as $$
@@ -21,18 +20,18 @@ language sql stable security invoker set search_path = '' as $$
     union all
     select p.proname, 'function', a.grantee
       from pg_proc p cross join aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-     where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'), doors as (
+     where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'), excess as (
     select distinct g.name, g.kind, e.who from grants g join everybody e on e.id = g.grantee
     union all
     select o.relname, 'table', 'whoever is granted it: row level security is off' from ours o
       where o.relkind in ('r', 'p') and not o.relrowsecurity)
-  select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from doors d group by d.name, d.kind
+  select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from excess d group by d.name, d.kind
     order by d.kind, d.name limit least(p_limit, 1000)
 $$;
 
--- p_stages as in giftcard_status. Ages are seconds before p_now. Of other sessions' transactions a role sees only its
--- own, unless it may read all statistics (`sees_all`); of prepared statements, those that psycopg has made in this very
--- session.
+-- Return the facts that the doctor judges. p_stages: as in giftcard_status. Ages are seconds before p_now. A role sees
+-- only its own sessions' transactions, unless it may read all statistics (`sees_all`); prepared statements are those
+-- that psycopg has made in this session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
 declare
@@ -43,20 +42,20 @@ begin
     'schema', public.giftcard_schema_version(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
-    -- The clock's, the newest first.
+    -- Ticks of the clock, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
           'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
           'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because)
               order by t.id desc), '[]')
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron'
               order by n.id desc limit 20) t),
-    -- Stages with queued jobs; `due`: a tick that began now could start one.
+    -- Stages with queued jobs; due: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
           select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
-    -- The newest and the oldest.
+    -- The newest and the oldest card.
     'cards', (select coalesce(jsonb_agg(jsonb_build_object('encrypted', c.number_encrypted, 'hash', c.number_hash)
                                         order by c.id desc), '[]')
         from ((select * from public.giftcard_cards order by id desc limit 1)

@@ -38,7 +38,7 @@ declare
 begin
   if to_regclass('pgmq.meta') is null then
     perform public.giftcard_refuse('GC404',
-      'there is no pgmq in this database: create extension pgmq, or take the queue out of GIFTCARD_PGMQ_QUEUES');
+      'there is no pgmq in this database: create extension pgmq, or remove the queue from GIFTCARD_PGMQ_QUEUES');
   elsif not exists (select from pgmq.meta where queue_name = p_queue) then
     perform public.giftcard_refuse('GC404',
       format('pgmq has no queue %s: create it with select pgmq.create(%L)', p_queue, p_queue));

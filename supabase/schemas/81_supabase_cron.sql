@@ -1,9 +1,9 @@
--- Supabase Cron as the clock, where the platform has none by the minute: pg_cron wakes each minute, pg_net calls the
--- cron door, Vault keeps the secret. None of the three is needed, or touched, before somebody calls these functions.
+-- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
+-- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
 
--- Starts it, or changes what it calls: the deployment's address and its CRON_SECRET. A second job clears away what
--- pg_cron has noted of both; pg_net forgets its answers by itself (after 6 hours). pg_net does one batch of calls after
--- the other, so it shall not hang on a long tick: it gives up after 5 s, and the tick goes on without it.
+-- Start the clock, or change what it calls: the deployment's address and its CRON_SECRET. A second job deletes
+-- pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours). pg_net makes one batch of calls
+-- after the other, so it must not wait for a long tick: it gives up after 5 s, and the tick goes on without it.
 create function public.giftcard_start_clock(p_url text, p_secret text) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -15,7 +15,7 @@ begin
   if v_url is null
       or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
     perform public.giftcard_refuse('GC400',
-      'say whom to call: p_url is the address of the deployment and no more, like https://your-project.vercel.app',
+      'p_url must be the address of the deployment and nothing else, like https://your-project.vercel.app',
       'p_url');
   elsif p_secret is null or p_secret !~ '^[!-~]+$' then
     perform public.giftcard_refuse(
@@ -53,7 +53,8 @@ begin
     'clock', 'giftcard-jobs', 'schedule', '* * * * *', 'calls', v_url || '/api/cron/giftcard-jobs');
 end $$;
 
--- Takes all of that away again, and only that: the extensions may have other users. p_dry_run tells what there is.
+-- Remove what giftcard_start_clock has set up, and only that: the extensions may have other users. With p_dry_run only
+-- count it.
 create function public.giftcard_stop_clock(p_dry_run boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare

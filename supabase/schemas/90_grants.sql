@@ -1,6 +1,5 @@
--- Who may do what: the service role everything, nobody else anything. Supabase grants new tables and functions to its
--- web roles by default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the
--- catalog.
+-- Grants: all to the service role, none to any other. Supabase grants new tables and functions to its web roles by
+-- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.
 
 do $$
 declare
@@ -37,5 +36,5 @@ begin
   end loop;
 end $$;
 
--- What is new is known to PostgREST at once, also where no event trigger of Supabase tells it.
+-- PostgREST reloads the schema at once, even where no event trigger of Supabase notifies it.
 notify pgrst, 'reload schema';

@@ -222,7 +222,7 @@ def test_a_message_that_another_reader_has_waits_until_it_gives_it_up(world: Wor
 
 
 def test_without_pgmq_each_inlet_says_so(world: World) -> None:
-    said = "there is no pgmq in this database: create extension pgmq, or take the queue out of GIFTCARD_PGMQ_QUEUES"
+    said = "there is no pgmq in this database: create extension pgmq, or remove the queue from GIFTCARD_PGMQ_QUEUES"
     assert import_pgmq(world) == dict.fromkeys(QUEUES, NOTHING | {"problem": said})
 
 

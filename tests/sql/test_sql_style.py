@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from lib.local import ROOT
+from dev import ROOT
 
 WIDTH = 120
 HEIGHT = 60

@@ -112,7 +112,7 @@ def test_decide_effect_that_happened_lets_the_payment_go_on_with_what_the_vendor
 ) -> None:
     job_id, _ = unknown_charge(world)
     values = {"p_job_id": str(job_id), "p_name": "'charge'", "p_by": "'kim'"}
-    with pytest.raises(ScriptError, match="say what came of it"):
+    with pytest.raises(ScriptError, match="give p_result, what came of it"):
         script("decide_effect", p_happened="true", **values)
     script("decide_effect", p_happened="true", p_result="""'{"reference": "ch_123"}'""", **values)
     assert world.rows("select result->>'decided_by' as by from giftcard_effects") == [{"by": "kim"}]
@@ -129,7 +129,7 @@ def test_decide_effect_that_did_not_happen_frees_a_new_key(script: Script, world
     assert '"abandoned": true' in decided
     (effect,) = world.rows("select vendor_key, started_at, note from giftcard_effects")
     assert effect["vendor_key"] != key
-    assert (effect["started_at"], effect["note"]) == (None, "did not happen, says kim")
+    assert (effect["started_at"], effect["note"]) == (None, "did not happen, decided by kim")
 
 
 def test_a_payload_can_be_corrected_once_a_person_has_decided_that_nothing_happened(

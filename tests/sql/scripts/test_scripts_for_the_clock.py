@@ -91,7 +91,7 @@ def test_run_again_it_changes_what_has_changed_and_makes_nothing_twice(script: S
     ],
 )
 def test_an_address_that_is_none_is_refused(script: Script, supabase: World, url: str) -> None:
-    with pytest.raises(ScriptError, match="say whom to call: p_url is the address of the deployment and no more"):
+    with pytest.raises(ScriptError, match="p_url must be the address of the deployment and nothing else"):
         _start(script, url=url)
     assert set(_jobs(supabase)) == set(_secrets(supabase)) == {"theirs"}
 
