@@ -1,8 +1,8 @@
-"""What `lib.schedules.service` does, done by a deployment through its API."""
+"""The client for schedules: the methods of `lib.schedules.service.Scheduling`."""
 
 from typing import Any
 
-from lib.api_client.jobs import RemoteOperations
+from lib.api_client.transport import Transport
 from lib.schedules.schemas import ScheduleFilter, SchedulePatch, ScheduleRequest
 
 Json = dict[str, Any]
@@ -10,49 +10,48 @@ Json = dict[str, Any]
 _PATH = "/api/v1/schedules"
 
 
-class RemoteScheduling(RemoteOperations):
-    """The methods of `Scheduling`, their answers and refusals."""
+class SchedulesClient:
+    """Signatures, results and errors are those of `Scheduling`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
 
     def create(self, wanted: ScheduleRequest) -> Json:
-        """A new schedule."""
-        return self._post(_PATH, _sent(wanted))
+        """Create a schedule."""
+        return self._http.post(_PATH, wanted.model_dump(mode="json", exclude_unset=True))
 
     def show(self, schedule_id: int, *, reveal: bool = False) -> Json:
-        """One."""
-        return self._get(f"{_PATH}/{schedule_id}", reveal)
+        """Return one schedule."""
+        return self._http.get(f"{_PATH}/{schedule_id}", reveal=reveal)
 
     def find(self, wanted: ScheduleFilter) -> Json:
-        """A page of them."""
-        return self._get(_PATH, **wanted.model_dump(exclude_none=True))
+        """Return a page of schedules."""
+        return self._http.get(_PATH, **wanted.model_dump())
 
     def change(self, schedule_id: int, patch: SchedulePatch) -> Json:
-        """What is given."""
-        return self._call("PATCH", f"{_PATH}/{schedule_id}", json=_sent(patch))
+        """Update the given fields."""
+        return self._http.patch(f"{_PATH}/{schedule_id}", patch.model_dump(mode="json", exclude_unset=True))
 
     def delete(self, schedule_id: int) -> Json:
-        """For good."""
-        return self._call("DELETE", f"{_PATH}/{schedule_id}")
+        """Delete a schedule; its jobs stay."""
+        return self._http.delete(f"{_PATH}/{schedule_id}")
 
     def pause_schedule(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
-        """No occurrences until it is resumed."""
-        return self._post(f"{_PATH}/{schedule_id}/pause", {"by": by, "reason": reason})
+        """Pause a schedule: no occurrences until it is resumed."""
+        return self._http.post(f"{_PATH}/{schedule_id}/pause", {"by": by, "reason": reason})
 
     def resume_schedule(self, schedule_id: int) -> Json:
-        """On again."""
-        return self._post(f"{_PATH}/{schedule_id}/resume")
+        """Resume a schedule from its next time on."""
+        return self._http.post(f"{_PATH}/{schedule_id}/resume")
 
     def run(self, schedule_id: int) -> Json:
-        """One occurrence now."""
-        return self._post(f"{_PATH}/{schedule_id}/run")
+        """Enqueue one occurrence now."""
+        return self._http.post(f"{_PATH}/{schedule_id}/run")
 
     def occurrences(self, schedule_id: int, *, limit: int = 10) -> Json:
-        """Its jobs."""
-        return self._get(f"{_PATH}/{schedule_id}/occurrences", limit=limit)
+        """Return the jobs of a schedule, the newest first."""
+        return self._http.get(f"{_PATH}/{schedule_id}/occurrences", limit=limit)
 
     def precision(self, *, window_seconds: float) -> Json:
-        """How late runs began."""
-        return self._get("/api/v1/precision", window_seconds=window_seconds)
-
-
-def _sent(wanted: SchedulePatch) -> Json:
-    return wanted.model_dump(mode="json", exclude_unset=True)
+        """Return by stage how long after its time each run began."""
+        return self._http.get("/api/v1/precision", window_seconds=window_seconds)

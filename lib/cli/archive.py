@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from lib.cli.group import answer, as_json, do, here, jobs, parts
+from lib.cli.group import answer, as_json, here, job_service, jobs, parts
 from lib.cli.options import ID
 from lib.cli.prompts import sure
 from lib.cli.tables import Part, count
@@ -37,7 +37,7 @@ def prune(*, dry_run: bool, yes: bool, as_json: bool) -> None:
 @as_json
 def restore(job_id: int, *, as_json: bool) -> None:
     """Bring a job back from the archive, as it was."""
-    answer(do().restore(job_id), as_json=as_json, view=_restored)
+    answer(job_service().restore(job_id), as_json=as_json, view=_restored)
 
 
 def _shown(found: dict[str, Any], *, capped: bool = True) -> str:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from flask import current_app
@@ -19,8 +19,18 @@ from lib.telemetry.redact import clean
 from lib.web.services import Giftcards, giftcards, operations
 
 if TYPE_CHECKING:
-    from lib.api_client.jobs import RemoteOperations
+    from lib.api_client.jobs import JobsClient
+    from lib.api_client.reports import ReportsClient
+    from lib.api_client.schedules import SchedulesClient
+    from lib.api_client.transport import Transport
+    from lib.api_client.webhooks import WebhooksClient
     from lib.cli.tables import Part
+    from lib.schedules.service import Scheduling
+    from lib.store.store import Store
+    from lib.webhooks.service import Endpoints
+
+L = TypeVar("L")
+R = TypeVar("R")
 
 _URL = "lib.cli.url"
 
@@ -118,16 +128,46 @@ def parts() -> Giftcards:
     return giftcards(current_app)
 
 
-def do() -> "Operations | RemoteOperations":
-    """Who does it: ourselves on the database, or the deployment that --url names."""
-    where = url()
-    if where is None:
-        return operations(current_app, by=person())
-    from lib.api_client.jobs import RemoteOperations
+def select(local: Callable[[Giftcards], L], remote: "Callable[[Transport], R]") -> L | R:
+    """Return the local service, or the client of the deployment that --url names."""
+    address, own = url(), parts()
+    if address is None:
+        return local(own)
+    from lib.api_client.transport import Transport
 
-    remote = RemoteOperations(where, token=parts().settings.giftcard_admin_token)
-    click.get_current_context().call_on_close(remote.close)
-    return remote
+    transport = Transport(address, token=own.settings.giftcard_admin_token)
+    click.get_current_context().call_on_close(transport.close)
+    return remote(transport)
+
+
+def job_service() -> "Operations | JobsClient":
+    """Return the service for jobs, flows, stages and circuits."""
+    from lib.api_client.jobs import JobsClient
+
+    return select(lambda own: operations(current_app, by=person()), JobsClient)
+
+
+def schedule_service() -> "Scheduling | SchedulesClient":
+    """Return the service for schedules and precision."""
+    from lib.api_client.schedules import SchedulesClient
+    from lib.schedules.service import Scheduling
+
+    return select(lambda own: Scheduling(own.store, own.registry, own.settings, by=person()), SchedulesClient)
+
+
+def report_service() -> "Store | ReportsClient":
+    """Return the service for reports of days."""
+    from lib.api_client.reports import ReportsClient
+
+    return select(lambda own: own.store, ReportsClient)
+
+
+def webhook_service() -> "Endpoints | WebhooksClient":
+    """Return the service for webhook endpoints."""
+    from lib.api_client.webhooks import WebhooksClient
+    from lib.webhooks.service import Endpoints
+
+    return select(lambda own: Endpoints(own.store, own.settings), WebhooksClient)
 
 
 def here(command: str) -> Operations:

@@ -7,7 +7,7 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages, views
-from lib.cli.group import answer, as_json, do, jobs, url
+from lib.cli.group import answer, as_json, job_service, jobs, url
 from lib.cli.options import ID, NAME, given, made, options_of
 from lib.jobs.schemas import Filter, Page
 
@@ -23,7 +23,7 @@ _reveal = click.option(
 def list_jobs(*, reveal: bool, as_json: bool, **typed: Any) -> None:
     """Jobs, the newest first. A page at a time; what is not asked for fits all."""
     wanted, page = made(Filter, given(Filter, typed)), made(Page, given(Page, typed))
-    found = do().list_jobs(wanted, page, reveal=reveal)
+    found = job_service().list_jobs(wanted, page, reveal=reveal)
     more = {way: _command(typed, reveal=reveal, **{way: found[way]}) for way in ("newer", "older") if found[way]}
     answer(found, as_json=as_json, view=lambda page: views.jobs(page, more=more))
 
@@ -44,7 +44,7 @@ def _command(typed: dict[str, Any], *, reveal: bool, **cursor: int) -> str:
 @as_json
 def show(job_id: int, *, reveal: bool, as_json: bool) -> None:
     """One job with its runs, and why it waits."""
-    with_ = do()
+    with_ = job_service()
     job = with_.job(job_id, reveal=reveal)
     found = job | {"history": with_.history(job_id)["runs"]}
     answer(found, as_json=as_json, view=lambda job: views.job(job, reveal=reveal))
@@ -56,21 +56,25 @@ def show(job_id: int, *, reveal: bool, as_json: bool) -> None:
 @as_json
 def history(job_id: int, *, limit: int, as_json: bool) -> None:
     """The runs of a job, one a line, the newest first."""
-    answer(do().history(job_id, limit=limit), as_json=as_json, view=lambda found: views.runs(job_id, found["runs"]))
+    answer(
+        job_service().history(job_id, limit=limit),
+        as_json=as_json,
+        view=lambda found: views.runs(job_id, found["runs"]),
+    )
 
 
 @jobs.command()
 @as_json
 def status(*, as_json: bool) -> None:
     """The whole picture. Counts, circuits, dead letters, paid without card, the last ticks."""
-    answer(do().status(), as_json=as_json, view=views.status)
+    answer(job_service().status(), as_json=as_json, view=views.status)
 
 
 @jobs.command()
 @as_json
 def doctor(*, as_json: bool) -> None:
     """What is wrong with this deployment, and how to mend it. Exit code 1 if any check is red."""
-    found = do().doctor()
+    found = job_service().doctor()
     answer(found, as_json=as_json, view=views.doctor)
     if any(check["level"] == "red" for check in found["checks"]):
         click.get_current_context().exit(1)
@@ -80,7 +84,7 @@ def doctor(*, as_json: bool) -> None:
 @as_json
 def stages(*, as_json: bool) -> None:
     """Each stage: its rules, and whether it runs."""
-    answer(do().stages(), as_json=as_json, view=views.stages)
+    answer(job_service().stages(), as_json=as_json, view=views.stages)
 
 
 @jobs.group(invoke_without_command=True)
@@ -89,7 +93,7 @@ def stages(*, as_json: bool) -> None:
 def circuits(*, as_json: bool) -> None:
     """Circuits that are not closed, or have failed lately."""
     if click.get_current_context().invoked_subcommand is None:
-        answer(do().circuits(), as_json=as_json, view=views.circuits)
+        answer(job_service().circuits(), as_json=as_json, view=views.circuits)
 
 
 @circuits.command()
@@ -97,4 +101,4 @@ def circuits(*, as_json: bool) -> None:
 @as_json
 def reset(name: str, *, as_json: bool) -> None:
     """Close a circuit by hand, whatever the other side does."""
-    answer(do().reset_circuit(name), as_json=as_json, view=messages.was_reset)
+    answer(job_service().reset_circuit(name), as_json=as_json, view=messages.was_reset)

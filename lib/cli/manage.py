@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lib.cli import messages
-from lib.cli.group import BadInput, Failed, answer, as_json, do, jobs, person
+from lib.cli.group import BadInput, Failed, answer, as_json, job_service, jobs, person
 from lib.cli.options import ID, NAME, TEXT, given, identifier, made, options_of, payload
 from lib.cli.prompts import progress, sure
 from lib.cli.tables import count
@@ -44,7 +44,7 @@ def requeue(job_ids: tuple[int, ...], *, yes: bool, as_json: bool, **typed: Any)
     corrected = None if typed["payload"] is None else payload(typed["payload"])
     if corrected is not None and not isinstance(corrected, dict):
         raise BadInput("--payload must be a JSON object")
-    with_ = do()
+    with_ = job_service()
     _each(
         job_ids,
         lambda job_id: with_.requeue(job_id, payload=corrected, force=typed["force"]),
@@ -82,7 +82,7 @@ def _requeue_many(typed: Json, *, yes: bool, as_json: bool) -> None:
     wanted = made(BulkRequeueRequest, given(BulkRequeueRequest, typed) | {"filter": only})
     if not wanted.all and not only.as_json():
         raise BadInput("say which: job ids, or a filter like --stage or --error, or --all for every dead letter")
-    with_ = do()
+    with_ = job_service()
     # Counting comes first: the question names the number, and the bar knows its end.
     counted = with_.requeue_jobs(wanted.model_copy(update={"dry_run": True}), budget=math.inf)
     if wanted.dry_run or not counted["matched"]:
@@ -129,11 +129,11 @@ def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None,
     if flow is None:
         if tenant_id is not None:
             raise BadInput("--tenant is for --flow: ids need none")
-        _each(job_ids, do().cancel, as_json=as_json, view=messages.cancelled)
+        _each(job_ids, job_service().cancel, as_json=as_json, view=messages.cancelled)
         return
     flow = identifier(flow, name="--flow")
     tenant = identifier("default" if tenant_id is None else tenant_id, name="--tenant")
-    with_ = do()
+    with_ = job_service()
     found = with_.list_jobs(Filter(tenant_id=tenant, correlation_id=flow), Page(limit=200))["jobs"]
     left = [job for job in found if job["status"] in ("queued", "running", "error")]
     if left:
@@ -149,7 +149,7 @@ def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None,
 def pause(stage: str, *, reason: str | None, by: str | None, as_json: bool) -> None:
     """Pause a stage, or everything ('*'). Its jobs wait and lose no attempt."""
     wish = made(PauseRequest, {"by": by if by is not None else person(), "reason": reason})
-    answer(do().pause(stage, by=wish.by, reason=wish.reason), as_json=as_json, view=messages.paused)
+    answer(job_service().pause(stage, by=wish.by, reason=wish.reason), as_json=as_json, view=messages.paused)
 
 
 @jobs.command()
@@ -159,4 +159,4 @@ def pause(stage: str, *, reason: str | None, by: str | None, as_json: bool) -> N
 def resume(stage: str, *, by: str | None, as_json: bool) -> None:
     """The end of a pause."""
     wish = made(PauseRequest, {"by": by if by is not None else person()})
-    answer(do().resume(stage, by=wish.by), as_json=as_json, view=messages.resumed)
+    answer(job_service().resume(stage, by=wish.by), as_json=as_json, view=messages.resumed)

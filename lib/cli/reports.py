@@ -4,13 +4,12 @@ import shlex
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
-from urllib.parse import quote
 
 import click
 from flask.cli import with_appcontext
 
-from lib.api_client.jobs import RemoteOperations
-from lib.cli.group import BadInput, answer, as_json, jobs, parts, url
+from lib.api_client.reports import ReportsClient
+from lib.cli.group import BadInput, answer, as_json, jobs, report_service, url
 from lib.cli.options import TEXT, given, made, options_of
 from lib.cli.tables import Part, Table, moment
 from lib.giftcards.money import format_money
@@ -20,30 +19,6 @@ from lib.store.store import Store
 Json = dict[str, Any]
 
 _TOTALS = ("orders", "payments", "cards", "failures", "retries", "dead_letters", "paid_without_card")
-
-
-class _RemoteReports(RemoteOperations):
-    """The calls of `ReportCalls`, through a deployment's API."""
-
-    def make_report(self, tenant_id: str, *, day: date | None) -> Json:
-        return self._post("/api/v1/reports", {"tenant_id": tenant_id, "day": day and day.isoformat()})
-
-    def report(self, tenant_id: str, *, day: date) -> Json:
-        # A dot alone would be taken for a step up.
-        return self._get(f"/api/v1/reports/{quote(tenant_id, safe='').replace('.', '%2E')}/{day}")
-
-    def list_reports(self, *, tenant_id: str | None, older: str | None, limit: int) -> Json:
-        wanted = {"tenant_id": tenant_id, "older": older, "limit": limit}
-        return self._get("/api/v1/reports", **{name: value for name, value in wanted.items() if value is not None})
-
-
-def _do() -> Store | _RemoteReports:
-    where = url()
-    if where is None:
-        return parts().store
-    remote = _RemoteReports(where, token=parts().settings.giftcard_admin_token)
-    click.get_current_context().call_on_close(remote.close)
-    return remote
 
 
 _which = options_of(ReportRequest)
@@ -61,7 +36,7 @@ def report() -> None:
 def make(*, as_json: bool, **typed: Any) -> None:
     """Make the report of a day (yesterday) now, and keep it. Nothing is mailed."""
     wanted = made(ReportRequest, given(ReportRequest, typed))
-    found = _do().make_report(wanted.tenant_id, day=wanted.day)
+    found = report_service().make_report(wanted.tenant_id, day=wanted.day)
     answer(found, as_json=as_json, view=_view)
 
 
@@ -74,7 +49,7 @@ def show(*, as_sheet: bool, as_json: bool, **typed: Any) -> None:
     if as_sheet and as_json:
         raise BadInput("--csv and --json exclude each other")
     wanted = made(ReportRequest, given(ReportRequest, typed))
-    found = _found(_do(), wanted)
+    found = _found(report_service(), wanted)
     if as_sheet:
         from lib.reports.csv import as_csv
 
@@ -83,13 +58,13 @@ def show(*, as_sheet: bool, as_json: bool, **typed: Any) -> None:
     answer(found, as_json=as_json, view=_view)
 
 
-def _found(with_: Store | _RemoteReports, wanted: ReportRequest) -> Json:
+def _found(service: Store | ReportsClient, wanted: ReportRequest) -> Json:
     if wanted.day is not None:
-        return with_.report(wanted.tenant_id, day=wanted.day)
-    newest = with_.list_reports(tenant_id=wanted.tenant_id, older=None, limit=1)["reports"]
+        return service.report(wanted.tenant_id, day=wanted.day)
+    newest = service.list_reports(tenant_id=wanted.tenant_id, older=None, limit=1)["reports"]
     if not newest:
         raise BadInput(f"tenant {wanted.tenant_id} has no report yet: flask jobs report make makes one")
-    return with_.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
+    return service.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
 
 
 @report.command("list")
@@ -99,7 +74,7 @@ def _found(with_: Store | _RemoteReports, wanted: ReportRequest) -> Json:
 def list_reports(*, as_json: bool, **typed: Any) -> None:
     """Reports that were made, the newest day first. A page at a time."""
     page = made(ReportPage, given(ReportPage, typed))
-    answer(_do().list_reports(**page.model_dump()), as_json=as_json, view=lambda found: _list(found, page))
+    answer(report_service().list_reports(**page.model_dump()), as_json=as_json, view=lambda found: _list(found, page))
 
 
 def _list(found: Json, page: ReportPage) -> Iterator[Part]:

@@ -2,16 +2,18 @@
 
 import io
 import re
+from functools import partial
 from typing import Any
 
 import click
 
-from lib.api_client.jobs import RemoteOperations
+from lib.api_client.jobs import JobsClient
 from lib.cli import messages
-from lib.cli.group import BadInput, answer, as_json, do, here, jobs, parts
+from lib.cli.group import BadInput, answer, as_json, here, job_service, jobs, parts, select
 from lib.cli.options import FILE, ID, TEXT, identifier, made, made_of_json, options_of, parsed, payload, read, seconds
 from lib.errors import Invalid
 from lib.jobs.schemas import EnqueueRequest, JobRequest
+from lib.web.services import Giftcards
 
 
 @jobs.command()
@@ -25,21 +27,18 @@ def tick(*, as_json: bool, **wanted: Any) -> None:
     """One pass over due work."""
     if wanted["only_job_id"]:
         wanted["limit"] = 1
-    with_ = do()
-    if isinstance(with_, RemoteOperations):
-        answer(
-            with_.tick(**wanted),
-            as_json=as_json,
-            view=lambda report: messages.tick(report, only_job_id=wanted["only_job_id"]),
-        )
-        return
+    run_tick = select(lambda own: partial(_run_tick, own), lambda transport: JobsClient(transport).tick)
+    report = run_tick(**wanted)
+    answer(report, as_json=as_json, view=lambda report: messages.tick(report, only_job_id=wanted["only_job_id"]))
+
+
+def _run_tick(own: Giftcards, **wanted: Any) -> dict[str, Any]:
+    """Run a tick in this process; SIGTERM ends it early."""
     from lib.tick.tick import run_tick
 
-    own = parts()
     with own.shutdown.tick() as stop:
         report = run_tick(own.store, own.registry(), own.settings, source="cli", stop=stop, **wanted)
-    said = report.told(limited=wanted["limit"] is not None)
-    answer(said, as_json=as_json, view=lambda report: messages.tick(report, only_job_id=wanted["only_job_id"]))
+    return report.told(limited=wanted["limit"] is not None)
 
 
 @jobs.command()
@@ -64,7 +63,7 @@ def enqueue(
         job = made(JobRequest, _values(stage, correlation_id, values))
         wanted = EnqueueRequest(jobs=[job], replace=replace)
     try:
-        done = do().enqueue(wanted, trigger_type="cli")
+        done = job_service().enqueue(wanted, trigger_type="cli")
     except Invalid as error:
         place = re.match(r"jobs\.(\d+)", error.field)
         if file is None or place is None:

@@ -5,13 +5,11 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.api_client.schedules import RemoteScheduling
 from lib.cli import schedule_views as views
-from lib.cli.group import BadInput, answer, as_json, jobs, parts, person, url
+from lib.cli.group import BadInput, answer, as_json, jobs, person, schedule_service
 from lib.cli.options import ID, TEXT, given, made, options_of, payload, seconds
 from lib.cli.prompts import sure
 from lib.schedules.schemas import PauseSchedule, ScheduleFilter, SchedulePatch, ScheduleRequest
-from lib.schedules.service import Scheduling
 
 Json = dict[str, Any]
 
@@ -36,16 +34,6 @@ _WORDS = {
 _OWN = ("schedule", "payload", "api", "is_recurring")
 
 
-def _do() -> Scheduling | RemoteScheduling:
-    where = url()
-    own = parts()
-    if where is None:
-        return Scheduling(own.store, own.registry, own.settings, by=person())
-    remote = RemoteScheduling(where, token=own.settings.giftcard_admin_token)
-    click.get_current_context().call_on_close(remote.close)
-    return remote
-
-
 def _work(command: Any) -> Any:
     """What it does."""
     for name, what in (("api", "An HTTP call instead of a stage"), ("payload", "The payload of the stage")):
@@ -66,7 +54,7 @@ def schedule() -> None:
 def list_schedules(*, as_json: bool, **typed: Any) -> None:
     """Schedules, the newest first. A page at a time."""
     wanted = made(ScheduleFilter, given(ScheduleFilter, typed))
-    answer(_do().find(wanted), as_json=as_json, view=views.schedules)
+    answer(schedule_service().find(wanted), as_json=as_json, view=views.schedules)
 
 
 @schedule.command()
@@ -75,7 +63,7 @@ def list_schedules(*, as_json: bool, **typed: Any) -> None:
 @as_json
 def show(schedule_id: int, *, reveal: bool, as_json: bool) -> None:
     """One schedule: its next times, its latest occurrences, and what was missed."""
-    with_ = _do()
+    with_ = schedule_service()
     found = with_.show(schedule_id, reveal=reveal)
     found |= with_.occurrences(schedule_id)
     answer(found, as_json=as_json, view=views.schedule)
@@ -90,7 +78,7 @@ def show(schedule_id: int, *, reveal: bool, as_json: bool) -> None:
 def add(expression: str, *, once: bool, as_json: bool, **typed: Any) -> None:
     """Run a stage, or an HTTP call, by the clock. EXPRESSION: five fields as in crontab, or six with seconds first."""
     values = _values(typed) | {"schedule": expression, "is_recurring": not once}
-    answer(_do().create(made(ScheduleRequest, values)), as_json=as_json, view=views.scheduled)
+    answer(schedule_service().create(made(ScheduleRequest, values)), as_json=as_json, view=views.scheduled)
 
 
 @schedule.command()
@@ -104,7 +92,7 @@ def change(schedule_id: int, *, as_json: bool, **typed: Any) -> None:
     values = _values(typed)
     if not values:
         raise BadInput("say what shall change")
-    answer(_do().change(schedule_id, made(SchedulePatch, values)), as_json=as_json, view=views.scheduled)
+    answer(schedule_service().change(schedule_id, made(SchedulePatch, values)), as_json=as_json, view=views.scheduled)
 
 
 def _values(typed: Json) -> Json:
@@ -124,7 +112,7 @@ def _values(typed: Json) -> Json:
 def delete(schedule_id: int, *, yes: bool, as_json: bool) -> None:
     """Remove a schedule for good. Jobs that are there already go on."""
     sure(f"Delete schedule {schedule_id} for good?", yes=yes)
-    answer(_do().delete(schedule_id), as_json=as_json, view=views.schedule_deleted)
+    answer(schedule_service().delete(schedule_id), as_json=as_json, view=views.schedule_deleted)
 
 
 @schedule.command()
@@ -135,7 +123,7 @@ def delete(schedule_id: int, *, yes: bool, as_json: bool) -> None:
 def pause(schedule_id: int, *, reason: str | None, by: str | None, as_json: bool) -> None:
     """No occurrences until it is resumed."""
     wish = made(PauseSchedule, {"by": by if by is not None else person(), "reason": reason})
-    done = _do().pause_schedule(schedule_id, by=wish.by, reason=wish.reason)
+    done = schedule_service().pause_schedule(schedule_id, by=wish.by, reason=wish.reason)
     answer(done, as_json=as_json, view=views.schedule_paused)
 
 
@@ -144,7 +132,7 @@ def pause(schedule_id: int, *, reason: str | None, by: str | None, as_json: bool
 @as_json
 def resume(schedule_id: int, *, as_json: bool) -> None:
     """On again, from its next time on. What fell into the pause is not made up for."""
-    answer(_do().resume_schedule(schedule_id), as_json=as_json, view=views.scheduled)
+    answer(schedule_service().resume_schedule(schedule_id), as_json=as_json, view=views.scheduled)
 
 
 @schedule.command()
@@ -152,7 +140,7 @@ def resume(schedule_id: int, *, as_json: bool) -> None:
 @as_json
 def run(schedule_id: int, *, as_json: bool) -> None:
     """One occurrence now, beside those of the clock, also of a paused schedule."""
-    answer(_do().run(schedule_id), as_json=as_json, view=views.schedule_run)
+    answer(schedule_service().run(schedule_id), as_json=as_json, view=views.schedule_run)
 
 
 @jobs.command()
@@ -162,4 +150,4 @@ def run(schedule_id: int, *, as_json: bool) -> None:
 @as_json
 def precision(*, window_seconds: float, as_json: bool) -> None:
     """How long after its time each run began, by stage."""
-    answer(_do().precision(window_seconds=window_seconds), as_json=as_json, view=views.precision)
+    answer(schedule_service().precision(window_seconds=window_seconds), as_json=as_json, view=views.precision)

@@ -8,51 +8,15 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.api_client.jobs import RemoteOperations
-from lib.cli.group import BadInput, answer, as_json, jobs, parts, url
+from lib.cli.group import BadInput, answer, as_json, jobs, url, webhook_service
 from lib.cli.options import ID, TEXT, given, made, options_of
 from lib.cli.prompts import sure
 from lib.cli.tables import Part, Table, moment
 from lib.webhooks.schemas import EndpointPage, EndpointPatch, EndpointRequest, RotateRequest
-from lib.webhooks.service import Endpoints
 
 Json = dict[str, Any]
 
 _PATH = "/api/v1/webhook-endpoints"
-
-
-class _RemoteEndpoints(RemoteOperations):
-    """What `Endpoints` does, through a deployment's API."""
-
-    def find(self, page: EndpointPage) -> Json:
-        return self._get(_PATH, **page.model_dump(exclude_none=True))
-
-    def show(self, endpoint_id: int) -> Json:
-        return self._get(f"{_PATH}/{endpoint_id}")
-
-    def create(self, wanted: EndpointRequest) -> Json:
-        return self._post(_PATH, wanted.model_dump())
-
-    def change(self, endpoint_id: int, wanted: EndpointPatch) -> Json:
-        return self._call("PATCH", f"{_PATH}/{endpoint_id}", json=wanted.model_dump(exclude_none=True))
-
-    def delete(self, endpoint_id: int) -> Json:
-        return self._call("DELETE", f"{_PATH}/{endpoint_id}")
-
-    def rotate(self, endpoint_id: int, wanted: RotateRequest) -> Json:
-        return self._post(f"{_PATH}/{endpoint_id}/rotate-secret", wanted.model_dump())
-
-    def test(self, endpoint_id: int) -> Json:
-        return self._post(f"{_PATH}/{endpoint_id}/test")
-
-
-def _do() -> Endpoints | _RemoteEndpoints:
-    where, own = url(), parts()
-    if where is None:
-        return Endpoints(own.store, own.settings)
-    remote = _RemoteEndpoints(where, token=own.settings.giftcard_admin_token)
-    click.get_current_context().call_on_close(remote.close)
-    return remote
 
 
 _endpoint = click.argument("endpoint_id", metavar="ID", type=ID)
@@ -83,7 +47,7 @@ def webhooks() -> None:
 def list_endpoints(*, as_json: bool, **typed: Any) -> None:
     """Endpoints, the newest first. A page at a time."""
     page = made(EndpointPage, given(EndpointPage, typed))
-    answer(_do().find(page), as_json=as_json, view=lambda found: _list(found, page))
+    answer(webhook_service().find(page), as_json=as_json, view=lambda found: _list(found, page))
 
 
 @webhooks.command()
@@ -91,7 +55,7 @@ def list_endpoints(*, as_json: bool, **typed: Any) -> None:
 @as_json
 def show(endpoint_id: int, *, as_json: bool) -> None:
     """One endpoint. Its secret is never shown again."""
-    answer(_do().show(endpoint_id), as_json=as_json, view=_shown)
+    answer(webhook_service().show(endpoint_id), as_json=as_json, view=_shown)
 
 
 @webhooks.command()
@@ -105,7 +69,7 @@ def add(address: str, *, events: tuple[str, ...], tenant_id: str | None, off: bo
     typed = {"url": address, "events": list(events), "enabled": not off}
     with _named("URL"):
         wanted = made(EndpointRequest, typed | ({} if tenant_id is None else {"tenant_id": tenant_id}))
-    answer(_do().create(wanted), as_json=as_json, view=_shown)
+    answer(webhook_service().create(wanted), as_json=as_json, view=_shown)
 
 
 @webhooks.command("set")
@@ -120,7 +84,7 @@ def change(
     """Change an endpoint: its address, the events it is told of, on or off."""
     with _named("--address"):
         wanted = made(EndpointPatch, {"url": address, "events": list(events) or None, "enabled": enabled})
-    answer(_do().change(endpoint_id, wanted), as_json=as_json, view=_shown)
+    answer(webhook_service().change(endpoint_id, wanted), as_json=as_json, view=_shown)
 
 
 @webhooks.command("rotate-secret")
@@ -130,7 +94,7 @@ def change(
 def rotate(endpoint_id: int, *, former_hours: str | None, as_json: bool) -> None:
     """Give an endpoint another secret. It is shown once, now."""
     wanted = made(RotateRequest, {} if former_hours is None else {"former_hours": former_hours})
-    answer(_do().rotate(endpoint_id, wanted), as_json=as_json, view=_shown)
+    answer(webhook_service().rotate(endpoint_id, wanted), as_json=as_json, view=_shown)
 
 
 @webhooks.command("test")
@@ -138,7 +102,7 @@ def rotate(endpoint_id: int, *, former_hours: str | None, as_json: bool) -> None
 @as_json
 def send_test(endpoint_id: int, *, as_json: bool) -> None:
     """Send an endpoint a test event with the next tick."""
-    answer(_do().test(endpoint_id), as_json=as_json, view=_sent)
+    answer(webhook_service().test(endpoint_id), as_json=as_json, view=_sent)
 
 
 @webhooks.command()
@@ -147,7 +111,7 @@ def send_test(endpoint_id: int, *, as_json: bool) -> None:
 @as_json
 def delete(endpoint_id: int, *, yes: bool, as_json: bool) -> None:
     """Remove an endpoint for good."""
-    with_ = _do()
+    with_ = webhook_service()
     sure(f"Remove the webhook endpoint {with_.show(endpoint_id)['url']}?", yes=yes)
     answer(with_.delete(endpoint_id), as_json=as_json, view=_deleted)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,18 @@ import pytest
 from flask import Flask, Response, redirect
 from pydantic import SecretStr
 
-from lib.api_client.jobs import RemoteOperations
+from lib.api_client.jobs import JobsClient
+from lib.api_client.reports import ReportsClient
+from lib.api_client.schedules import SchedulesClient
+from lib.api_client.transport import Transport
+from lib.api_client.webhooks import WebhooksClient
+from lib.errors import Unavailable
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
 from lib.operations import Operations
+from lib.schedules.service import Scheduling
 from lib.store.postgres import PostgresWire
+from lib.store.store import Store
+from lib.webhooks.service import Endpoints
 from tests.cli.conftest import Door, NoDatabase, Served, dead_letters
 from tests.support.world import ADMIN, API, World, an_order
 
@@ -151,6 +160,19 @@ def test_answer_that_breaks_off_leaves_nobody_in_doubt(desk: World, serve: Serve
     assert "it may have been carried out" not in door.refuses("status", code=1)
 
 
+def test_response_that_never_ends_is_given_up(serve: Serve) -> None:
+    def drip(environ: dict[str, Any], start: Any) -> Any:
+        start("200 OK", [("Content-Type", "application/json")])
+        for _ in range(100):
+            yield b" "
+            time.sleep(0.02)
+
+    transport = Transport(serve(drip).url, token=SecretStr(ADMIN))
+    with pytest.raises(Unavailable, match=r"took longer than 0\.1 s"):
+        transport.request("GET", "/api/status", timeout=0.1)
+    transport.close()
+
+
 def test_body_that_is_too_large_for_the_api_says_what_to_do(remote: Door) -> None:
     jobs = [{"stage": "email", "correlation_id": f"f-{n}", "payload": an_order(message="x" * 1500)} for n in range(200)]
     said = remote.refuses("enqueue", "--file", "-", types=json.dumps(jobs))
@@ -168,26 +190,39 @@ def test_token_is_never_an_option_and_never_shown(remote: Door) -> None:
 def test_bulk_work_stops_when_its_time_is_over(world: World, remote: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lib.web.jobs._BULK_SECONDS", 0.0)
     dead_letters(world, 1001)
-    far = RemoteOperations(remote.url or "", token=SecretStr(ADMIN))
+    transport = Transport(remote.url or "", token=SecretStr(ADMIN))
+    far = JobsClient(transport)
     first = far.requeue_jobs(BulkRequeueRequest(all=True), budget=0)
     assert (first["requeued"], first["done"]) == (500, False)
     rest = far.requeue_jobs(BulkRequeueRequest(all=True, after=first["after"]), budget=60)
     assert (rest["requeued"], rest["done"]) == (501, True)
-    far.close()
+    transport.close()
 
 
-def test_remote_has_the_methods_that_operations_has() -> None:
+@pytest.mark.parametrize(
+    ("service", "client", "only_local", "only_remote"),
+    [
+        (Operations, JobsClient, {"erase_customer"}, {"tick"}),
+        (Scheduling, SchedulesClient, set(), set()),
+        (Endpoints, WebhooksClient, set(), set()),
+        (Store, ReportsClient, None, set()),
+    ],
+)
+def test_client_has_the_methods_of_the_service(
+    service: type, client: type, only_local: set[str] | None, only_remote: set[str]
+) -> None:
     def methods(kind: type) -> dict[str, Any]:
         return {
             name: [(p.name, p.kind, p.annotation) for p in inspect.signature(method).parameters.values()]
-            for name, method in vars(kind).items()
+            for name, method in inspect.getmembers(kind, inspect.isfunction)
             if not name.startswith("_")
         }
 
-    own, far = methods(Operations), methods(RemoteOperations)
-    missing = {"erase_customer"}
-    assert set(own) - set(far) == missing
-    assert {name: far[name] for name in set(own) - missing} == {name: own[name] for name in set(own) - missing}
+    own, far = methods(service), methods(client)
+    assert set(far) - set(own) == only_remote
+    assert only_local is None or set(own) - set(far) == only_local
+    shared = set(own) & set(far)
+    assert {name: far[name] for name in shared} == {name: own[name] for name in shared}
 
 
 @pytest.mark.parametrize(

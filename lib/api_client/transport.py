@@ -1,0 +1,159 @@
+"""The HTTP client of one deployment: address and token, timeouts, errors as the exceptions of `lib.errors`."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from pydantic import SecretStr
+
+from lib.errors import GiftcardError, Invalid, Misconfigured, Refused, Unavailable
+
+if TYPE_CHECKING:  # imported when used: the application never is its own client
+    import httpx
+
+Json = dict[str, Any]
+
+# Seconds. A tick responds when its budget and its last handler have ended, bulk work when its part is done.
+_CONNECT_TIMEOUT, TIMEOUT, LONG_TIMEOUT = 5.0, 30.0, 900.0
+_SQLSTATES = {400: "GC400", 404: "GC404", 409: "GC409", 422: "GC422"}
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+class Transport:
+    """HTTP to one deployment with its admin token. `timeout`: seconds for the whole response.
+
+    Raises, as every method:
+        Invalid, Refused: with the message of the API; the address or the token is wrong.
+        Unavailable: no response, or the response of another application.
+        Misconfigured: the deployment cannot work as it is set up.
+    """
+
+    def __init__(self, url: str, *, token: SecretStr | None) -> None:
+        self._host = _checked_host(url)
+        secret = token.get_secret_value() if token else ""
+        if not secret:
+            raise Invalid(f"set GIFTCARD_ADMIN_TOKEN to the admin token of {self._host}", field="token")
+        if not (secret.isascii() and secret.isprintable()):
+            raise Invalid("GIFTCARD_ADMIN_TOKEN holds characters that no header can carry", field="token")
+        import httpx
+
+        # Loading the certificates costs more than a request, and plain HTTP to this machine needs none.
+        encrypted = urlsplit(url).scheme == "https"
+        try:
+            self._client = httpx.Client(
+                base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT, verify=encrypted
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise Invalid(f"--url is not an address: {error}", field="url") from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def get(self, path: str, *, reveal: bool = False, **query: Any) -> Json:
+        """GET; None in `query` is left out."""
+        return self._call("GET", path, params=_without_none(query | {"reveal": "true" if reveal else None}))
+
+    def post(self, path: str, body: Json | None = None, *, timeout: float = TIMEOUT, **query: Any) -> Json:
+        """POST `body` as JSON."""
+        return self._call("POST", path, params=query, json=body, timeout=timeout)
+
+    def patch(self, path: str, body: Json) -> Json:
+        """PATCH with `body` as JSON."""
+        return self._call("PATCH", path, json=body)
+
+    def delete(self, path: str) -> Json:
+        """DELETE."""
+        return self._call("DELETE", path)
+
+    def request(self, method: str, path: str, *, timeout: float = TIMEOUT, **options: Any) -> tuple[int, Json]:
+        """Return status and body of a response of this application, also of a failure."""
+        import httpx
+
+        try:
+            response, content = self._send(method, path, timeout=timeout, **options)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Unavailable(f"{self._host} cannot be reached: {error or type(error).__name__}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            known = "" if method == "GET" else "; it may have been carried out: look before you repeat it"
+            raise Unavailable(f"no answer from {self._host}: {error or type(error).__name__}{known}") from error
+        if response.is_redirect:
+            target = response.headers.get("location", "")[:200]
+            raise Invalid(f"{self._host} sends this request elsewhere, to {target}: is --url right?", field="url")
+        body = _parsed(content)
+        if not isinstance(body, dict) or (not response.is_success and "title" not in body):
+            raise Unavailable(
+                f"{self._host} answered {response.status_code}, and not as this application does: is --url right?"
+            )
+        return response.status_code, body
+
+    def failure(self, status: int, problem: Json) -> GiftcardError:
+        """Return the exception that the same call on the database would have raised, as far as it is known."""
+        title, detail, field = (str(problem.get(name) or "") for name in ("title", "detail", "field"))
+        if status == 401:
+            return Invalid(f"GIFTCARD_ADMIN_TOKEN is not the admin token of {self._host}", field="token")
+        # A request that fails validation has a general title, with the sentence in the detail.
+        message = detail if detail and title.endswith("not valid") else f"{title}: {detail}" if detail else title
+        if status == 413:
+            return Refused(f"{message}: send fewer jobs at a time", sqlstate="GC400")
+        if status == 422 and field:
+            return Invalid(message, field=field)
+        if status < 500 and status != 429:
+            return Refused(message, sqlstate=_SQLSTATES.get(status, "GC400"), field=field or None)
+        return Misconfigured(f"{self._host}: {message}") if status == 503 else Unavailable(f"{self._host}: {message}")
+
+    def _call(self, method: str, path: str, **options: Any) -> Json:
+        status, body = self.request(method, path, **options)
+        if 200 <= status < 300:
+            return body
+        raise self.failure(status, body)
+
+    def _send(self, method: str, path: str, *, timeout: float, **options: Any) -> tuple["httpx.Response", bytes]:
+        import httpx
+
+        # httpx limits each read; a server that sends a byte now and then would hold the command for ever.
+        deadline = time.monotonic() + timeout
+        limits = httpx.Timeout(timeout, connect=min(_CONNECT_TIMEOUT, timeout))
+        content = bytearray()
+        with self._client.stream(method, path, timeout=limits, **options) as response:
+            for chunk in response.iter_bytes():
+                content += chunk
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout(f"the response took longer than {timeout:g} s")
+        return response, bytes(content)
+
+
+def segment(name: str) -> str:
+    """Return `name` as one segment of a path. Dots alone are escaped: they would mean a parent folder."""
+    quoted = quote(name, safe="")
+    return quoted if name.strip(".") else quoted.replace(".", "%2E")
+
+
+def _checked_host(url: str) -> str:
+    """Return the host of an address that a token may be sent to."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise Invalid(f"--url is not an address: {error}", field="url") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise Invalid("--url must be an address like https://giftcards.example.com", field="url")
+    if parts.scheme == "http" and host not in _LOCAL_HOSTS:
+        raise Invalid(f"--url must begin with https://: the token would reach {host} in clear", field="url")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise Invalid(
+            "--url must hold no user, password, query or fragment: the token is in the environment", field="url"
+        )
+    return host
+
+
+def _without_none(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
