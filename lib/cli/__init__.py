@@ -8,7 +8,7 @@
     work     tick, enqueue, import-orders
     erase    erase-customer
     pruning  prune, restore
-    schedule the group of schedules, and precision; schedule_views: what they look like
+    schedules the group of schedules, and precision; schedule_views: what they look like
     webhooks the group of webhook endpoints
     reports  the group of reports of days: make, show, list
     views    what each answer that is looked up looks like

@@ -33,6 +33,17 @@ L = TypeVar("L")
 R = TypeVar("R")
 
 _URL = "lib.cli.url"
+# Names that people may try: group and command → the command's name.
+_HINTS = {
+    ("jobs", "schedule"): "schedules",
+    ("jobs", "report"): "reports",
+    ("jobs", "webhook"): "webhooks",
+    ("schedules", "add"): "create",
+    ("schedules", "change"): "update",
+    ("reports", "make"): "create",
+    ("webhooks", "add"): "create",
+    ("webhooks", "set"): "update",
+}
 
 
 class BadInput(click.ClickException):
@@ -70,6 +81,10 @@ def _load() -> None:
 def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name == "--url":
         return "--url belongs to the group: flask jobs --url https://… COMMAND"
+    if isinstance(error, click.NoSuchCommand) and error.ctx:
+        hint = _HINTS.get((error.ctx.info_name or "", error.command_name))
+        if hint:
+            return f"there is no command {error.command_name}: use {error.ctx.command_path} {hint}"
     help_of = f" ({error.ctx.command_path} --help tells what there is)" if error.ctx else ""
     return error.format_message().rstrip(".") + help_of
 

@@ -26,21 +26,21 @@ _which = options_of(ReportRequest)
 
 @jobs.group()
 @with_appcontext
-def report() -> None:
+def reports() -> None:
     """What became of a tenant's orders on a day, from midnight to midnight in UTC."""
 
 
-@report.command("make")
+@reports.command()
 @_which
 @as_json
-def make(*, as_json: bool, **typed: Any) -> None:
+def create(*, as_json: bool, **typed: Any) -> None:
     """Make the report of a day (yesterday) now, and keep it. Nothing is mailed."""
     wanted = made(ReportRequest, given(ReportRequest, typed))
     found = report_service().make_report(wanted.tenant_id, day=wanted.day)
     answer(found, as_json=as_json, view=_view)
 
 
-@report.command("show")
+@reports.command()
 @_which
 @click.option("--csv", "as_sheet", is_flag=True, help="For spreadsheets.")
 @as_json
@@ -63,11 +63,11 @@ def _found(service: Store | ReportsClient, wanted: ReportRequest) -> Json:
         return service.report(wanted.tenant_id, day=wanted.day)
     newest = service.list_reports(tenant_id=wanted.tenant_id, older=None, limit=1)["reports"]
     if not newest:
-        raise BadInput(f"tenant {wanted.tenant_id} has no report yet: flask jobs report make makes one")
+        raise BadInput(f"tenant {wanted.tenant_id} has no report yet: flask jobs reports create makes one")
     return service.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
 
 
-@report.command("list")
+@reports.command("list")
 @options_of(ReportPage, skip=("older",))
 @click.option("--older", type=TEXT, help="The page behind this cursor, which the page before it gave.")
 @as_json
@@ -79,7 +79,7 @@ def list_reports(*, as_json: bool, **typed: Any) -> None:
 
 def _list(found: Json, page: ReportPage) -> Iterator[Part]:
     if not found["reports"]:
-        yield "No report yet: flask jobs report make makes one."
+        yield "No report yet: flask jobs reports create makes one."
         return
     rows = [
         (row["day"], row["tenant_id"], *(row["totals"][name] for name in _TOTALS), moment(row["made_at"]))
@@ -88,7 +88,7 @@ def _list(found: Json, page: ReportPage) -> Iterator[Part]:
     yield Table("Reports, the newest day first", ("day", "tenant", *map(_words, _TOTALS), "made at"), rows)
     if found["older"]:
         where = url()
-        words = ["flask", "jobs", *(["--url", where] if where else []), "report", "list"]
+        words = ["flask", "jobs", *(["--url", where] if where else []), "reports", "list"]
         words += ["--limit", str(page.limit), "--older", found["older"]]
         yield "older: " + shlex.join(words + (["--tenant", page.tenant_id] if page.tenant_id else []))
 

@@ -30,7 +30,7 @@ def schedules(page: Json) -> Iterator[Part]:
     ]
     yield Table(f"Schedules, the newest first ({len(rows)})", columns, rows)
     if page["older"]:
-        yield f"older: flask jobs schedule list --older {page['older']}"
+        yield f"older: flask jobs schedules list --older {page['older']}"
 
 
 def _when(schedule: Json) -> str:
@@ -67,7 +67,7 @@ def scheduled(done: Json) -> Iterator[Part]:
 def _next(found: Json) -> Iterator[Part]:
     if found["status"] == "paused":
         why = f": {found['pause_reason']}" if found["pause_reason"] else ""
-        yield f"It is paused by {found['paused_by']}{why}; flask jobs schedule resume {found['id']} ends it"
+        yield f"It is paused by {found['paused_by']}{why}; flask jobs schedules resume {found['id']} ends it"
     elif found["next_times"]:
         yield f"next: {', '.join(map(moment, found['next_times']))}"
     elif not found["is_recurring"]:
@@ -81,7 +81,7 @@ def schedule_deleted(done: Json) -> Iterator[Part]:
 
 def schedule_paused(done: Json) -> Iterator[Part]:
     """One without occurrences."""
-    yield f"schedule {done['id']} is paused by {done['paused_by']}; flask jobs schedule resume {done['id']} ends it"
+    yield f"schedule {done['id']} is paused by {done['paused_by']}; flask jobs schedules resume {done['id']} ends it"
 
 
 def schedule_run(done: Json) -> Iterator[Part]:

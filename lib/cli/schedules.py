@@ -44,11 +44,11 @@ def _work(command: Any) -> Any:
 
 @jobs.group()
 @with_appcontext
-def schedule() -> None:
+def schedules() -> None:
     """What runs by the clock."""
 
 
-@schedule.command("list")
+@schedules.command("list")
 @options_of(ScheduleFilter, words=_WORDS)
 @as_json
 def list_schedules(*, as_json: bool, **typed: Any) -> None:
@@ -57,7 +57,7 @@ def list_schedules(*, as_json: bool, **typed: Any) -> None:
     answer(schedule_service().find(wanted), as_json=as_json, view=views.schedules)
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("schedule_id", metavar="ID", type=ID)
 @click.option("--reveal", is_flag=True, help="Show mail addresses and card numbers. That you did is written down.")
 @as_json
@@ -69,25 +69,25 @@ def show(schedule_id: int, *, reveal: bool, as_json: bool) -> None:
     answer(found, as_json=as_json, view=views.schedule)
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("expression", type=TEXT)
 @options_of(ScheduleRequest, skip=_OWN, words=_WORDS)
 @click.option("--once", is_flag=True, help="Only its next time; it goes when its job has ended.")
 @_work
 @as_json
-def add(expression: str, *, once: bool, as_json: bool, **typed: Any) -> None:
+def create(expression: str, *, once: bool, as_json: bool, **typed: Any) -> None:
     """Run a stage, or an HTTP call, by the clock. EXPRESSION: five fields as in crontab, or six with seconds first."""
     values = _values(typed) | {"schedule": expression, "is_recurring": not once}
     answer(schedule_service().create(made(ScheduleRequest, values)), as_json=as_json, view=views.scheduled)
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("schedule_id", metavar="ID", type=ID)
 @click.option("--schedule", type=TEXT, help="Another expression.")
 @options_of(SchedulePatch, skip=_OWN, words=_WORDS)
 @_work
 @as_json
-def change(schedule_id: int, *, as_json: bool, **typed: Any) -> None:
+def update(schedule_id: int, *, as_json: bool, **typed: Any) -> None:
     """Change what is given, and leave the rest as it is."""
     values = _values(typed)
     if not values:
@@ -105,7 +105,7 @@ def _values(typed: Json) -> Json:
     return values
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("schedule_id", metavar="ID", type=ID)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
@@ -115,7 +115,7 @@ def delete(schedule_id: int, *, yes: bool, as_json: bool) -> None:
     answer(schedule_service().delete(schedule_id), as_json=as_json, view=views.schedule_deleted)
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("schedule_id", metavar="ID", type=ID)
 @click.option("--reason", type=TEXT, help="Why, for those who find it paused.")
 @click.option("--by", type=TEXT, help="Who (you).")
@@ -127,7 +127,7 @@ def pause(schedule_id: int, *, reason: str | None, by: str | None, as_json: bool
     answer(done, as_json=as_json, view=views.schedule_paused)
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("schedule_id", metavar="ID", type=ID)
 @as_json
 def resume(schedule_id: int, *, as_json: bool) -> None:
@@ -135,7 +135,7 @@ def resume(schedule_id: int, *, as_json: bool) -> None:
     answer(schedule_service().resume_schedule(schedule_id), as_json=as_json, view=views.scheduled)
 
 
-@schedule.command()
+@schedules.command()
 @click.argument("schedule_id", metavar="ID", type=ID)
 @as_json
 def run(schedule_id: int, *, as_json: bool) -> None:

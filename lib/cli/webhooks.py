@@ -64,7 +64,7 @@ def show(endpoint_id: int, *, as_json: bool) -> None:
 @click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="Of this tenant.")
 @click.option("--off", is_flag=True, help="Not told of anything until it is turned on.")
 @as_json
-def add(address: str, *, events: tuple[str, ...], tenant_id: str | None, off: bool, as_json: bool) -> None:
+def create(address: str, *, events: tuple[str, ...], tenant_id: str | None, off: bool, as_json: bool) -> None:
     """Add an endpoint. Its secret is shown once, now."""
     typed = {"url": address, "events": list(events), "enabled": not off}
     with _named("URL"):
@@ -72,13 +72,13 @@ def add(address: str, *, events: tuple[str, ...], tenant_id: str | None, off: bo
     answer(webhook_service().create(wanted), as_json=as_json, view=_shown)
 
 
-@webhooks.command("set")
+@webhooks.command()
 @_endpoint
 @click.option("--address", "address", metavar="URL", type=TEXT, help="Tell it at this address from now on.")
 @_events
 @click.option("--on/--off", "enabled", default=None, help="Whether it is told of anything.")
 @as_json
-def change(
+def update(
     endpoint_id: int, *, address: str | None, events: tuple[str, ...], enabled: bool | None, as_json: bool
 ) -> None:
     """Change an endpoint: its address, the events it is told of, on or off."""

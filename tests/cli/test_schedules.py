@@ -13,13 +13,13 @@ from tests.support.world import World, an_order
 ORDER = ("--stage", "payment", "--payload")
 
 
-def add(door: Door, *options: Any, expression: str = "*/10 * * * * *") -> dict[str, Any]:
-    made: dict[str, Any] = door.json("schedule", "add", expression, *ORDER, json.dumps(an_order()), *options)
+def create(door: Door, *options: Any, expression: str = "*/10 * * * * *") -> dict[str, Any]:
+    made: dict[str, Any] = door.json("schedules", "create", expression, *ORDER, json.dumps(an_order()), *options)
     return made
 
 
 def test_a_schedule_is_made_with_its_next_times(door: Door) -> None:
-    made = add(door, "--name", "nightly", "--tenant", "acme", "--max-retry-count", "2", "--type", "AT_MOST_ONCE")
+    made = create(door, "--name", "nightly", "--tenant", "acme", "--max-retry-count", "2", "--type", "AT_MOST_ONCE")
     assert (made["name"], made["tenant_id"], made["max_retry_count"], made["type"]) == (
         "nightly",
         "acme",
@@ -28,12 +28,12 @@ def test_a_schedule_is_made_with_its_next_times(door: Door) -> None:
     )
     assert len(made["next_times"]) == 5
     assert "0 3 * * *: Europe/Berlin" in door.says(
-        "schedule", "add", "0 3 * * *", "--timezone", "Europe/Berlin", *ORDER, json.dumps(an_order())
+        "schedules", "create", "0 3 * * *", "--timezone", "Europe/Berlin", *ORDER, json.dumps(an_order())
     ).replace(" Europe", ": Europe")
 
 
 def test_one_that_runs_once_and_one_that_calls_an_address(door: Door) -> None:
-    made = door.json("schedule", "add", "0 0 12 * * *", "--once", "--api", '{"url": "https://example.com/"}')
+    made = door.json("schedules", "create", "0 0 12 * * *", "--once", "--api", '{"url": "https://example.com/"}')
     assert (made["is_recurring"], made["stage"], made["payload"]) == (
         False,
         "http_call",
@@ -44,49 +44,49 @@ def test_one_that_runs_once_and_one_that_calls_an_address(door: Door) -> None:
 
 @pytest.mark.parametrize("expression", CASES["cron"]["refused"])
 def test_an_expression_that_the_contract_refuses_is_one_sentence(door: Door, expression: str) -> None:
-    assert door.refuses("schedule", "add", expression, "--stage", "payment")
+    assert door.refuses("schedules", "create", expression, "--stage", "payment")
 
 
 def test_what_is_wrong_is_named_by_its_option(door: Door) -> None:
-    assert "--max-retry-count" in door.refuses("schedule", "add", "* * * * *", "--max-retry-count", "99")
-    assert "--missed-policy" in door.refuses("schedule", "add", "* * * * *", "--missed-policy", "some")
-    assert "say what runs" in door.refuses("schedule", "add", "* * * * *")
-    assert "--api is not valid JSON" in door.refuses("schedule", "add", "* * * * *", "--api", "{")
-    assert "customer" in door.refuses("schedule", "add", "* * * * *", *ORDER, "{}")
+    assert "--max-retry-count" in door.refuses("schedules", "create", "* * * * *", "--max-retry-count", "99")
+    assert "--missed-policy" in door.refuses("schedules", "create", "* * * * *", "--missed-policy", "some")
+    assert "say what runs" in door.refuses("schedules", "create", "* * * * *")
+    assert "--api is not valid JSON" in door.refuses("schedules", "create", "* * * * *", "--api", "{")
+    assert "customer" in door.refuses("schedules", "create", "* * * * *", *ORDER, "{}")
 
 
 def test_a_schedule_is_changed_paused_resumed_run_and_deleted(door: Door) -> None:
-    number = add(door, "--name", "nightly")["id"]
-    assert door.json("schedule", "change", number, "--overlap-policy", "queue")["overlap_policy"] == "queue"
-    assert door.json("schedule", "change", number, "--schedule", "0 * * * *")["schedule"] == "0 * * * *"
-    assert door.refuses("schedule", "change", number) == "say what shall change"
-    assert "is paused by ann" in door.says("schedule", "pause", number, "--by", "ann", "--reason", "moving house")
-    assert "moving house" in door.says("schedule", "show", number)
-    assert "moving house" in door.says("schedule", "list", "--status", "paused")
-    assert "next: " in door.says("schedule", "resume", number)
-    assert "the next tick runs it" in door.says("schedule", "run", number)
-    shown = door.json("schedule", "show", number)
+    number = create(door, "--name", "nightly")["id"]
+    assert door.json("schedules", "update", number, "--overlap-policy", "queue")["overlap_policy"] == "queue"
+    assert door.json("schedules", "update", number, "--schedule", "0 * * * *")["schedule"] == "0 * * * *"
+    assert door.refuses("schedules", "update", number) == "say what shall change"
+    assert "is paused by ann" in door.says("schedules", "pause", number, "--by", "ann", "--reason", "moving house")
+    assert "moving house" in door.says("schedules", "show", number)
+    assert "moving house" in door.says("schedules", "list", "--status", "paused")
+    assert "next: " in door.says("schedules", "resume", number)
+    assert "the next tick runs it" in door.says("schedules", "run", number)
+    shown = door.json("schedules", "show", number)
     assert [o["status"] for o in shown["occurrences"]] == ["queued"]
-    assert "kate@example.com" not in door.says("schedule", "show", number)
-    assert "kate@example.com" in door.says("schedule", "show", number, "--reveal")
-    assert "nobody is there to answer" in door.refuses("schedule", "delete", number)
-    assert "is deleted" in door.says("schedule", "delete", number, "--yes")
-    assert door.says("schedule", "list") == "No schedule fits.\n"
-    assert "does not exist" in door.refuses("schedule", "show", number)
+    assert "kate@example.com" not in door.says("schedules", "show", number)
+    assert "kate@example.com" in door.says("schedules", "show", number, "--reveal")
+    assert "nobody is there to answer" in door.refuses("schedules", "delete", number)
+    assert "is deleted" in door.says("schedules", "delete", number, "--yes")
+    assert door.says("schedules", "list") == "No schedule fits.\n"
+    assert "does not exist" in door.refuses("schedules", "show", number)
 
 
 def test_both_doors_give_the_same_json(world: World, direct: Door, remote: Door) -> None:
-    numbers = [add(direct, "--name", f"n{n}")["id"] for n in range(3)]
+    numbers = [create(direct, "--name", f"n{n}")["id"] for n in range(3)]
     for command in (("list",), ("list", "--limit", "2"), ("list", "--name", "n1"), ("show", numbers[0])):
-        assert direct.json("schedule", *command) == remote.json("schedule", *command)
-    assert f"--older {numbers[1]}" in direct.says("schedule", "list", "--limit", "2")
+        assert direct.json("schedules", *command) == remote.json("schedules", *command)
+    assert f"--older {numbers[1]}" in direct.says("schedules", "list", "--limit", "2")
 
 
 def test_what_was_missed_is_seen(world: World, door: Door) -> None:
-    number = add(door)["id"]
+    number = create(door)["id"]
     world.sql("update giftcard_schedules set next_at = next_at - interval '1 hour', check_at = now()")
     world.store.enqueue_occurrences(plan(world.store.due_schedules()))
-    (row,) = door.json("schedule", "list")["schedules"]
+    (row,) = door.json("schedules", "list")["schedules"]
     assert (row["id"], row["missed"] in (359, 360), row["last_job"]["status"]) == (number, True, "queued")
 
 
