@@ -76,15 +76,15 @@ class Transport:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unavailable(f"{self._host} cannot be reached: {error or type(error).__name__}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            known = "" if method == "GET" else "; it may have been carried out: look before you repeat it"
-            raise Unavailable(f"no answer from {self._host}: {error or type(error).__name__}{known}") from error
+            known = "" if method == "GET" else "; it may have been carried out: check before you repeat it"
+            raise Unavailable(f"no response from {self._host}: {error or type(error).__name__}{known}") from error
         if response.is_redirect:
             target = response.headers.get("location", "")[:200]
-            raise Invalid(f"{self._host} sends this request elsewhere, to {target}: is --url right?", field="url")
+            raise Invalid(f"{self._host} redirects to {target}: check --url", field="url")
         body = _parsed(content)
         if not isinstance(body, dict) or (not response.is_success and "title" not in body):
             raise Unavailable(
-                f"{self._host} answered {response.status_code}, and not as this application does: is --url right?"
+                f"{self._host} returned {response.status_code}, not a response of this application: check --url"
             )
         return response.status_code, body
 

@@ -1,21 +1,21 @@
-"""`flask jobs …`: what operators do from a terminal.
+"""`flask jobs …`: the operators' command line.
 
-    group    the command group: where it works (--url), errors as one sentence, answers as JSON or for people
-    inputs   options made of the API's own models, JSON and names checked as the API checks them
-    ask      questions before what touches many, and progress
-    find     list, show, history, status, doctor, circuits, stages
-    mend     requeue, cancel, pause, resume
-    work     tick, enqueue, import-orders
-    erase    erase-customer
-    pruning  prune, restore
-    schedules the group of schedules, and precision; schedule_views: what they look like
-    webhooks the group of webhook endpoints
-    reports  the group of reports of days: make, show, list
-    views    what each answer that is looked up looks like
-    told     the sentences after what was done
+    group      the command group, local services or API clients (--url), errors as one sentence, output
+    options    parameter types, options generated from the API's models, JSON input
+    prompts    confirmations and the progress bar
+    tables     tables on terminals, aligned text elsewhere
+    inspect    list, show, history, status, doctor, stages, circuits, precision
+    manage     requeue, cancel, pause, resume
+    run        tick, enqueue, import-orders
+    customers  erase-customer
+    archive    prune, restore
+    schedules, webhooks, reports
+               a command group each, with its tables
+    views      tables of jobs, runs, stages and the status
+    messages   the sentences after each change
 
-Exit codes: 0 done, 1 the database or the API could not be reached (or the doctor found something red), 2 bad input or
-refused, with one sentence that says why. Nothing is left half told: what was done before a failure is said with it.
+Exit codes: 0 success; 1 the database or the API cannot be reached, or a check of the doctor is red; 2 bad input or a
+refusal. Each failure is one sentence with the reason and with what was done before it.
 """
 
 from lib.cli.group import jobs

@@ -1,4 +1,4 @@
-"""Removing a person."""
+"""erase-customer."""
 
 from pathlib import Path
 from typing import Any
@@ -6,56 +6,54 @@ from typing import Any
 import click
 
 from lib.cli import messages
-from lib.cli.group import BadInput, answer, as_json, here, jobs, parts
-from lib.cli.options import ID, TEXT, identifier
-from lib.cli.prompts import sure
+from lib.cli.group import BadInput, app_services, jobs, json_option, local_service, output
+from lib.cli.options import ID, TEXT, identifier, yes_option
+from lib.cli.prompts import confirm
 from lib.errors import Refused
 
 
 @jobs.command("erase-customer")
-@click.option("--id", "customer_id", type=ID, help="The customer.")
+@click.option("--id", "customer_id", type=ID, help="Id of the customer.")
 @click.option("--flow", type=TEXT, metavar="CORRELATION_ID", help="The customer of this order.")
 @click.option("--external-id", type=TEXT, help="The customer with this external id.")
-@click.option("--email", type=TEXT, help="The customer without an external id and with this address.")
-@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="Whose customer, without --id (default).")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json
+@click.option("--email", type=TEXT, help="The customer with this address and without an external id.")
+@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="Tenant of the customer, without --id (default).")
+@yes_option
+@json_option
 def erase_customer(
-    *, customer_id: int | None, tenant_id: str | None, yes: bool, as_json: bool, **known: str | None
+    *, customer_id: int | None, tenant_id: str | None, yes: bool, as_json: bool, **criteria: str | None
 ) -> None:
-    """Remove a person's data. Payloads, contexts, errors, history, mails in the outbox. Sums stay."""
-    with_ = here("erase-customer")
-    given = {name: value for name, value in known.items() if value is not None}
-    if len(given) + (customer_id is not None) != 1:
-        raise BadInput("say whom: --id, --external-id, --email, or --flow CORRELATION_ID of an order of theirs")
+    """Erase a customer's data: payloads, contexts, errors, history, mails in the outbox. Amounts stay."""
+    service = local_service("erase-customer")
+    typed = {name: value for name, value in criteria.items() if value is not None}
+    if len(typed) + (customer_id is not None) != 1:
+        raise BadInput("give one of --id, --external-id, --email and --flow CORRELATION_ID")
     if customer_id is not None and tenant_id is not None:
         raise BadInput("--tenant is for --flow, --external-id and --email: an id needs none")
-    whom = customer_id or _whom(tenant_id or "default", **given)
-    sure(f"Erase customer {whom} for good (waiting jobs are cancelled, amounts stay)?", yes=yes)
-    erased = with_.erase_customer(whom)
-    removed, left = _remove_mails(erased["mails"])
-    answer(erased | {"mails_removed": removed}, as_json=as_json, view=messages.erased)
-    if left:
-        raise BadInput(f"these mails could not be removed, do it by hand: {', '.join(left)}")
+    found = customer_id or _find_customer(tenant_id or "default", **typed)
+    confirm(f"Erase customer {found} for good (waiting jobs are cancelled, amounts stay)?", yes=yes)
+    erased = service.erase_customer(found)
+    removed, remaining = _remove_mails(erased["mails"])
+    output(erased | {"mails_removed": removed}, as_json=as_json, view=messages.erased)
+    if remaining:
+        raise BadInput(f"these mails could not be deleted, delete them by hand: {', '.join(remaining)}")
 
 
-def _whom(tenant_id: str, *, flow: str | None = None, **known: str) -> int:
-    tenant = identifier(tenant_id, name="--tenant")
+def _find_customer(tenant_id: str, *, flow: str | None = None, **criteria: str) -> int:
+    tenant, store = identifier(tenant_id, name="--tenant"), app_services().store
     if flow is None:
-        return parts().store.find_customer(tenant, **known)
+        return store.find_customer(tenant, **criteria)
     flow = identifier(flow, name="--flow")
     try:
-        return parts().store.find_customer(tenant, correlation_id=flow)
+        return store.find_customer(tenant, correlation_id=flow)
     except Refused:
-        raise BadInput(
-            f"no job of flow {flow} (tenant {tenant}) names a customer: find out the id and use --id"
-        ) from None
+        raise BadInput(f"no job of flow {flow} (tenant {tenant}) names a customer: use --id") from None
 
 
 def _remove_mails(keys: list[Any]) -> tuple[int, list[str]]:
-    """Files of the outbox that are named by these keys: how many are gone, and which could not be removed."""
-    folder = parts().settings.giftcard_mail_dir
-    removed, left = 0, []
+    """Delete the mails of the outbox with these keys. Return how many, and the files that could not be deleted."""
+    folder = app_services().settings.giftcard_mail_dir
+    removed, remaining = 0, []
     for key in keys if folder else ():
         file = Path(folder or "") / f"{key}.eml"
         if Path(key).name != key or not file.is_file():
@@ -64,5 +62,5 @@ def _remove_mails(keys: list[Any]) -> tuple[int, list[str]]:
             file.unlink()
             removed += 1
         except OSError:
-            left.append(str(file))
-    return removed, left
+            remaining.append(str(file))
+    return removed, remaining

@@ -1,4 +1,4 @@
-"""The group: where commands work, how they fail, how they answer."""
+"""The command group: local services or API clients, errors as one sentence, output."""
 
 import getpass
 import importlib
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 L = TypeVar("L")
 R = TypeVar("R")
 
+_MODULES = ("inspect", "manage", "run", "customers", "archive", "schedules", "reports", "webhooks")
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
@@ -57,100 +58,106 @@ class Failed(click.ClickException):
 
 
 @contextmanager
-def _one_sentence() -> Iterator[None]:
-    """What goes wrong inside ends the command with one sentence and an exit code, never with a traceback."""
+def _errors_as_sentences() -> Iterator[None]:
+    """End the command with one sentence and an exit code instead of a traceback."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:
-        raise BadInput(_said(_usage(error))) from error
+        raise BadInput(_cleaned(_usage_message(error))) from error
     except (Invalid, Refused, Conflict) as error:
-        raise BadInput(_said(error)) from error
+        raise BadInput(_cleaned(error)) from error
     except Failure:
-        raise  # a handler's, under GIFTCARD_INLINE: its traceback is what is wanted
+        raise  # of a handler in inline mode: the traceback is wanted
     except GiftcardError as error:
-        raise Failed(_said(error)) from error
+        raise Failed(_cleaned(error)) from error
 
 
-def _load() -> None:
-    for name in ("inspect", "manage", "run", "customers", "archive", "schedules", "reports", "webhooks"):
-        importlib.import_module(f"lib.cli.{name}")
-
-
-def _usage(error: click.UsageError) -> str:
+def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name == "--url":
         return "--url belongs to the group: flask jobs --url https://… COMMAND"
     if isinstance(error, click.NoSuchCommand) and error.ctx:
         hint = _HINTS.get((error.ctx.info_name or "", error.command_name))
         if hint:
             return f"there is no command {error.command_name}: use {error.ctx.command_path} {hint}"
-    help_of = f" ({error.ctx.command_path} --help tells what there is)" if error.ctx else ""
-    return error.format_message().rstrip(".") + help_of
+    see_help = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+    return error.format_message().rstrip(".") + see_help
 
 
-def _said(error: Exception | str) -> str:
+def _cleaned(error: Exception | str) -> str:
     return clean(str(error), secrets=[], limit=1000)
 
 
 class _Jobs(AppGroup):
-    """Its commands are imported when one is asked for: the web application, which has the group too, never does."""
+    """Imports its commands when one is used. The web application has the group too and must not pay for them."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        _load()
+        _import_commands()
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        _load()
+        _import_commands()
         return super().list_commands(ctx)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with _one_sentence():
+        with _errors_as_sentences():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _one_sentence():
+        with _errors_as_sentences():
             return super().invoke(ctx)
 
 
-@click.group("jobs", cls=_Jobs, help="Find, run and mend jobs.")
+def _import_commands() -> None:
+    for name in _MODULES:
+        importlib.import_module(f"lib.cli.{name}")
+
+
+@click.group("jobs", cls=_Jobs, help="Inspect, run and manage jobs.")
 @click.option(
     "--url",
     envvar="GIFTCARD_URL",
     show_envvar=True,
     metavar="https://…",
-    help="Work through the API of this deployment, with the token in GIFTCARD_ADMIN_TOKEN, not on the database.",
+    help="Use the API of this deployment, with the token in GIFTCARD_ADMIN_TOKEN, instead of the database.",
 )
 @click.pass_context
 def jobs(ctx: click.Context, *, url: str | None) -> None:
     """See `lib.cli`."""
-    # A terminal that knows no arrows and no umlauts is shown something in their place.
+    # Replace what the terminal's encoding lacks, such as arrows and umlauts.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     ctx.meta[_URL] = url or None
 
 
-def url() -> str | None:
-    """The deployment to work through; None: directly on the database."""
-    found: str | None = click.get_current_context().meta[_URL]
-    return found
+def deployment_url() -> str | None:
+    """Return the address of the deployment to use; None: the database."""
+    url: str | None = click.get_current_context().meta[_URL]
+    return url
 
 
-def parts() -> Giftcards:
-    """The application's parts, for what is done here and not through an API."""
+def command_line(*words: str) -> list[str]:
+    """Return the words of a `flask jobs …` command with the same --url."""
+    url = deployment_url()
+    return ["flask", "jobs", *(["--url", url] if url else []), *words]
+
+
+def app_services() -> Giftcards:
+    """Return the services of the local application."""
     return giftcards(current_app)
 
 
 def select(local: Callable[[Giftcards], L], remote: "Callable[[Transport], R]") -> L | R:
     """Return the local service, or the client of the deployment that --url names."""
-    address, own = url(), parts()
-    if address is None:
-        return local(own)
+    url, services = deployment_url(), app_services()
+    if url is None:
+        return local(services)
     from lib.api_client.transport import Transport
 
-    transport = Transport(address, token=own.settings.giftcard_admin_token)
+    transport = Transport(url, token=services.settings.giftcard_admin_token)
     click.get_current_context().call_on_close(transport.close)
     return remote(transport)
 
@@ -159,7 +166,7 @@ def job_service() -> "Operations | JobsClient":
     """Return the service for jobs, flows, stages and circuits."""
     from lib.api_client.jobs import JobsClient
 
-    return select(lambda own: operations(current_app, by=person()), JobsClient)
+    return select(lambda own: operations(current_app, by=current_user()), JobsClient)
 
 
 def schedule_service() -> "Scheduling | SchedulesClient":
@@ -167,7 +174,7 @@ def schedule_service() -> "Scheduling | SchedulesClient":
     from lib.api_client.schedules import SchedulesClient
     from lib.schedules.service import Scheduling
 
-    return select(lambda own: Scheduling(own.store, own.registry, own.settings, by=person()), SchedulesClient)
+    return select(lambda own: Scheduling(own.store, own.registry, own.settings, by=current_user()), SchedulesClient)
 
 
 def report_service() -> "Store | ReportsClient":
@@ -185,34 +192,32 @@ def webhook_service() -> "Endpoints | WebhooksClient":
     return select(lambda own: Endpoints(own.store, own.settings), WebhooksClient)
 
 
-def here(command: str) -> Operations:
-    """Ourselves on the database, for what the API has no door for."""
-    if url() is not None:
-        raise BadInput(f"{command} works on the database only: leave --url and GIFTCARD_URL out and set DATABASE_URL")
-    return operations(current_app, by=person())
+def local_service(command: str) -> Operations:
+    """Return the service on the database, for a command that the API does not have."""
+    if deployment_url() is not None:
+        raise BadInput(f"{command} works on the database only: remove --url and GIFTCARD_URL, and set DATABASE_URL")
+    return operations(current_app, by=current_user())
 
 
-def person() -> str:
-    """Who types, for the traces that are kept."""
+def current_user() -> str:
+    """Return the name of the operator for audit entries and pauses."""
     try:
         return clean(getpass.getuser(), secrets=[], limit=100) or "operator"
     except (OSError, KeyError, ImportError):  # a container's user may have no name
         return "operator"
 
 
-def as_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --json."""
-    return click.option("--json", "as_json", is_flag=True, help="For programs: one JSON value and nothing else.")(
-        command
-    )
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(command)
 
 
-def answer(value: Any, *, as_json: bool, view: "Callable[[Any], Iterable[Part]]") -> None:
-    """Shows a result: as JSON, or as its view says."""
+def output(value: Any, *, as_json: bool, view: "Callable[[Any], Iterable[Part]]") -> None:
+    """Print a result as JSON, or as its view renders it."""
     if not as_json:
-        from lib.cli.tables import show
+        from lib.cli.tables import print_parts
 
-        show(view(value))
+        print_parts(view(value))
         return
-    plain = (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"
-    click.echo(json.dumps(value, indent=2, ensure_ascii=plain))
+    ascii_only = (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"
+    click.echo(json.dumps(value, indent=2, ensure_ascii=ascii_only))

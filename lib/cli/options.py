@@ -1,4 +1,4 @@
-"""What people type, checked by the models that check the API: options are made of them, so the two cannot drift."""
+"""Parameter types, options generated from the API's models so that the two cannot drift, and JSON input."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +11,6 @@ from lib.cli.group import BadInput
 from lib.validation import UNSAFE, Identifier, JsonError, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
-T = TypeVar("T")
 _Command = Callable[..., Any]
 
 # Shorter names beside those of the API.
@@ -19,35 +18,35 @@ _ALIASES = {"tenant_id": "--tenant", "correlation_id": "--flow"}
 
 _HELP = {
     "status": "queued, running, completed, error or cancelled.",
-    "stage": "Of this stage.",
-    "circuit": "That hang on this circuit.",
-    "tenant_id": "Of this tenant.",
-    "correlation_id": "Of this flow.",
-    "error": "With this in their last error, in any case.",
+    "stage": "Only this stage.",
+    "circuit": "Only jobs of this circuit.",
+    "tenant_id": "Tenant id.",
+    "correlation_id": "Correlation id of a flow.",
+    "error": "Only jobs with this text in their last error, in any case.",
     "created_after": "Created at this time or later, like 2026-01-31T12:00:00Z.",
     "created_before": "Created before this time.",
-    "limit": "At most so many.",
-    "older": "The page of jobs older than this id.",
-    "newer": "The page of jobs newer than this id.",
-    "all": "Every dead letter: what an empty filter would mean.",
-    "dry_run": "Count, and change nothing.",
-    "slowly": "The first one alone, at once; unless it completes nothing else is touched; then the rest at a rate.",
-    "per_minute": "The rate of --slowly (10).",
-    "after": "Go on behind this id.",
-    "dedup_key": "Tells several jobs of one stage in a flow apart.",
+    "limit": "Maximum number of rows.",
+    "older": "Page of jobs older than this id.",
+    "newer": "Page of jobs newer than this id.",
+    "all": "Every dead letter, without a filter.",
+    "dry_run": "Count and change nothing.",
+    "slowly": "Run the first job alone and at once; if it completes, requeue the rest at a rate.",
+    "per_minute": "Rate of --slowly (10).",
+    "after": "Continue after this id.",
+    "dedup_key": "Distinguishes several jobs of one stage in a flow.",
     "payload": "JSON, or @FILE, or @- for standard input.",
-    "max_attempts": "Attempts in all (the policy of the stage).",
+    "max_attempts": "Maximum number of attempts (default: the stage's).",
     "semantics": "at_least_once or at_most_once.",
-    "ttr_seconds": "Time one attempt may take.",
-    "retry_delays": "Seconds after each attempt, like 30,60,120 (the policy of the stage).",
+    "ttr_seconds": "Time limit of one attempt.",
+    "retry_delays": "Seconds after each attempt, like 30,60,120 (default: the stage's).",
     "scheduled_at": "Not before this time, like 2026-01-31T12:00:00Z.",
     "delay_seconds": "Not before so many seconds from now.",
-    "day": "Of this day in UTC, like 2026-01-31.",
+    "day": "Day in UTC, like 2026-01-31.",
 }
 
 
 class _Text(click.ParamType[str]):
-    """Without what no terminal, header or database takes."""
+    """Text without the characters that terminals, headers or the database refuse."""
 
     name = "text"
 
@@ -56,26 +55,26 @@ class _Text(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not isinstance(value, str) or UNSAFE.search(value):
-            self.fail("it holds a control character or half a character", param, ctx)
+            self.fail("it contains a control character or an unpaired surrogate", param, ctx)
         if not (value or self._may_be_empty):
             self.fail("it is empty", param, ctx)
         return value
 
 
 class _Id(click.ParamType[int]):
-    """What the database gives things as their number."""
+    """A positive 63-bit integer."""
 
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value)
         if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) < 2**63):
-            self.fail(f"{text[:30]!r} is no id", param, ctx)
+            self.fail(f"{text[:30]!r} is not an id", param, ctx)
         return int(text)
 
 
 class _Seconds(click.FloatRange):
-    """A range lets NaN pass: it is neither below nor above."""
+    """A range without NaN, which is neither below nor above."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
@@ -85,13 +84,13 @@ class _Seconds(click.FloatRange):
 
 
 class _File(click.File):
-    """A text file; whatever is wrong with its name is said like everything else."""
+    """A text file; an invalid name is a usage error like any other."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
         except ValueError:  # a NUL in the name
-            self.fail("it is no name of a file", param, ctx)
+            self.fail("it is not a file name", param, ctx)
 
 
 TEXT = _Text()
@@ -99,16 +98,25 @@ NAME = _Text(may_be_empty=False)
 FILE = _File("r", encoding="utf-8-sig")
 ID = _Id()
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+by_option = click.option("--by", type=TEXT, help="Name of the operator (default: your user name).")
+reason_option = click.option("--reason", type=TEXT, help="Why, for other operators.")
+reveal_option = click.option(
+    "--reveal",
+    is_flag=True,
+    help="Show mail addresses and card numbers. Access is recorded in the audit log.",
+)
 
-def seconds(most: float) -> click.ParamType[float]:
-    """More than 0 and up to `most`."""
-    return _Seconds(0, most, min_open=True)
+
+def seconds(maximum: float) -> click.ParamType[float]:
+    """Return the type of more than 0 and up to `maximum` seconds."""
+    return _Seconds(0, maximum, min_open=True)
 
 
 def options_of(
-    *models: type[BaseModel], skip: tuple[str, ...] = (), words: Mapping[str, str] = _HELP
+    *models: type[BaseModel], skip: tuple[str, ...] = (), help_texts: Mapping[str, str] = _HELP
 ) -> Callable[[_Command], _Command]:
-    """One option for each field: `created_before` is --created-before. What is not typed is not handed over."""
+    """Add one option for each field: `created_before` is --created-before. Options that are not typed are None."""
 
     def wrap(command: _Command) -> _Command:
         names = [(model, name) for model in models for name in model.model_fields if name not in skip]
@@ -116,72 +124,82 @@ def options_of(
             kind: dict[str, Any] = {"type": str if name == "payload" else TEXT}
             if model.model_fields[name].annotation is bool:
                 kind = {"is_flag": True}
-            flags = [_flag(name), *filter(None, [_ALIASES.get(name)])]
-            command = click.option(*flags, name, help=words.get(name), metavar=_choices(model, name), **kind)(command)
+            flags = [option_name(name), *filter(None, [_ALIASES.get(name)])]
+            kind |= {"help": help_texts.get(name), "metavar": _choices(model, name)}
+            command = click.option(*flags, name, **kind)(command)
         return command
 
     return wrap
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def option_name(field: str) -> str:
+    """Return the option of a field."""
+    return f"--{field.replace('_', '-')}"
 
 
 def _choices(model: type[BaseModel], name: str) -> str | None:
-    """The words that a field allows, where they are few."""
+    """Return the literals that a field allows, like skip|one|all."""
     kind = model.model_fields[name].annotation
-    words = [word for part in (kind, *get_args(kind)) for word in get_args(part) if isinstance(word, str)]
-    return "|".join(words) or None
+    literals = [word for part in (kind, *get_args(kind)) for word in get_args(part) if isinstance(word, str)]
+    return "|".join(literals) or None
 
 
-def given(model: type[BaseModel], typed: dict[str, Any]) -> dict[str, Any]:
-    """Of what was typed, what belongs to this model."""
-    return {name: typed[name] for name in model.model_fields if typed.get(name) not in (None, False)}
+def typed_fields(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model among the typed options."""
+    return {name: options[name] for name in model.model_fields if options.get(name) not in (None, False)}
 
 
-def made(model: type[M], values: dict[str, Any]) -> M:
-    """The model of what was typed.
+def build(model: type[M], values: dict[str, Any]) -> M:
+    """Return the model of typed options.
 
     Raises:
-        BadInput: the first option at fault, by its name.
+        BadInput: names the first invalid option.
     """
     try:
         return model.model_validate(values, strict=False)
     except ValidationError as error:
-        raise _at_fault(error, named=_flag) from None
+        raise _bad_input(error, name_of=option_name) from None
 
 
-def made_of_json(model: type[M], found: Any) -> M:
-    """The model of plain JSON, checked as strictly as the API does."""
+def build_from_json(model: type[M], value: Any) -> M:
+    """Return the model of parsed JSON, validated as strictly as in the API.
+
+    Raises:
+        BadInput: names the first invalid field.
+    """
     try:
-        return model.model_validate_json(json.dumps(found))
+        return model.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        raise _at_fault(error, named=str) from None
+        raise _bad_input(error, name_of=str) from None
 
 
 def identifier(text: str, *, name: str) -> str:
-    """A tenant's or a flow's name."""
+    """Return a valid tenant id or correlation id; `name` is the option in the error."""
     try:
         return TypeAdapter(Identifier).validate_python(text)
     except ValidationError as error:
         raise BadInput(f"{name}: {field_errors(error)[0][1]}") from None
 
 
-def _at_fault(error: ValidationError, *, named: Callable[[str], str]) -> BadInput:
-    field, words = field_errors(error)[0]
-    return BadInput(f"{named(field)}: {words}" if field else words)
+def _bad_input(error: ValidationError, *, name_of: Callable[[str], str]) -> BadInput:
+    field, message = field_errors(error)[0]
+    return BadInput(f"{name_of(field)}: {message}" if field else message)
 
 
-def payload(text: str, *, name: str = "--payload") -> Any:
-    """JSON as it was typed, or of the file that `@name` names."""
+def json_argument(text: str, *, name: str = "--payload") -> Any:
+    """Return the JSON of an option's value: inline, or of the file that `@file` names."""
     if not text.startswith("@"):
-        return parsed(text, what=name)
-    # The context closes it, unless it is standard input.
-    return parsed(read(FILE.convert(text[1:], None, click.get_current_context())), what=name)
+        return parse_json(text, source=name)
+    # Click closes the file with the context, unless it is standard input.
+    return parse_json(read_text(FILE.convert(text[1:], None, click.get_current_context())), source=name)
 
 
-def read(file: Any) -> str:
-    """All of a text file."""
+def read_text(file: Any) -> str:
+    """Return the content of a text file.
+
+    Raises:
+        BadInput: it cannot be read, or is not UTF-8.
+    """
     try:
         text: str = file.read()
     except UnicodeError:
@@ -191,9 +209,9 @@ def read(file: Any) -> str:
     return text
 
 
-def parsed(text: str, *, what: str) -> Any:
-    """Strict JSON that a person typed or a file holds; `what` names it in the error."""
+def parse_json(text: str, *, source: str) -> Any:
+    """Parse strict JSON; `source` names it in the error."""
     try:
         return strict_json(text)
     except JsonError as error:
-        raise BadInput(f"{what} is not valid JSON: {error}") from None
+        raise BadInput(f"{source} is not valid JSON: {error}") from None

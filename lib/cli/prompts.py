@@ -1,4 +1,4 @@
-"""Questions before what touches many or cannot be undone, and the progress of what takes long."""
+"""Confirmation before a change that affects many rows or cannot be undone, and progress of long work."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,16 +9,16 @@ import click
 from lib.cli.group import BadInput
 
 
-def sure(question: str, *, yes: bool) -> None:
-    """Lets the command go on if a person says so. Asked on standard error: standard output is for the answer.
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on standard error (standard output is for the result), and return if the operator agrees.
 
     Raises:
-        BadInput: no, or nobody there to ask.
+        BadInput: the operator does not agree, or standard input is not a terminal.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadInput(f"nobody is there to answer “{question}”: nothing was changed; --yes answers it beforehand")
+        raise BadInput("not a terminal: pass --yes to confirm; nothing was changed")
     try:
         agreed = click.confirm(question, default=False, err=True)
     except click.Abort:
@@ -29,8 +29,8 @@ def sure(question: str, *, yes: bool) -> None:
 
 
 @contextmanager
-def progress(label: str, *, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives the function that is told how many are done; shows a bar on a terminal, and nothing elsewhere."""
+def progress_bar(label: str, *, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes the number done so far. The bar is drawn on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -1,4 +1,4 @@
-"""Work: enqueue it, run it, take orders from a file."""
+"""tick, enqueue, import-orders."""
 
 import io
 import re
@@ -9,97 +9,111 @@ import click
 
 from lib.api_client.jobs import JobsClient
 from lib.cli import messages
-from lib.cli.group import BadInput, answer, as_json, here, job_service, jobs, parts, select
-from lib.cli.options import FILE, ID, TEXT, identifier, made, made_of_json, options_of, parsed, payload, read, seconds
+from lib.cli.group import BadInput, app_services, job_service, jobs, json_option, local_service, output, select
+from lib.cli.options import (
+    FILE,
+    ID,
+    TEXT,
+    build,
+    build_from_json,
+    identifier,
+    json_argument,
+    options_of,
+    parse_json,
+    read_text,
+    seconds,
+)
 from lib.errors import Invalid
 from lib.jobs.schemas import EnqueueRequest, JobRequest
 from lib.web.services import Giftcards
 
+Json = dict[str, Any]
+
 
 @jobs.command()
-@click.option("--limit", type=click.IntRange(1, 100_000), help="Jobs to start at most (GIFTCARD_JOBS_PER_CRON_RUN).")
-@click.option("--stage", "only_stage", type=TEXT, help="This stage's jobs only.")
-@click.option("--job-id", "only_job_id", type=ID, help="This job only, due or not.")
+@click.option("--limit", type=click.IntRange(1, 100_000), help="Maximum number of jobs (GIFTCARD_JOBS_PER_CRON_RUN).")
+@click.option("--stage", "only_stage", type=TEXT, help="Only jobs of this stage.")
+@click.option("--job-id", "only_job_id", type=ID, help="Only this job, due or not.")
 @click.option("--budget", type=seconds(780), help="Seconds after which no job starts.")
-@click.option("--linger/--no-linger", default=False, help="Wait for what becomes due within the budget.")
-@as_json
-def tick(*, as_json: bool, **wanted: Any) -> None:
-    """One pass over due work."""
-    if wanted["only_job_id"]:
-        wanted["limit"] = 1
+@click.option("--linger/--no-linger", default=False, help="Wait for jobs that become due within the budget.")
+@json_option
+def tick(*, as_json: bool, **options: Any) -> None:
+    """Run one tick: a pass over due jobs."""
+    job_id = options["only_job_id"]
+    if job_id:
+        options["limit"] = 1
     run_tick = select(lambda own: partial(_run_tick, own), lambda transport: JobsClient(transport).tick)
-    report = run_tick(**wanted)
-    answer(report, as_json=as_json, view=lambda report: messages.tick(report, only_job_id=wanted["only_job_id"]))
+    output(run_tick(**options), as_json=as_json, view=lambda report: messages.tick(report, only_job_id=job_id))
 
 
-def _run_tick(own: Giftcards, **wanted: Any) -> dict[str, Any]:
+def _run_tick(own: Giftcards, **options: Any) -> Json:
     """Run a tick in this process; SIGTERM ends it early."""
     from lib.tick.tick import run_tick
 
     with own.shutdown.tick() as stop:
-        report = run_tick(own.store, own.registry(), own.settings, source="cli", stop=stop, **wanted)
-    return report.told(limited=wanted["limit"] is not None)
+        report = run_tick(own.store, own.registry(), own.settings, source="cli", stop=stop, **options)
+    return report.told(limited=options["limit"] is not None)
 
 
 @jobs.command()
 @click.argument("stage", type=TEXT, required=False)
 @click.argument("correlation_id", type=TEXT, required=False)
 @options_of(JobRequest, skip=("stage", "correlation_id"))
-@click.option("--file", "file", type=FILE, help="Up to 1,000 jobs: a JSON array, or what the API takes; - for stdin.")
-@click.option("--replace", is_flag=True, help="Those there already in error or cancelled are queued again.")
-@as_json
+@click.option("--file", "file", type=FILE, help="Up to 1,000 jobs: a JSON array, or a body of the API; - for stdin.")
+@click.option("--replace", is_flag=True, help="Requeue existing jobs in error or cancelled, with the new payload.")
+@json_option
 def enqueue(
-    stage: str | None, correlation_id: str | None, *, file: Any, replace: bool, as_json: bool, **typed: Any
+    stage: str | None, correlation_id: str | None, *, file: Any, replace: bool, as_json: bool, **options: Any
 ) -> None:
-    """Put jobs into the queue. One, or those of a file: all of them or none."""
-    values = {name: value for name, value in typed.items() if value is not None}
+    """Enqueue a job, or the jobs of a file: all of them or none."""
+    values = {name: value for name, value in options.items() if value is not None}
     if file is not None:
         if stage is not None or values:
             raise BadInput("give a job or --file, not both")
-        wanted = _of_file(file, replace=replace)
+        wanted = _jobs_of_file(file, replace=replace)
     elif stage is None or correlation_id is None:
-        raise BadInput("say what: STAGE and CORRELATION_ID, or --file")
+        raise BadInput("give STAGE and CORRELATION_ID, or --file")
     else:
-        job = made(JobRequest, _values(stage, correlation_id, values))
+        job = build(JobRequest, _job_values(stage, correlation_id, values))
         wanted = EnqueueRequest(jobs=[job], replace=replace)
     try:
         done = job_service().enqueue(wanted, trigger_type="cli")
     except Invalid as error:
-        place = re.match(r"jobs\.(\d+)", error.field)
-        if file is None or place is None:
+        index = re.match(r"jobs\.(\d+)", error.field)
+        if file is None or index is None:
             raise
-        raise BadInput(f"job {int(place[1]) + 1} of {len(wanted.jobs)}: {error}") from error
-    answer(done, as_json=as_json, view=messages.enqueued)
+        raise BadInput(f"job {int(index[1]) + 1} of {len(wanted.jobs)}: {error}") from error
+    output(done, as_json=as_json, view=messages.enqueued)
 
 
-def _values(stage: str, correlation_id: str, typed: dict[str, Any]) -> dict[str, Any]:
-    values = {"stage": stage, "correlation_id": correlation_id, **typed}
+def _job_values(stage: str, correlation_id: str, options: Json) -> Json:
+    values = {"stage": stage, "correlation_id": correlation_id, **options}
     if "payload" in values:
-        values["payload"] = payload(values["payload"])
+        values["payload"] = json_argument(values["payload"])
     if "retry_delays" in values:
         values["retry_delays"] = values["retry_delays"].split(",")
     return values
 
 
-def _of_file(file: Any, *, replace: bool) -> EnqueueRequest:
-    found = parsed(read(file), what="the file")
-    wanted = made_of_json(EnqueueRequest, found if isinstance(found, dict) else {"jobs": found})
+def _jobs_of_file(file: Any, *, replace: bool) -> EnqueueRequest:
+    content = parse_json(read_text(file), source="the file")
+    wanted = build_from_json(EnqueueRequest, content if isinstance(content, dict) else {"jobs": content})
     return wanted.model_copy(update={"replace": True}) if replace else wanted
 
 
 @jobs.command("import-orders")
 @click.argument("file", type=FILE)
-@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, default="default", help="Of rows that name none.")
-@as_json
+@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, default="default", help="Tenant of rows without one.")
+@json_option
 def import_orders(file: Any, *, tenant_id: str, as_json: bool) -> None:
-    """Take orders from a CSV file. A wrong row is named and stops no other; importing twice orders nothing twice."""
-    here("import-orders")
+    """Import orders from a CSV file. Invalid rows are listed and skipped; importing again orders nothing twice."""
+    local_service("import-orders")
     from lib.giftcards.csv_import import import_csv
 
     tenant = identifier(tenant_id, name="--tenant")
-    own = parts()
+    own = app_services()
     try:
-        outcome = import_csv(own.store, own.registry(), own.settings, io.StringIO(read(file)), tenant_id=tenant)
+        outcome = import_csv(own.store, own.registry(), own.settings, io.StringIO(read_text(file)), tenant_id=tenant)
     except ValueError as error:
         raise BadInput(str(error)) from error
-    answer(outcome.as_json(), as_json=as_json, view=messages.imported)
+    output(outcome.as_json(), as_json=as_json, view=messages.imported)

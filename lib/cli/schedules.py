@@ -1,42 +1,63 @@
-"""Schedules: what runs by the clock. And how punctual runs were."""
+"""The group of schedules, and its tables."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
 from flask.cli import with_appcontext
 
-from lib.cli import schedule_views as views
-from lib.cli.group import BadInput, answer, as_json, jobs, person, schedule_service
-from lib.cli.options import ID, TEXT, given, made, options_of, payload, seconds
-from lib.cli.prompts import sure
+from lib.cli import messages
+from lib.cli.group import BadInput, current_user, jobs, json_option, output, schedule_service
+from lib.cli.options import (
+    ID,
+    TEXT,
+    build,
+    by_option,
+    json_argument,
+    options_of,
+    reason_option,
+    reveal_option,
+    typed_fields,
+    yes_option,
+)
+from lib.cli.prompts import confirm
+from lib.cli.tables import Part, Table, moment
 from lib.schedules.schemas import PauseSchedule, ScheduleFilter, SchedulePatch, ScheduleRequest
 
 Json = dict[str, Any]
 
-_WORDS = {
-    "tenant_id": "Of this tenant.",
-    "name": "Its name: one of its own within a tenant.",
+_HELP = {
+    "tenant_id": "Tenant id.",
+    "name": "Name, unique within a tenant.",
     "status": "active or paused.",
-    "limit": "At most so many.",
-    "older": "The page behind this id, which the page before it gave.",
-    "timezone": "Whose clock it goes by, like Europe/Berlin (UTC).",
-    "stage": "The stage that runs.",
+    "limit": "Maximum number of rows.",
+    "older": "Page after this id, from the page before.",
+    "timezone": "Time zone of the expression, like Europe/Berlin (UTC).",
+    "stage": "Stage to run.",
     "type": "AT_LEAST_ONCE, or AT_MOST_ONCE: one attempt.",
-    "max_retry_count": "Retries of an occurrence (as its stage says).",
-    "retry_delays": "Seconds after each attempt, like 30,60,120 (as its stage says).",
-    "ttr_seconds": "Time one attempt may take (as its stage says).",
-    "missed_policy": "Of what was missed runs: the latest if it is not too old (skip), the latest (one), all.",
-    "catch_up_seconds": "What is too old for the policy skip (300).",
-    "missed_cap": "Of what was missed run the latest so many under the policy all (100).",
-    "overlap_policy": "An occurrence whose predecessor has not ended is dropped (skip), waits (queue) or runs (allow).",
-    "pause_after_failures": "Pause it when so many occurrences in a row have failed.",
+    "max_retry_count": "Retries of an occurrence (default: the stage's).",
+    "retry_delays": "Seconds after each attempt, like 30,60,120 (default: the stage's).",
+    "ttr_seconds": "Time limit of one attempt (default: the stage's).",
+    "missed_policy": "Missed occurrences to run: the latest if it is recent (skip), the latest (one), or all.",
+    "catch_up_seconds": "Age up to which the policy skip runs an occurrence (300).",
+    "missed_cap": "Maximum number of missed occurrences that the policy all runs (100).",
+    "overlap_policy": "If the previous occurrence is unfinished: drop the next (skip), let it wait (queue), or allow.",
+    "pause_after_failures": "Pause after so many failed occurrences in a row.",
 }
-_OWN = ("schedule", "payload", "api", "is_recurring")
+_SEPARATE_OPTIONS = ("schedule", "payload", "api", "is_recurring")
+_COLUMNS = (
+    "name tenant_id status schedule timezone is_recurring stage type max_retry_count retry_delays ttr_seconds "
+    "missed_policy catch_up_seconds missed_cap overlap_policy pause_after_failures next_at last_at unfinished failures "
+    "missed last_missed_at skipped last_skipped_at paused_at paused_by pause_reason created_at updated_at"
+).split()
+
+_schedule_id = click.argument("schedule_id", metavar="ID", type=ID)
 
 
-def _work(command: Any) -> Any:
-    """What it does."""
-    for name, what in (("api", "An HTTP call instead of a stage"), ("payload", "The payload of the stage")):
+def _work_options(command: Any) -> Any:
+    """Add --payload and --api."""
+    for name, what in (("api", "An HTTP call instead of a stage"), ("payload", "Payload of the stage")):
         option = click.option(f"--{name}", help=f"{what}: JSON, or @FILE, or @- for standard input.")
         command = option(command)
     return command
@@ -45,109 +66,137 @@ def _work(command: Any) -> Any:
 @jobs.group()
 @with_appcontext
 def schedules() -> None:
-    """What runs by the clock."""
+    """Run stages and HTTP calls by the clock."""
 
 
 @schedules.command("list")
-@options_of(ScheduleFilter, words=_WORDS)
-@as_json
-def list_schedules(*, as_json: bool, **typed: Any) -> None:
-    """Schedules, the newest first. A page at a time."""
-    wanted = made(ScheduleFilter, given(ScheduleFilter, typed))
-    answer(schedule_service().find(wanted), as_json=as_json, view=views.schedules)
+@options_of(ScheduleFilter, help_texts=_HELP)
+@json_option
+def list_schedules(*, as_json: bool, **options: Any) -> None:
+    """List schedules, the newest first, a page at a time."""
+    wanted = build(ScheduleFilter, typed_fields(ScheduleFilter, options))
+    output(schedule_service().find(wanted), as_json=as_json, view=_page_view)
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID", type=ID)
-@click.option("--reveal", is_flag=True, help="Show mail addresses and card numbers. That you did is written down.")
-@as_json
+@_schedule_id
+@reveal_option
+@json_option
 def show(schedule_id: int, *, reveal: bool, as_json: bool) -> None:
-    """One schedule: its next times, its latest occurrences, and what was missed."""
-    with_ = schedule_service()
-    found = with_.show(schedule_id, reveal=reveal)
-    found |= with_.occurrences(schedule_id)
-    answer(found, as_json=as_json, view=views.schedule)
+    """Show a schedule with its next times, its latest occurrences, and counts of missed ones."""
+    service = schedule_service()
+    found = service.show(schedule_id, reveal=reveal)
+    found |= service.occurrences(schedule_id)
+    output(found, as_json=as_json, view=_schedule_view)
 
 
 @schedules.command()
 @click.argument("expression", type=TEXT)
-@options_of(ScheduleRequest, skip=_OWN, words=_WORDS)
-@click.option("--once", is_flag=True, help="Only its next time; it goes when its job has ended.")
-@_work
-@as_json
-def create(expression: str, *, once: bool, as_json: bool, **typed: Any) -> None:
-    """Run a stage, or an HTTP call, by the clock. EXPRESSION: five fields as in crontab, or six with seconds first."""
-    values = _values(typed) | {"schedule": expression, "is_recurring": not once}
-    answer(schedule_service().create(made(ScheduleRequest, values)), as_json=as_json, view=views.scheduled)
+@options_of(ScheduleRequest, skip=_SEPARATE_OPTIONS, help_texts=_HELP)
+@click.option("--once", is_flag=True, help="Run at the next time only; the schedule is deleted when its job ends.")
+@_work_options
+@json_option
+def create(expression: str, *, once: bool, as_json: bool, **options: Any) -> None:
+    """Create a schedule. EXPRESSION: five fields as in crontab, or six with seconds first."""
+    values = _values(options) | {"schedule": expression, "is_recurring": not once}
+    output(schedule_service().create(build(ScheduleRequest, values)), as_json=as_json, view=messages.scheduled)
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID", type=ID)
-@click.option("--schedule", type=TEXT, help="Another expression.")
-@options_of(SchedulePatch, skip=_OWN, words=_WORDS)
-@_work
-@as_json
-def update(schedule_id: int, *, as_json: bool, **typed: Any) -> None:
-    """Change what is given, and leave the rest as it is."""
-    values = _values(typed)
+@_schedule_id
+@click.option("--schedule", type=TEXT, help="New expression.")
+@options_of(SchedulePatch, skip=_SEPARATE_OPTIONS, help_texts=_HELP)
+@_work_options
+@json_option
+def update(schedule_id: int, *, as_json: bool, **options: Any) -> None:
+    """Update the given fields of a schedule."""
+    values = _values(options)
     if not values:
-        raise BadInput("say what shall change")
-    answer(schedule_service().change(schedule_id, made(SchedulePatch, values)), as_json=as_json, view=views.scheduled)
+        raise BadInput("nothing to update: give at least one option")
+    patch = build(SchedulePatch, values)
+    output(schedule_service().change(schedule_id, patch), as_json=as_json, view=messages.scheduled)
 
 
-def _values(typed: Json) -> Json:
-    values = {name: value for name, value in typed.items() if value is not None}
+def _values(options: Json) -> Json:
+    values = {name: value for name, value in options.items() if value is not None}
     for name in ("payload", "api"):
         if name in values:
-            values[name] = payload(values[name], name=f"--{name}")
+            values[name] = json_argument(values[name], name=f"--{name}")
     if "retry_delays" in values:
         values["retry_delays"] = values["retry_delays"].split(",")
     return values
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID", type=ID)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json
+@_schedule_id
+@yes_option
+@json_option
 def delete(schedule_id: int, *, yes: bool, as_json: bool) -> None:
-    """Remove a schedule for good. Jobs that are there already go on."""
-    sure(f"Delete schedule {schedule_id} for good?", yes=yes)
-    answer(schedule_service().delete(schedule_id), as_json=as_json, view=views.schedule_deleted)
+    """Delete a schedule for good. Its jobs stay."""
+    confirm(f"Delete schedule {schedule_id} for good?", yes=yes)
+    output(schedule_service().delete(schedule_id), as_json=as_json, view=messages.schedule_deleted)
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID", type=ID)
-@click.option("--reason", type=TEXT, help="Why, for those who find it paused.")
-@click.option("--by", type=TEXT, help="Who (you).")
-@as_json
+@_schedule_id
+@reason_option
+@by_option
+@json_option
 def pause(schedule_id: int, *, reason: str | None, by: str | None, as_json: bool) -> None:
-    """No occurrences until it is resumed."""
-    wish = made(PauseSchedule, {"by": by if by is not None else person(), "reason": reason})
-    done = schedule_service().pause_schedule(schedule_id, by=wish.by, reason=wish.reason)
-    answer(done, as_json=as_json, view=views.schedule_paused)
+    """Pause a schedule: no occurrences until it is resumed."""
+    request = build(PauseSchedule, {"by": by if by is not None else current_user(), "reason": reason})
+    done = schedule_service().pause_schedule(schedule_id, by=request.by, reason=request.reason)
+    output(done, as_json=as_json, view=messages.schedule_paused)
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID", type=ID)
-@as_json
+@_schedule_id
+@json_option
 def resume(schedule_id: int, *, as_json: bool) -> None:
-    """On again, from its next time on. What fell into the pause is not made up for."""
-    answer(schedule_service().resume_schedule(schedule_id), as_json=as_json, view=views.scheduled)
+    """Resume a schedule from its next time on. Times during the pause are not made up."""
+    output(schedule_service().resume_schedule(schedule_id), as_json=as_json, view=messages.scheduled)
 
 
 @schedules.command()
-@click.argument("schedule_id", metavar="ID", type=ID)
-@as_json
+@_schedule_id
+@json_option
 def run(schedule_id: int, *, as_json: bool) -> None:
-    """One occurrence now, beside those of the clock, also of a paused schedule."""
-    answer(schedule_service().run(schedule_id), as_json=as_json, view=views.schedule_run)
+    """Enqueue one extra occurrence now, also of a paused schedule."""
+    output(schedule_service().run(schedule_id), as_json=as_json, view=messages.schedule_run)
 
 
-@jobs.command()
-@click.option(
-    "--window", "window_seconds", type=seconds(31 * 86_400), default=3600, help="Seconds to look back (3600)."
-)
-@as_json
-def precision(*, window_seconds: float, as_json: bool) -> None:
-    """How long after its time each run began, by stage."""
-    answer(schedule_service().precision(window_seconds=window_seconds), as_json=as_json, view=views.precision)
+def _page_view(page: Json) -> Iterator[Part]:
+    if not page["schedules"]:
+        yield "No schedule matches."
+        return
+    columns = ("schedule", "name", "tenant", "runs", "when", "next", "last", "failures", "missed", "skipped", "paused")
+    rows = [
+        (
+            *(s["id"], s["name"], s["tenant_id"], s["stage"], messages.schedule_times(s)),
+            *(moment(s["next_at"]), moment(s["last_at"])),
+            *(s["failures"], s["missed"], s["skipped"], s["pause_reason"] or s["paused_by"]),
+        )
+        for s in page["schedules"]
+    ]
+    yield Table(f"Schedules, the newest first ({len(rows)})", columns, rows)
+    if page["older"]:
+        yield f"older: flask jobs schedules list --older {page['older']}"
+
+
+def _schedule_view(found: Json) -> Iterator[Part]:
+    rows = [
+        (name, moment(found[name]) if name.endswith("_at") else found[name])
+        for name in _COLUMNS
+        if found[name] not in (None, "")
+    ]
+    rows.append(("payload", json.dumps(found["payload"], ensure_ascii=False)))
+    yield Table(f"Schedule {found['id']}", ("", ""), rows)
+    yield from messages.next_times(found)
+    if found["occurrences"]:
+        columns = ("job", "time", "status", "attempts", "ended", "error")
+        jobs = [
+            (o["id"], moment(o["time"]), o["status"], o["attempts"], moment(o["finished_at"]), o["last_error"])
+            for o in found["occurrences"]
+        ]
+        yield Table("Latest occurrences", columns, jobs)
+        yield "details of a job: flask jobs show ID"

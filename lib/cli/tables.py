@@ -1,7 +1,6 @@
-"""What operators see: tables and sentences. Rich draws them where there is a terminal and rich is installed.
+"""Tables and sentences. Rich draws them on a terminal, if it is installed; the application never imports it.
 
-Rich is imported by those who look, never by the application. Elsewhere (a pipe, a file) tables are plain aligned text,
-each row whole on its line, so that grep and awk find it.
+Elsewhere (a pipe, a file) tables are aligned text with one line per row, for grep and awk.
 """
 
 import re
@@ -13,7 +12,7 @@ from typing import Any
 
 import click
 
-# Rows may come from anybody's INSERT: what would steer a terminal is shown as a mark.
+# Any INSERT can write these texts: replace characters that control a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _COLOURS = {
@@ -34,7 +33,7 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells may be anything; None is shown as nothing."""
+    """A table. Cells may be any value; None is rendered as empty."""
 
     title: str
     columns: Sequence[str]
@@ -44,12 +43,12 @@ class Table:
 Part = Table | str
 
 
-def show(parts: Iterable[Part]) -> None:
-    """Prints tables and sentences to standard output."""
-    draw = _rich() if sys.stdout.isatty() else None
+def print_parts(parts: Iterable[Part]) -> None:
+    """Print tables and sentences to standard output."""
+    draw = _rich_renderer() if sys.stdout.isatty() else None
     for part in parts:
         if isinstance(part, str):
-            click.echo(_safe(part))
+            click.echo(_printable(part))
         elif draw:
             draw(part)
         else:
@@ -57,17 +56,17 @@ def show(parts: Iterable[Part]) -> None:
 
 
 def moment(time: str | None) -> str:
-    """A time as the database gives it, to the second, in UTC."""
+    """Format a time from the database in UTC, to the second."""
     if not time:
         return ""
     try:
         return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError):  # infinity, and years that Python has not
+    except (ValueError, OverflowError):  # infinity, and years that Python does not have
         return time
 
 
 def duration(milliseconds: float | None) -> str:
-    """Like 12 ms, 3.4 s, 5 min, 7 h, 3 d."""
+    """Format a duration like 12 ms, 3.4 s, 5 min, 7 h, 3 d."""
     if milliseconds is None:
         return ""
     if milliseconds < 1000:
@@ -80,28 +79,28 @@ def duration(milliseconds: float | None) -> str:
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """Like 1,234 dead letters."""
+    """Format a number with its noun, like 1,234 dead letters."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _safe(value: Any) -> str:
+def _printable(value: Any) -> str:
     return "" if value is None else _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
 def _cells(row: Sequence[Any]) -> list[str]:
-    return [" ".join(_safe(cell).split()) for cell in row]
+    return [" ".join(_printable(cell).split()) for cell in row]
 
 
 def _print_plain(table: Table) -> None:
     rows = [list(table.columns), *map(_cells, table.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    click.echo(_safe(table.title))
+    click.echo(_printable(table.title))
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _rich() -> Any:
-    """What draws a table, or None where rich is not installed."""
+def _rich_renderer() -> Any:
+    """Return the function that draws a table, or None if rich is not installed."""
     try:
         from rich import table as tables
         from rich.console import Console
@@ -111,8 +110,8 @@ def _rich() -> Any:
     console = Console()
 
     def draw(table: Table) -> None:
-        made = tables.Table(
-            title=Text(_safe(table.title)),
+        drawn = tables.Table(
+            title=Text(_printable(table.title)),
             title_justify="left",
             title_style="bold",
             header_style="dim",
@@ -120,10 +119,10 @@ def _rich() -> Any:
             pad_edge=False,
         )
         for column in table.columns:
-            made.add_column(Text(column), overflow="fold")
+            drawn.add_column(Text(column), overflow="fold")
         for row in table.rows:
-            # As text, not as markup: a covered address is shown as [email], which markup would swallow.
-            made.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in _cells(row)))
-        console.print(made)
+            # Text, not markup: a masked address is [email], which markup would remove.
+            drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in _cells(row)))
+        console.print(drawn)
 
     return draw

@@ -1,33 +1,26 @@
-"""What each answer looks like to a person: what happened, to which job, and what to do next."""
+"""Tables of jobs, runs, stages and the status, each with the next command to use."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from lib.cli.schedule_views import punctuality
+from lib.cli.messages import stage_label
 from lib.cli.tables import Part, Table, count, duration, moment
 
 Json = dict[str, Any]
 
 STATUSES = ("queued", "running", "completed", "error", "cancelled")
-# What the database counts to in a status.
-_MOST_COUNTED = 1000
-_COVERED = "Mail addresses and card numbers are covered: --reveal shows them, and that it did is written down."
+# Counts of the status end here.
+_STATUS_LIMIT = 1000
+_MASKED = "Mail addresses and card numbers are masked: --reveal shows them and records the access in the audit log."
 
 
-def _what(stage: str) -> str:
-    return "everything" if stage == "*" else f"stage {stage}"
-
-
-# Looking
-
-
-def jobs(page: Json, *, more: dict[str, str]) -> Iterator[Part]:
-    """A page of jobs, and how to turn it."""
+def jobs(page: Json, *, links: dict[str, str]) -> Iterator[Part]:
+    """Render a page of jobs. `links`: the commands for the newer and the older page."""
     if not page["jobs"]:
-        yield "No job fits."
+        yield "No job matches."
     else:
-        columns = ("job", "stage", "status", "attempts", "flow", "tenant", "next run", "why it waits", "error")
+        columns = ("job", "stage", "status", "attempts", "flow", "tenant", "next run", "waiting for", "error")
         rows = [
             (
                 job["id"],
@@ -43,8 +36,8 @@ def jobs(page: Json, *, more: dict[str, str]) -> Iterator[Part]:
             for job in page["jobs"]
         ]
         yield Table(f"Jobs, the newest first ({len(rows)})", columns, rows)
-    for way, command in more.items():
-        yield f"{way}: {command}"
+    for name, command in links.items():
+        yield f"{name}: {command}"
 
 
 def _attempts(job: Json) -> str:
@@ -52,7 +45,7 @@ def _attempts(job: Json) -> str:
 
 
 def job(job: Json, *, reveal: bool) -> Iterator[Part]:
-    """A job and its runs."""
+    """Render a job and its runs."""
     names = (
         "stage status correlation_id tenant_id dedup_key circuit trigger_type attempts max_attempts run_no revivals "
         "semantics ttr_seconds scheduled_at next_run_at lock_owner lease_expires_at created_at finished_at archived_at "
@@ -66,22 +59,22 @@ def job(job: Json, *, reveal: bool) -> Iterator[Part]:
     rows += [(name, json.dumps(job[name], ensure_ascii=False)) for name in ("payload", "context") if job[name]]
     yield Table(f"Job {job['id']}", ("", ""), rows)
     if not reveal:
-        yield _COVERED
+        yield _MASKED
     if job.get("archived_at"):
-        yield f"It is in the archive: flask jobs restore {job['id']} brings it back"
+        yield f"This job is archived: flask jobs restore {job['id']} restores it"
     elif job["waiting_for"]:
-        yield f"It waits: {job['waiting_for']['text']}"
+        yield f"waiting for: {job['waiting_for']['text']}"
     if job["status"] in ("error", "cancelled") and not job.get("archived_at"):
-        yield f"To try it again: flask jobs requeue {job['id']}"
+        yield f"to retry it: flask jobs requeue {job['id']}"
     yield from runs(job["id"], job["history"])
 
 
 def runs(job_id: int, runs: list[Json]) -> Iterator[Part]:
-    """One line a run."""
+    """Render the runs of a job."""
     if not runs:
         yield f"Job {job_id} has not run yet."
         return
-    columns = ("run", "attempt", "result", "began", "late by", "took", "next run", "error")
+    columns = ("run", "attempt", "result", "started", "delay", "duration", "next run", "error")
     rows = [
         (
             run["run_no"],
@@ -99,14 +92,14 @@ def runs(job_id: int, runs: list[Json]) -> Iterator[Part]:
 
 
 def status(status: Json) -> Iterator[Part]:
-    """What `GET /api/status` says, for a tired person: what is wrong comes with what to do."""
+    """Render the body of `GET /api/status`. Each problem has the command that fixes it."""
     yield _counts(status["counts"])
     if status["paused_by_setting"]:
-        yield "Everything is paused by GIFTCARD_PAUSED: unset it to go on."
+        yield "Everything is paused by GIFTCARD_PAUSED: unset it to resume."
     for paused in status["paused"]:
-        why = paused["reason"] or "no reason given"
-        yield f"{_what(paused['stage'])} is paused by {paused['by']} since {moment(paused['since'])}: {why}"
-        yield f"  to end it: flask jobs resume '{paused['stage']}'"
+        reason = paused["reason"] or "no reason given"
+        yield f"{stage_label(paused['stage'])} is paused by {paused['by']} since {moment(paused['since'])}: {reason}"
+        yield f"  to resume: flask jobs resume '{paused['stage']}'"
     for stage, setting in status["stages_not_configured"].items():
         yield f"stage {stage} is parked: set {setting}"
     if status["circuits"]:
@@ -117,48 +110,49 @@ def status(status: Json) -> Iterator[Part]:
             for d in status["dead_letters"]
         ]
         yield Table("Dead letters, the newest 20", ("job", "stage", "attempts", "revives", "error"), rows)
-        yield "to try one again: flask jobs requeue ID; many: flask jobs requeue --stage … --error … --dry-run"
+        yield "to retry one: flask jobs requeue ID; many: flask jobs requeue --stage … --error … --dry-run"
     if status["paid_without_card"]:
         rows = [
             (p["correlation_id"], p["amount"], p["currency"], p["stage"], p["last_error"])
             for p in status["paid_without_card"]
         ]
-        yield Table("Paid, no card", ("flow", "minor units", "currency", "stops at", "error"), rows)
-        yield "to see why: flask jobs list --flow FLOW"
+        yield Table("Paid without a card", ("flow", "minor units", "currency", "stopped in", "error"), rows)
+        yield "details: flask jobs list --flow FLOW"
     if status.get("precision"):  # older deployments have none
-        yield punctuality(status["precision"], within=3600)
+        yield start_delays(status["precision"], window_seconds=3600)
     yield _ticks(status["ticks"])
-    ill = [check for check in status["doctor"] if check["level"] != "green"]
-    if ill:
-        yield _checks("What the doctor finds", ill)
+    failing = [check for check in status["doctor"] if check["level"] != "green"]
+    if failing:
+        yield _checks("Doctor", failing)
 
 
 def doctor(found: Json) -> Iterator[Part]:
-    """One line a check, and what to do next."""
+    """Render the checks, and what to do next."""
     yield _checks("Checks", found["checks"])
     for level in ("red", "yellow"):
-        ill = [check for check in found["checks"] if check["level"] == level]
-        if ill:
-            yield f"{count(len(ill), 'check is', 'checks are')} {level}. Next, {ill[0]['check']}: {ill[0]['mend']}"
+        failing = [check for check in found["checks"] if check["level"] == level]
+        if failing:
+            first = failing[0]
+            yield f"{count(len(failing), 'check is', 'checks are')} {level}. Next, {first['check']}: {first['mend']}"
             return
     yield "All is well."
 
 
 def _checks(title: str, checks: list[Json]) -> Table:
     rows = [(c["level"], c["check"], f"{c['says']}{' → ' if c['mend'] else ''}{c['mend']}") for c in checks]
-    return Table(title, ("", "check", "what was found → how to mend it"), rows)
+    return Table(title, ("", "check", "finding → fix"), rows)
 
 
 def _counts(counts: dict[str, dict[str, int]]) -> Table:
-    def shown(number: int) -> str:
-        return f"{number}+" if number >= _MOST_COUNTED else str(number or "·")
+    def rendered(number: int) -> str:
+        return f"{number}+" if number >= _STATUS_LIMIT else str(number or "·")
 
-    rows = [(stage, *(shown(by.get(status, 0)) for status in STATUSES)) for stage, by in sorted(counts.items())]
+    rows = [(stage, *(rendered(by.get(status, 0)) for status in STATUSES)) for stage, by in sorted(counts.items())]
     return Table("Jobs", ("stage", *STATUSES), rows)
 
 
 def _ticks(ticks: list[Json]) -> Table:
-    columns = ("tick", "source", "began", "started", "completed", "retried", "dead", "stopped")
+    columns = ("tick", "source", "started at", "started", "completed", "retried", "dead", "stopped")
     rows = [
         (
             *(t["id"], t["source"], moment(t["started_at"]), t["started"], t["completed"], t["retried"], t["errored"]),
@@ -170,20 +164,20 @@ def _ticks(ticks: list[Json]) -> Table:
 
 
 def circuits(found: Json) -> Iterator[Part]:
-    """Those that are not well."""
+    """Render the circuits that are not closed, or have failed lately."""
     if not found["circuits"]:
-        yield "Every circuit is closed, and none has failed lately."
+        yield "All circuits are closed, and none has failed lately."
         return
     rows = [(c["circuit"], c["state"], c["failures"], moment(c["open_until"])) for c in found["circuits"]]
-    yield Table("Circuits that are not well", ("circuit", "state", "failures", "open until"), rows)
-    yield "to close one by hand: flask jobs circuits reset NAME"
+    yield Table("Circuits with failures", ("circuit", "state", "failures", "open until"), rows)
+    yield "to close one: flask jobs circuits reset NAME"
 
 
 def stages(found: Json) -> Iterator[Part]:
-    """The rules in force."""
+    """Render the stages with their effective settings."""
     if found["all_paused_by"]:
         yield f"Everything is paused by {found['all_paused_by']}: flask jobs resume '*'"
-    columns = ("stage", "runs", "attempts", "delays", "ttr", "at once", "queued", "dead")
+    columns = ("stage", "runs", "attempts", "delays", "ttr", "concurrency", "queued", "dead")
     rows = [
         (
             *(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s", s["concurrency"] or "any"),
@@ -192,10 +186,14 @@ def stages(found: Json) -> Iterator[Part]:
         for s in found["stages"]
     ]
     yield Table("Stages", columns, rows)
-    said = [(s["stage"], rule, s[rule], by) for s in found["stages"] for rule, by in s["said_by"].items()]
-    said = [(stage, rule, value, by) for stage, rule, value, by in said if by not in ("default", "code")]
-    if said:
-        yield Table("Rules that a setting gives", ("stage", "rule", "value", "setting"), said)
+    overrides = [
+        (stage["stage"], name, stage[name], source)
+        for stage in found["stages"]
+        for name, source in stage["said_by"].items()
+        if source not in ("default", "code")
+    ]
+    if overrides:
+        yield Table("Stage overrides", ("stage", "setting", "value", "variable"), overrides)
 
 
 def _runs(stage: Json) -> str:
@@ -209,3 +207,21 @@ def _delays(stage: Json) -> str:
         return ", ".join(f"{delay:g}" for delay in stage["delays"]) + " s"
     jitter = f" +{stage['jitter']:.0%}" if stage["jitter"] else ""
     return f"{stage['base_seconds']:g} s doubling to {stage['cap_seconds']:g} s{jitter}"
+
+
+def precision(found: Json) -> Iterator[Part]:
+    """Render how long after its time each run began."""
+    window = found["window_seconds"]
+    if found["precision"]:
+        yield start_delays(found["precision"], window_seconds=window)
+    else:
+        yield f"No run has ended within {duration(window * 1000)}."
+
+
+def start_delays(stages: list[Json], *, window_seconds: float) -> Table:
+    """Return the table of start delays by stage."""
+    rows = [
+        (p["stage"], p["runs"], duration(p["p50_ms"]), duration(p["p95_ms"]), duration(p["max_ms"])) for p in stages
+    ]
+    title = f"How long after its time each run of the last {duration(window_seconds * 1000)} began"
+    return Table(title, ("stage", "runs", "median", "95 %", "maximum"), rows)

@@ -17,6 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from lib.cli import jobs
 from tests.support.world import World, an_order
 
+NOT_A_TERMINAL = "not a terminal: pass --yes to confirm; nothing was changed"
 KATE = "kate@example.com"
 CARD = "4111 1111 1111 1111"
 

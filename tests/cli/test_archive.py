@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import KATE, Door, Terminal
+from tests.cli.conftest import KATE, NOT_A_TERMINAL, Door, Terminal
 from tests.support.world import World
 
 DAY = 86_400.0
@@ -24,7 +24,7 @@ def archive(world: World, direct: Door) -> None:
 
 def test_what_would_leave_is_counted_and_stays(world: World, direct: Door, old: list[int]) -> None:
     text = direct.says("prune", "--dry-run")
-    assert text == "3 finished jobs would leave: leave --dry-run out to do it\n"
+    assert text == "3 finished jobs would be removed: omit --dry-run to do it\n"
     answer = direct.json("prune", "--dry-run")
     none = dict.fromkeys(("history", "ticks", "circuit_changes", "archive"), 0)
     assert answer == {"jobs": 3, **none, "done": True, "dry_run": True}
@@ -32,8 +32,9 @@ def test_what_would_leave_is_counted_and_stays(world: World, direct: Door, old: 
 
 
 def test_nothing_leaves_unasked(world: World, direct: Door, old: list[int], terminal: Terminal) -> None:
-    assert "Remove 3 finished jobs" in direct.refuses("prune")
+    assert direct.refuses("prune") == NOT_A_TERMINAL
     code, screen = terminal.run(direct.app, "prune", types="n\n")
+    assert "Remove 3 finished jobs" in screen
     assert (code, "nothing was changed" in screen, world.row_counts()["giftcard_jobs"]) == (2, True, 3)
     code, _ = terminal.run(direct.app, "prune", types="y\n")
     assert (code, world.row_counts()["giftcard_jobs"]) == (0, 0)
@@ -44,12 +45,12 @@ def test_all_of_it_leaves_at_once(world: World, direct: Door) -> None:
         "insert into giftcard_jobs (correlation_id, stage, status, updated_at)"
         " select n::text, 'email', 'completed', now() - interval '40 days' from generate_series(1, 2500) n"
     )
-    assert "at least 1,000 finished jobs" in direct.refuses("prune")
-    assert direct.says("prune", "--yes").startswith("2,500 finished jobs left")
+    assert "at least 1,000 finished jobs" in direct.says("prune", "--dry-run")
+    assert direct.says("prune", "--yes").startswith("2,500 finished jobs removed")
     assert direct.says("prune") == "nothing is past its limit\n"
 
 
-def test_what_is_old_behind_much_that_is_young_is_not_denied(world: World, direct: Door) -> None:
+def test_what_is_old_behind_much_that_is_young_is_not_denied(world: World, direct: Door, terminal: Terminal) -> None:
     world.sql(
         "insert into giftcard_jobs (correlation_id, stage) select n::text, 'email' from generate_series(1, 10000) n"
     )
@@ -58,8 +59,8 @@ def test_what_is_old_behind_much_that_is_young_is_not_denied(world: World, direc
         " values ('old', 'email', 'completed', now() - interval '40 days')"
     )
     assert direct.says("prune", "--dry-run") == "nothing among the oldest 10,000 is past its limit\n"
-    assert "Remove what is past its limit" in direct.refuses("prune")
-    assert direct.says("prune", "--yes").startswith("1 finished job left")
+    assert "Remove what is past its limit" in terminal.run(direct.app, "prune", types="n\n")[1]
+    assert direct.says("prune", "--yes").startswith("1 finished job removed")
 
 
 def test_pruning_works_on_the_database_only(remote: Door) -> None:
@@ -69,13 +70,13 @@ def test_pruning_works_on_the_database_only(remote: Door) -> None:
 def test_archived_job_is_shown_and_brought_back(world: World, direct: Door, door: Door, old: list[int]) -> None:
     archive(world, direct)
     text = door.says("show", old[2])
-    assert f"It is in the archive: flask jobs restore {old[2]} brings it back" in text
+    assert f"This job is archived: flask jobs restore {old[2]} restores it" in text
     assert "flask jobs requeue" not in text
     assert "archived_at" in text
     assert KATE not in text
     assert "is archived: restore it first" in door.refuses("requeue", old[2])
     assert door.says("restore", old[2]) == (
-        f"job {old[2]} is back, cancelled as it was; flask jobs requeue {old[2]} runs it again\n"
+        f"job {old[2]} is restored with status cancelled; flask jobs requeue {old[2]} runs it again\n"
     )
     assert "flask jobs requeue" in door.says("show", old[2])
     assert door.json("restore", old[0]) == {"id": old[0], "status": "completed", "restored": True}

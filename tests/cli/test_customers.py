@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import KATE, Door, Terminal
+from tests.cli.conftest import KATE, NOT_A_TERMINAL, Door, Terminal
 from tests.support.world import World
 
 
@@ -59,12 +59,13 @@ def test_customer_may_be_named_by_an_order(world: World, direct: Door, customer:
 
 
 def test_nobody_is_erased_unasked(world: World, direct: Door, customer: int) -> None:
-    assert f"Erase customer {customer} for good" in direct.refuses("erase-customer", "--id", customer)
+    assert direct.refuses("erase-customer", "--id", customer) == NOT_A_TERMINAL
     assert KATE in everything(world)
 
 
 def test_question_is_asked_on_a_terminal(world: World, direct: Door, customer: int, terminal: Terminal) -> None:
     code, screen = terminal.run(direct.app, "erase-customer", "--id", customer, types="n\n")
+    assert f"Erase customer {customer} for good" in screen
     assert (code, "nothing was changed" in screen, KATE in everything(world)) == (2, True, True)
     code, _ = terminal.run(direct.app, "erase-customer", "--id", customer, types="y\n")
     assert (code, KATE in everything(world)) == (0, False)

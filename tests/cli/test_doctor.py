@@ -65,9 +65,9 @@ def test_the_status_carries_the_same_list(healthy: World, door: Door) -> None:
 
 
 def test_the_status_shows_a_person_what_is_not_green(healthy: World, door: Door) -> None:
-    assert "What the doctor finds" not in door.says("status")
+    assert "Doctor" not in door.says("status")
     healthy.sql("select giftcard_pause('email', 'kim')")
-    assert re.search(r"What the doctor finds\n.*\nyellow +stages +email is paused → flask", door.says("status"))
+    assert re.search(r"Doctor\n.*\nyellow +stages +email is paused → flask", door.says("status"))
 
 
 # Without a database

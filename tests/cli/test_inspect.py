@@ -74,7 +74,7 @@ def test_list_says_why_each_job_waits(world: World, door: Door) -> None:
 
 
 def test_list_of_nothing_says_so(door: Door) -> None:
-    assert door.says("list") == "No job fits.\n"
+    assert door.says("list") == "No job matches.\n"
 
 
 BAD_FILTERS = [
@@ -113,7 +113,7 @@ def test_show_has_the_job_and_its_runs(busy: World, door: Door) -> None:
 
 def test_show_of_a_dead_letter_says_what_to_do(personal: int, door: Door) -> None:
     text = door.says("show", personal)
-    assert "It waits: dead for good" in text
+    assert "waiting for: dead for good" in text
     assert f"flask jobs requeue {personal}" in text
 
 
@@ -147,4 +147,4 @@ def test_job_id_that_is_none_is_refused(direct: Door) -> None:
     for command, number in product(
         ("show", "history", "requeue", "cancel"), ("0", "-1", "seven", str(2**63), "9" * 5000, "1.0", "٣")
     ):
-        assert "is no id" in direct.refuses(command, "--", number)
+        assert "is not an id" in direct.refuses(command, "--", number)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import Door, Terminal
+from tests.cli.conftest import NOT_A_TERMINAL, Door, Terminal
 from tests.support.world import World, an_order
 
 
@@ -10,8 +10,7 @@ def test_cancel_of_a_queued_job(world: World, door: Door) -> None:
     one, other = world.enqueue("email", count=2)
     assert door.json("cancel", one) == {"id": one, "was": "queued", "status": "cancelled", "cancel_requested": False}
     assert (
-        door.says("cancel", other)
-        == f"job {other} was queued, is cancelled; flask jobs requeue {other} takes it back\n"
+        door.says("cancel", other) == f"job {other} is cancelled (was queued); flask jobs requeue {other} undoes it\n"
     )
     assert world.statuses() == {"cancelled": 2}
 
@@ -19,7 +18,7 @@ def test_cancel_of_a_queued_job(world: World, door: Door) -> None:
 def test_cancel_of_a_running_job_is_a_wish(world: World, door: Door) -> None:
     (job_id,) = world.enqueue("email", status="running")
     assert door.json("cancel", job_id)["cancel_requested"] is True
-    assert f"job {job_id} runs: unless this run completes it" in door.says("cancel", job_id)
+    assert f"job {job_id} is running: it is cancelled after this run" in door.says("cancel", job_id)
     assert world.job(job_id)["cancel_requested_at"] is not None
 
 
@@ -59,12 +58,13 @@ def test_flow_is_cancelled_in_its_tenant_only(flow: str, door: Door) -> None:
 
 
 def test_flow_is_not_cancelled_unasked(flow: str, door: Door) -> None:
-    assert "Cancel 2 jobs of flow order 7/a (tenant default)?" in door.refuses("cancel", "--flow", flow)
+    assert door.refuses("cancel", "--flow", flow) == NOT_A_TERMINAL
     assert door.world.statuses() == {"completed": 1, "error": 1, "queued": 2}
 
 
 def test_flow_is_cancelled_once_a_person_says_yes(flow: str, direct: Door, terminal: Terminal) -> None:
     code, screen = terminal.run(direct.app, "cancel", "--flow", flow, types="yes\n")
+    assert "Cancel 2 jobs of flow order 7/a (tenant default)?" in screen
     assert (code, direct.world.statuses()["cancelled"]) == (0, 2)
     assert "flow order 7/a (tenant default): 2 jobs cancelled" in screen
 
@@ -96,7 +96,7 @@ def test_everything_is_paused_and_resumed(world: World, door: Door) -> None:
     world.enqueue("customer_ingest", an_order())
     assert "everything is paused by" in door.says("pause", "*")
     assert world.tick()["paused"] is True
-    assert "everything is no longer paused" in door.says("resume", "*")
+    assert "everything is resumed" in door.says("resume", "*")
     assert world.tick()["started"] > 0
 
 

@@ -149,8 +149,8 @@ def test_answer_that_is_not_ours_is_code_1(desk: World, serve: Serve, stranger: 
     url = serve(stranger).url
     for which in ("html", "list", "lost", "gate", "deep"):
         said = Door(desk.app, desk, url=f"{url}/{which}").refuses("status", code=1)
-        assert "not as this application does: is --url right?" in said, which
-    assert "sends this request elsewhere" in Door(desk.app, desk, url=f"{url}/moved").refuses("status")
+        assert "not a response of this application: check --url" in said, which
+    assert "redirects to https://elsewhere.example.com/" in Door(desk.app, desk, url=f"{url}/moved").refuses("status")
     assert "slow down: a hundred a minute" in Door(desk.app, desk, url=f"{url}/busy").refuses("status", code=1)
 
 

@@ -25,8 +25,8 @@ def test_make_answers_what_the_api_keeps(world: World, door: Door) -> None:
 def test_make_without_options_is_yesterday_of_the_default_tenant(door: Door) -> None:
     text = door.says("reports", "create")
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
-    assert text.startswith(f"Tenant default on {yesterday} (UTC), made at ")
-    assert "so far" not in text
+    assert text.startswith(f"Tenant default on {yesterday} (UTC), created at ")
+    assert "incomplete" not in text
 
 
 def test_show_without_a_day_is_the_newest(door: Door) -> None:
@@ -43,7 +43,7 @@ def test_show_tells_amounts_failures_and_what_is_paid_without_card(world: World,
     dead_letters(world, 1, error="TransientError: mail server")
     text = door.says("reports", "create", "--day", datetime.now(UTC).date())
     for said in (
-        "so far, the day is not over",
+        "incomplete, the day is not over",
         "paid without card  1",
         "USD       $25.00",
         "TransientError: mail server",
@@ -78,11 +78,11 @@ def test_the_commands_that_lists_name_lead_through_all_reports(door: Door) -> No
 
 
 def test_what_is_not_there_is_told_with_what_makes_it(door: Door) -> None:
-    assert door.refuses("reports", "show") == "tenant default has no report yet: flask jobs reports create makes one"
+    assert door.refuses("reports", "show") == "tenant default has no report yet: flask jobs reports create creates one"
     assert "tenant acme has no report of 2026-01-31" in door.refuses(
         "reports", "show", "--tenant", "acme", "--day", DAY
     )
-    assert door.says("reports", "list") == "No report yet: flask jobs reports create makes one.\n"
+    assert door.says("reports", "list") == "No report yet: flask jobs reports create creates one.\n"
 
 
 def test_what_cannot_be_is_refused_by_its_option(door: Door) -> None:

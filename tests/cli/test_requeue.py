@@ -23,7 +23,7 @@ def test_requeue_gives_a_job_a_whole_new_set_of_attempts(dead: int, door: Door) 
 
 
 def test_requeue_tells_what_happened_and_what_comes_next(dead: int, door: Door) -> None:
-    assert door.says("requeue", dead) == f"job {dead} was error, is queued: the next tick runs it\n"
+    assert door.says("requeue", dead) == f"job {dead} is queued (was error): the next tick runs it\n"
 
 
 def test_requeue_of_a_queued_job_is_refused(world: World, door: Door) -> None:
@@ -43,8 +43,8 @@ def test_refusal_stops_no_other_job_and_is_told(world: World, door: Door) -> Non
     result = door.run("requeue", *jobs)
     assert result.exit_code == 2
     assert result.stdout.splitlines() == [
-        f"job {jobs[0]} was error, is queued: the next tick runs it",
-        f"job {jobs[3]} was cancelled, is queued: the next tick runs it",
+        f"job {jobs[0]} is queued (was error): the next tick runs it",
+        f"job {jobs[3]} is queued (was cancelled): the next tick runs it",
     ]
     assert result.stderr == f"Error: job {jobs[1]} is queued already; job 404 does not exist\n"
 

@@ -10,7 +10,7 @@ import pytest
 from lib.errors import Unavailable
 from lib.job import Complete
 from lib.store.postgres import PostgresWire
-from tests.cli.conftest import Door, Terminal, dead_letters
+from tests.cli.conftest import NOT_A_TERMINAL, Door, Terminal, dead_letters
 from tests.support.world import World, an_order
 
 
@@ -80,7 +80,7 @@ def test_filter_requeues_what_fits_and_nothing_else(door: Door, options: list[st
 
 def test_nobody_there_to_ask_changes_nothing(door: Door) -> None:
     dead_letters(door.world, 1234)
-    assert "“Requeue 1,234 dead letters?”" in door.refuses("requeue", "--all", types="y\n")
+    assert door.refuses("requeue", "--all", types="y\n") == NOT_A_TERMINAL
     assert door.world.statuses() == {"error": 1234}
 
 
@@ -148,7 +148,7 @@ def test_database_that_goes_away_midway_is_told_with_what_was_done(
     world = make_world(wire=Breaks(database_url))
     dead_letters(world, 700)
     said = Door(world.app, world).refuses("requeue", "--all", "--yes", code=1)
-    assert said == "the database went away; 500 were requeued before that, and the same command goes on with the rest"
+    assert said == "the database went away; 500 were requeued before that: repeat the command for the rest"
     assert world.statuses() == {"queued": 500, "error": 200}
     assert Door(world.app, world).json("requeue", "--all", "--yes")["requeued"] == 200
 
@@ -159,7 +159,7 @@ def test_interrupt_midway_is_told_with_what_was_done(make_world: Callable[..., W
     world = make_world(wire=wire)
     dead_letters(world, 700)
     said = Door(world.app, world).refuses("requeue", "--all", "--yes", code=1)
-    assert said == "interrupted; 500 were requeued before that, and the same command goes on with the rest"
+    assert said == "interrupted; 500 were requeued before that: repeat the command for the rest"
 
 
 # Slowly
@@ -186,7 +186,7 @@ def test_slowly_stops_when_the_first_fails(healed: Callable[[bool], World]) -> N
     result = Door(world.app, world).run("requeue", "--all", "--slowly", "--yes", "--json")
     assert result.exit_code == 2
     assert '"stopped_at": 1' in result.stdout
-    assert "the rest was left alone" in result.stderr
+    assert "the rest was not requeued" in result.stderr
     assert world.statuses() == {"queued": 1, "error": 4}
 
 

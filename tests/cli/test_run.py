@@ -55,7 +55,7 @@ def test_job_that_is_there_already_is_not_changed(door: Door) -> None:
     door.says("enqueue", "email", "order-1", "--payload", ORDER)
     other = json.dumps(an_order(customer={"given_name": "Ann"}))
     assert door.json("enqueue", "email", "order-1", "--payload", other)["jobs"][0]["created"] is False
-    assert "was there already and is queued: nothing was changed" in door.says(
+    assert "exists already and is queued: nothing was changed" in door.says(
         "enqueue", "email", "order-1", "--payload", other
     )
     assert door.world.job()["payload"] == an_order()
@@ -64,7 +64,7 @@ def test_job_that_is_there_already_is_not_changed(door: Door) -> None:
 def test_replace_queues_a_dead_job_again(world: World, door: Door) -> None:
     (job_id,) = world.enqueue("email", {"old": 1}, correlation_id="order-1", status="error")
     text = door.says("enqueue", "email", "order-1", "--payload", ORDER, "--replace")
-    assert text == f"job {job_id} was error, is queued with this payload\n"
+    assert text == f"job {job_id} is queued with this payload (was error)\n"
     assert world.job(job_id)["payload"] == an_order()
 
 
@@ -77,7 +77,7 @@ def test_jobs_of_a_file_are_enqueued(door: Door, tmp_path: Any, wrapped: bool) -
     file = tmp_path / "jobs.json"
     file.write_text(json.dumps({"jobs": many(3)} if wrapped else many(3)))
     assert [job["created"] for job in door.json("enqueue", "--file", file)["jobs"]] == [True] * 3
-    assert door.says("enqueue", "--file", file) == "0 jobs queued, 0 queued again, 3 were there already\n"
+    assert door.says("enqueue", "--file", file) == "0 jobs queued, 0 queued again, 3 existed already\n"
 
 
 def test_jobs_may_come_by_standard_input(door: Door) -> None:
@@ -167,7 +167,9 @@ def test_tick_says_when_the_limit_ended_it(world: World, door: Door) -> None:
 
 def test_tick_of_a_job_that_does_not_start_says_where_to_look(world: World, door: Door) -> None:
     (job_id,) = world.enqueue("customer_ingest", status="completed")
-    assert f"job {job_id} was not started: flask jobs show {job_id} says why" in door.says("tick", "--job-id", job_id)
+    assert f"job {job_id} was not started: flask jobs show {job_id} shows the reason" in door.says(
+        "tick", "--job-id", job_id
+    )
 
 
 def test_tick_that_cannot_be_meant_is_refused(door: Door) -> None:
@@ -191,7 +193,7 @@ def test_orders_of_a_file_are_taken_in_once(world: World, direct: Door, tmp_path
     wrong = [{"line": 4, "problem": "email is not a valid e-mail address"}]
     assert direct.json("import-orders", file) == {"created": 1, "repeated": 0, "wrong": wrong}
     assert direct.says("import-orders", file) == (
-        "0 orders taken in, 1 were there already, 1 wrong\n  line 4: email is not a valid e-mail address\n"
+        "0 orders imported, 1 existed already, 1 invalid\n  line 4: email is not a valid e-mail address\n"
     )
     assert world.job()["payload"]["message"] == "two\nlines"
 

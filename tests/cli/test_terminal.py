@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,9 +49,11 @@ def test_json_on_a_terminal_is_json_alone(world: World, direct: Door, terminal: 
     assert (code, len(json.loads(screen)["jobs"])) == (0, 1)
 
 
-def test_question_does_not_go_to_standard_output(world: World, direct: Door) -> None:
+def test_question_does_not_go_to_standard_output(world: World, direct: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     dead_letters(world, 1)
-    result = direct.run("requeue", "--all", "--json")
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr("lib.cli.prompts.sys", SimpleNamespace(stdin=terminal))
+    result = direct.run("requeue", "--all", "--json", types="n\n")
     assert (result.stdout, "Requeue 1 dead letter?" in result.stderr) == ("", True)
 
 

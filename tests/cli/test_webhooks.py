@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import Door
+from tests.cli.conftest import NOT_A_TERMINAL, Door, Terminal
 
 URL = "https://shop.example.com/hooks"
 EVENTS = ("--event", "giftcard.issued", "--event", "report.ready")
@@ -25,11 +25,11 @@ def test_endpoint_is_added_shown_changed_and_deleted(door: Door) -> None:
 def test_secret_is_told_when_it_is_made_and_never_again(door: Door) -> None:
     said = door.says("webhooks", "create", URL, *EVENTS)
     number = door.json("webhooks", "list")["endpoints"][0]["id"]
-    assert "never shown again: whsec_" in said
+    assert "it is not printed again: whsec_" in said
     assert f"flask jobs webhooks test {number}" in said
     rotated = door.says("webhooks", "rotate-secret", number, "--former-hours", "1.5")
-    assert "never shown again: whsec_" in rotated
-    assert "The secret before this one signs too until 20" in rotated
+    assert "it is not printed again: whsec_" in rotated
+    assert "The previous secret also signs until 20" in rotated
     for words in (["show", number], ["list"], ["update", number, "--event", "job.completed"]):
         assert "whsec_" not in door.says("webhooks", *words)
 
@@ -38,7 +38,7 @@ def test_test_event_says_which_job_sends_it(door: Door) -> None:
     number = door.json("webhooks", "create", URL, *EVENTS)["id"]
     sent = door.json("webhooks", "test", number)
     assert door.world.job(sent["job_id"])["circuit"] == f"webhook:{number}"
-    assert "tells it of msg_" in door.says("webhooks", "test", number)
+    assert "sends event msg_" in door.says("webhooks", "test", number)
     door.says("webhooks", "update", number, "--off")
     assert "is off (turned off by hand): turn it on first" in door.refuses("webhooks", "test", number)
 
@@ -53,9 +53,11 @@ def test_list_says_how_to_turn_the_page(door: Door) -> None:
     assert f"{URL}/0" not in said
 
 
-def test_nothing_is_deleted_unless_somebody_says_so(door: Door) -> None:
+def test_nothing_is_deleted_unless_somebody_says_so(door: Door, terminal: Terminal) -> None:
     number = door.json("webhooks", "create", URL, *EVENTS)["id"]
-    assert URL in door.refuses("webhooks", "delete", number)
+    assert door.refuses("webhooks", "delete", number) == NOT_A_TERMINAL
+    code, screen = terminal.run(door.app, *door.before[1:], "webhooks", "delete", number, types="n\n")
+    assert (code, f"Delete the webhook endpoint {URL}?" in screen) == (2, True)
     assert door.json("webhooks", "show", number)["id"] == number
 
 
@@ -69,7 +71,7 @@ def test_nothing_is_deleted_unless_somebody_says_so(door: Door) -> None:
         (["update", "1", "--address", "shop.example.com"], "--address: must be an address"),
         (["update", "1"], "give at least one of url, events, enabled"),
         (["show", "7"], "webhook endpoint 7 does not exist"),
-        (["show", "x"], "is no id"),
+        (["show", "x"], "is not an id"),
         (["rotate-secret", "1", "--former-hours", "often"], "--former-hours"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else None,

@@ -51,7 +51,7 @@ def test_stages_tell_their_rules_and_who_paused_them(door: Door) -> None:
 
 
 def test_circuit_that_failed_is_shown_and_reset(world: World, door: Door) -> None:
-    assert door.says("circuits").startswith("Every circuit is closed")
+    assert door.says("circuits").startswith("All circuits are closed")
     world.sql(
         "insert into public.giftcard_circuits (circuit, state, failures, open_until)"
         " values ('webhook:7/a b', 'open', 3, now() + interval '1 minute')"
