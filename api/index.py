@@ -10,7 +10,7 @@ from lib.errors import SettingsError
 from lib.store.connect import connect
 from lib.telemetry import events
 from lib.web.app import create_app
-from lib.web.services import Giftcards
+from lib.web.services import Services
 
 try:
     _settings = settings.load()
@@ -27,7 +27,7 @@ if _settings.giftcard_inline:
     from lib.tick.inline import SyncStore
 
     _store = SyncStore.over(_store, _registry, _settings)
-_parts = Giftcards(_settings, _store, _registry)
-_parts.shutdown.on_sigterm()
-app = create_app(_parts)
+_services = Services(_settings, _store, _registry)
+_services.shutdown.on_sigterm()
+app = create_app(_services)
 app.cli.add_command(jobs)

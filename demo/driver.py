@@ -16,7 +16,7 @@ from demo.results import Killed
 from demo.runtime import Clock, Worker
 from demo.snapshot import Facts
 from lib.giftcards.csv_import import Imported
-from lib.web.services import Giftcards
+from lib.web.services import Services
 
 _LOOK_EVERY = 0.15  # seconds
 _KILL_BY = 30.0  # seconds; then the process is killed whatever it does
@@ -26,7 +26,7 @@ _KILL_BY = 30.0  # seconds; then the process is killed whatever it does
 class Cast:
     """Who plays."""
 
-    parts: Giftcards
+    services: Services
     facts: Facts
     payments: PaymentService
     mails: MailServer
@@ -39,7 +39,7 @@ class Cast:
 
 def run(console: Console, cast: Cast, imported: Imported) -> None:
     """Until nothing is left to do, or patience ends."""
-    settings, stages = cast.parts.settings, cast.parts.registry().stages
+    settings, stages = cast.services.settings, cast.services.registry().stages
     attempts = {name: int(stage.effective(settings, "max_attempts")) for name, stage in stages.items()}
     news = News(cast.facts, cast.payments, cast.receiver, attempts=attempts)
     with Display(console, whole=imported.created) as display:

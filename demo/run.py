@@ -56,7 +56,7 @@ def _play(console: Console, stack: ExitStack, database: Database, *, folder: Pat
     log_file.write_text("")
     log = stack.enter_context(log_file.open("a", buffering=1, encoding="utf-8"))
     _set_environment(database, payments, mails, receiver, folder=folder)
-    parts, url = stack.enter_context(application(log))
+    services, url = stack.enter_context(application(log))
     intro.setting_up(
         console,
         database,
@@ -67,13 +67,13 @@ def _play(console: Console, stack: ExitStack, database: Database, *, folder: Pat
         log=log_file,
     )
     with (ROOT / "data/orders.csv").open(encoding="utf-8-sig", newline="") as rows:
-        imported = import_csv(parts.store, parts.registry(), parts.settings, rows, tenant_id=database.tenant)
+        imported = import_csv(services.store, services.registry(), services.settings, rows, tenant_id=database.tenant)
     intro.orders_in(console, imported)
 
     payments.freeze()
     facts = stack.enter_context(Facts(database.url, tenant=database.tenant))
     cast = Cast(
-        parts=parts,
+        services=services,
         facts=facts,
         payments=payments,
         mails=mails,

@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 from dev import ROOT
 from lib.telemetry import events
-from lib.web.services import Giftcards, giftcards
+from lib.web.services import Services, services
 
 _HOST = "127.0.0.1"
 _CALLERS = 2
@@ -26,21 +26,21 @@ _GRACE = 3.0
 
 
 @contextmanager
-def application(log: IO[str]) -> Iterator[tuple[Giftcards, str]]:
-    """The application of `api/index.py`, made from the environment and served as on Vercel: its parts, its address."""
+def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
+    """Serve the application of `api/index.py` as on Vercel; give its services and its address."""
     app: Any = importlib.import_module("api.index").app  # by name and late: it reads the environment
     _log_to(log)
     server = make_server(_HOST, 0, app, threaded=True)
     serving = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     serving.start()
-    parts = giftcards(app)
+    own = services(app)
     try:
-        yield parts, f"http://{_HOST}:{server.port}"
+        yield own, f"http://{_HOST}:{server.port}"
     finally:
-        parts.shutdown.ask(patience=_GRACE)
+        own.shutdown.ask(patience=_GRACE)
         server.shutdown()
         serving.join()
-        parts.store.close()
+        own.store.close()
 
 
 def _log_to(log: IO[str]) -> None:

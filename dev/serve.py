@@ -23,7 +23,7 @@ from dev.keys import secrets_file
 from dev.migrate import migrate
 from dev.postgres import database
 from lib.errors import StoreError
-from lib.web.services import giftcards
+from lib.web.services import services
 
 _HOST = "127.0.0.1"
 
@@ -86,7 +86,7 @@ def _run() -> None:
         _tell(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
         signal.sigwait(signals)
         stop.set()
-        giftcards(app).shutdown.ask(patience=3)  # takes on no more work
+        services(app).shutdown.ask(patience=3)  # takes on no more work
         clock.join()
 
 

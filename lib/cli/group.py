@@ -16,7 +16,7 @@ from flask.cli import AppGroup
 from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.telemetry.redact import clean
-from lib.web.services import Giftcards, giftcards, operations
+from lib.web.services import Services, operations, services
 
 if TYPE_CHECKING:
     from lib.api_client.jobs import JobsClient
@@ -145,19 +145,19 @@ def command_line(*words: str) -> list[str]:
     return ["flask", "jobs", *(["--url", url] if url else []), *words]
 
 
-def app_services() -> Giftcards:
+def app_services() -> Services:
     """Return the services of the local application."""
-    return giftcards(current_app)
+    return services(current_app)
 
 
-def select(local: Callable[[Giftcards], L], remote: "Callable[[Transport], R]") -> L | R:
+def select(local: Callable[[Services], L], remote: "Callable[[Transport], R]") -> L | R:
     """Return the local service, or the client of the deployment that --url names."""
-    url, services = deployment_url(), app_services()
+    url, own = deployment_url(), app_services()
     if url is None:
-        return local(services)
+        return local(own)
     from lib.api_client.transport import Transport
 
-    transport = Transport(url, token=services.settings.giftcard_admin_token)
+    transport = Transport(url, token=own.settings.giftcard_admin_token)
     click.get_current_context().call_on_close(transport.close)
     return remote(transport)
 

@@ -1,45 +1,50 @@
-"""Puts the web application together."""
+"""Build the Flask application: routes, error handlers, limits."""
 
 from flask import Flask, Response
 
 from lib.telemetry import sentry
 from lib.web import (
+    archive,
+    circuits,
     cron,
-    documentation,
-    giftcards,
+    docs,
     health,
-    incoming,
+    inbound_webhooks,
     jobs,
+    metrics,
+    orders,
     problems,
-    pruning,
     reports,
     schedules,
-    watch,
+    stages,
     webhooks,
 )
 from lib.web.paths import decoded
-from lib.web.services import Giftcards
+from lib.web.services import Services
 
-# A body longer than this is refused before it is read.
+# A longer body is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024
-_AREAS = (cron, documentation, giftcards, health, incoming, jobs, pruning, reports, schedules, watch, webhooks)
+_RESOURCES = (
+    *(archive, circuits, cron, docs, health, inbound_webhooks, jobs, metrics, orders, reports, schedules, stages),
+    webhooks,
+)
 
 
-def create_app(parts: Giftcards) -> Flask:
-    """The Flask application over these parts."""
+def create_app(services: Services) -> Flask:
+    """Return the Flask application over these services."""
     app = Flask("giftcards", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    app.extensions["giftcards"] = parts
+    app.extensions["services"] = services
     problems.register(app)
     app.after_request(_flushed)
-    for area in _AREAS:
-        app.register_blueprint(area.blueprint)
-    if parts.settings.vercel_env in ("production", "preview"):
+    for resource in _RESOURCES:
+        app.register_blueprint(resource.blueprint)
+    if services.settings.vercel_env in ("production", "preview"):
         app.wsgi_app = decoded(app.wsgi_app)  # type: ignore[method-assign, assignment]
     return app
 
 
 def _flushed(response: Response) -> Response:
-    """What Sentry was told leaves before the answer does: afterwards the platform may freeze the process."""
+    """Send what is queued for Sentry before the response: afterwards the platform may freeze the process."""
     sentry.flush()
     return response

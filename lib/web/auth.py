@@ -1,4 +1,4 @@
-"""Who may come in: bearer tokens, compared in constant time. A token that is not set shuts its door."""
+"""Authentication: bearer tokens, compared in constant time. An endpoint whose token is not set is disabled."""
 
 import hmac
 from collections.abc import Callable
@@ -10,9 +10,32 @@ from pydantic import SecretStr
 
 from lib.config.settings import Settings
 from lib.web.problems import Problem
+from lib.web.services import services
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def disabled(setting: str) -> Problem:
+    """Return the problem of an endpoint whose setting is missing."""
+    return Problem(503, "this door is shut", detail=f"{setting} is not set: set it to open this door")
+
+
+def check(*secrets: SecretStr | None, names: str) -> None:
+    """Check that the request has one of these secrets.
+
+    Raises:
+        Problem: 503 if none of them is set, 401 if none of them matches.
+    """
+    values = [secret.get_secret_value() for secret in secrets if secret is not None]
+    known = [value.encode() for value in values if value.strip()]
+    if not known:
+        raise disabled(names)
+    presented = _presented()
+    # Compare all of them, so that the time does not reveal which one was close.
+    matches = [hmac.compare_digest(presented, secret) for secret in known]
+    if not any(matches):
+        raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and the value of {names}")
 
 
 def _presented() -> bytes:
@@ -21,36 +44,18 @@ def _presented() -> bytes:
     return token.encode("latin-1", "backslashreplace") if scheme.lower() == "bearer" else b""
 
 
-def check(*secrets: SecretStr | None, names: str) -> None:
-    """Lets the request pass if it presents one of these secrets.
-
-    Raises:
-        Problem: 503 when none of them is set, 401 when none of them fits.
-    """
-    values = [secret.get_secret_value() for secret in secrets if secret is not None]
-    known = [value.encode() for value in values if value.strip()]
-    if not known:
-        raise Problem(503, "this door is shut", detail=f"{names} is not set: set it to open this door")
-    presented = _presented()
-    # All are compared, so that the time tells nothing of which one was close.
-    fits = [hmac.compare_digest(presented, secret) for secret in known]
-    if not any(fits):
-        raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and the value of {names}")
-
-
 def _settings() -> Settings:
-    settings: Settings = current_app.extensions["giftcards"].settings
-    return settings
+    return services(current_app).settings
 
 
-def _marked(guarded: Callable[P, T], door: str) -> Callable[P, T]:
-    """Its door is told in the API's description."""
-    vars(guarded)["door"] = door
+def _marked(guarded: Callable[P, T], scheme: str) -> Callable[P, T]:
+    """Attach the security scheme, which the OpenAPI document reads."""
+    vars(guarded)["scheme"] = scheme
     return guarded
 
 
 def cron(view: Callable[P, T]) -> Callable[P, T]:
-    """The clock's door: `CRON_SECRET`."""
+    """Require `CRON_SECRET`: endpoints for schedulers."""
 
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -61,7 +66,7 @@ def cron(view: Callable[P, T]) -> Callable[P, T]:
 
 
 def admin(view: Callable[P, T]) -> Callable[P, T]:
-    """The operators' door: `GIFTCARD_ADMIN_TOKEN`."""
+    """Require `GIFTCARD_ADMIN_TOKEN`: endpoints for operators."""
 
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,7 +77,7 @@ def admin(view: Callable[P, T]) -> Callable[P, T]:
 
 
 def metrics(view: Callable[P, T]) -> Callable[P, T]:
-    """Who watches: `GIFTCARD_METRICS_TOKEN`; the admin token opens it too."""
+    """Require `GIFTCARD_METRICS_TOKEN` or the admin token: endpoints for monitors."""
 
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,7 +89,7 @@ def metrics(view: Callable[P, T]) -> Callable[P, T]:
 
 
 def api(view: Callable[P, T]) -> Callable[P, T]:
-    """The tenants' door: `GIFTCARD_API_TOKEN`; the admin token opens it too."""
+    """Require `GIFTCARD_API_TOKEN` or the admin token: endpoints for tenants."""
 
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Ticks: the clock's call, and the manual trigger."""
+"""Ticks: called by a scheduler, or by an operator."""
 
 import hashlib
 from contextlib import nullcontext
@@ -13,8 +13,8 @@ from lib.tick.tick import run_tick
 from lib.validation import Id, StageName, StrictModel
 from lib.web import auth
 from lib.web.problems import Problem
-from lib.web.request_data import read
-from lib.web.services import Giftcards, giftcards
+from lib.web.request_data import read_body
+from lib.web.services import Services, services
 
 blueprint = Blueprint("cron", __name__)
 
@@ -23,7 +23,7 @@ _LONGEST_EXECUTION_ID = 200
 
 
 class Trigger(StrictModel):
-    """What a manual trigger may ask for; nothing asked: as the settings say, without lingering."""
+    """The limits of one tick. Without them the configured limits apply, and the tick does not linger."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] | None = None
     stage: StageName | None = None
@@ -32,14 +32,15 @@ class Trigger(StrictModel):
     linger: bool = False
 
 
-def _tick(parts: Giftcards, **wanted: Any) -> dict[str, Any]:
-    if parts.settings.vercel_env == "preview" and not parts.settings.giftcard_allow_preview:
+def _tick(own: Services, **options: Any) -> dict[str, Any]:
+    settings = own.settings
+    if settings.vercel_env == "preview" and not settings.giftcard_allow_preview:
         raise Problem(403, "a preview deployment runs no tick", detail="set GIFTCARD_ALLOW_PREVIEW=1 if it shall")
-    longest = parts.settings.giftcard_tick_budget_seconds + parts.registry().longest(parts.settings) + MARGIN_SECONDS
-    watched = sentry.checked_in(parts.settings, longest=longest) if wanted["source"] == "cron" else nullcontext()
-    with watched, parts.shutdown.tick() as stop:
-        report = run_tick(parts.store, parts.registry(), parts.settings, stop=stop, **wanted)
-        return report.told(limited=wanted.get("limit") is not None)
+    longest = settings.giftcard_tick_budget_seconds + own.registry().longest(settings) + MARGIN_SECONDS
+    watched = sentry.checked_in(settings, longest=longest) if options["source"] == "cron" else nullcontext()
+    with watched, own.shutdown.tick() as stop:
+        report = run_tick(own.store, own.registry(), settings, stop=stop, **options)
+        return report.told(limited=options.get("limit") is not None)
 
 
 @blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])
@@ -49,11 +50,11 @@ def tick() -> dict[str, Any]:
 
     Vercel's cron sends GET; any other scheduler may send GET or POST. The tick goes on if the client disconnects.
     """
-    parts = giftcards(current_app)
-    execution_id = request.headers.get(parts.settings.giftcard_execution_id_header, "")
+    own = services(current_app)
+    execution_id = request.headers.get(own.settings.giftcard_execution_id_header, "")
     if len(execution_id) > _LONGEST_EXECUTION_ID:
         execution_id = hashlib.sha256(execution_id.encode()).hexdigest()
-    return _tick(parts, source="cron", execution_id=execution_id or None)
+    return _tick(own, source="cron", execution_id=execution_id or None)
 
 
 @blueprint.post("/api/jobs/run")
@@ -64,15 +65,15 @@ def run() -> dict[str, Any]:
     Without a body it uses the configured limits and does not wait for jobs that become due later. With `job_id` it
     runs that job even before it is due, unless the job is held by an open circuit or a pause.
     """
-    wish = read(Trigger, optional=True)
-    parts = giftcards(current_app)
-    budget = wish.budget_seconds and min(wish.budget_seconds, parts.settings.giftcard_tick_budget_seconds)
+    body = read_body(Trigger, optional=True)
+    own = services(current_app)
+    budget = body.budget_seconds and min(body.budget_seconds, own.settings.giftcard_tick_budget_seconds)
     return _tick(
-        parts,
+        own,
         source="manual",
-        limit=1 if wish.job_id else wish.limit,
+        limit=1 if body.job_id else body.limit,
         budget=budget,
-        linger=wish.linger,
-        only_stage=wish.stage,
-        only_job_id=wish.job_id,
+        linger=body.linger,
+        only_stage=body.stage,
+        only_job_id=body.job_id,
     )

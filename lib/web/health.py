@@ -1,4 +1,4 @@
-"""Is it up, and how does it stand?"""
+"""Health, alert conditions and the state of the system."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from flask import Blueprint, Response, current_app
 
 from lib.errors import StoreError
 from lib.web import auth, problems
-from lib.web.services import giftcards, operations
+from lib.web.services import operations, services
 
 blueprint = Blueprint("health", __name__)
 
@@ -15,10 +15,25 @@ blueprint = Blueprint("health", __name__)
 def health() -> tuple[dict[str, str], int]:
     """Return whether the database is reachable."""
     try:
-        giftcards(current_app).store.is_up()
+        services(current_app).store.is_up()
     except StoreError:
         return {"status": "down"}, 503
     return {"status": "up"}, 200
+
+
+@blueprint.get("/api/health/deep")
+@auth.metrics
+def deep() -> tuple[dict[str, Any], int]:
+    """Return the alert conditions that hold, with 503 if there are any.
+
+    Also sends notifications that are due, so that alerts work when no ticks run.
+    """
+    from lib.monitoring.alerts import tell
+
+    own = services(current_app)
+    told = tell(own.store, own.registry(), own.settings)
+    alerts = own.store.active_alerts()
+    return {"status": "troubled" if alerts else "well", "alerts": alerts, "told": told}, 503 if alerts else 200
 
 
 @blueprint.get("/api/status")
@@ -34,6 +49,6 @@ def status() -> dict[str, Any] | Response:
     except StoreError as error:
         from lib.monitoring.doctor.examine import examine
 
-        parts = giftcards(current_app)
-        found = examine(parts.store, parts.registry(), parts.settings, failure=error)
-        return problems.of_store(error, doctor=found)
+        own = services(current_app)
+        checks = examine(own.store, own.registry(), own.settings, failure=error)
+        return problems.of_store(error, doctor=checks)

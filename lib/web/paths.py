@@ -1,4 +1,4 @@
-"""Paths as WSGI has them (PEP 3333): decoded. Vercel's runtime hands them over as they were asked for."""
+"""Percent-decoding of paths, which WSGI requires of servers (PEP 3333) and Vercel's runtime leaves out."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,10 +8,10 @@ Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def decoded(application: Application) -> Application:
-    """The application, under a server that leaves `%3A` in paths. WSGI has their bytes as Latin-1."""
+    """Return a WSGI application that decodes the path of each request before it calls this one."""
 
     def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        raw = environ["PATH_INFO"].encode("latin-1")
+        raw = environ["PATH_INFO"].encode("latin-1")  # WSGI has the path's bytes as Latin-1
         return application(environ | {"PATH_INFO": unquote_to_bytes(raw).decode("latin-1")}, start_response)
 
     return call

@@ -1,4 +1,4 @@
-"""The reports of days: JSON, or CSV for spreadsheets."""
+"""Daily reports, as JSON or CSV."""
 
 import re
 from datetime import date
@@ -10,15 +10,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from lib.reports.schemas import Day, ReportPage, ReportRequest
 from lib.web import auth
 from lib.web.problems import Problem
-from lib.web.queries import query
-from lib.web.request_data import read
-from lib.web.services import giftcards
+from lib.web.request_data import read_body, read_query, refuse_nul
+from lib.web.services import services
 
 blueprint = Blueprint("reports", __name__, url_prefix="/api/v1/reports")
 
 
-class Form(BaseModel):
-    """What it is read as. None: as `Accept` prefers."""
+class FormatQuery(BaseModel):
+    """The format of a report. None: as `Accept` prefers."""
 
     format: Literal["json", "csv"] | None = None
 
@@ -27,35 +26,34 @@ class Form(BaseModel):
 @auth.admin
 def list_reports() -> dict[str, Any]:
     """Return a page of reports, newest day first."""
-    (page,) = query(ReportPage)
-    return giftcards(current_app).store.list_reports(**page.model_dump())
+    (page,) = read_query(ReportPage)
+    return services(current_app).store.list_reports(**page.model_dump())
 
 
 @blueprint.post("")
 @auth.admin
-def make() -> dict[str, Any]:
+def create() -> dict[str, Any]:
     """Create the report of a day, replacing an earlier one."""
-    wish = read(ReportRequest, optional=True)
-    return giftcards(current_app).store.make_report(wish.tenant_id, day=wish.day)
+    body = read_body(ReportRequest, optional=True)
+    return services(current_app).store.make_report(body.tenant_id, day=body.day)
 
 
 @blueprint.get("/<path:tenant_id>/<day>")
 @auth.admin
 def show(tenant_id: str, day: str) -> Response:
     """Return a report, as JSON or CSV."""
-    (form,) = query(Form)
-    if "\x00" in tenant_id:
-        raise Problem(400, "an id cannot hold a NUL character")
-    found = giftcards(current_app).store.report(tenant_id, day=_checked(day))
-    wanted = form.format or (
+    (query,) = read_query(FormatQuery)
+    refuse_nul(tenant_id)
+    report = services(current_app).store.report(tenant_id, day=_checked(day))
+    wanted = query.format or (
         "csv" if request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv" else "json"
     )
-    response = _sheet(found) if wanted == "csv" else make_response(found)
+    response = _csv(report) if wanted == "csv" else make_response(report)
     response.vary.add("Accept")
     return response
 
 
-def _sheet(report: dict[str, Any]) -> Response:
+def _csv(report: dict[str, Any]) -> Response:
     from lib.reports.csv import as_csv
 
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"giftcards-{report['tenant_id']}-{report['day']}.csv")

@@ -1,10 +1,10 @@
-"""Reads JSON bodies: strictly, so that what is stored is what was sent."""
+"""Request bodies, query strings and path parameters, validated strictly: what is stored is what was sent."""
 
 import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from flask import request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from lib.validation import JsonError, strict_json
 from lib.web.problems import Problem, from_validation
@@ -12,17 +12,39 @@ from lib.web.problems import Problem, from_validation
 M = TypeVar("M", bound=BaseModel)
 
 
-def read(model: type[M], *, optional: bool = False) -> M:
-    """The request's body as `model`. `optional`: no body at all means all defaults.
+class RevealQuery(BaseModel):
+    """Whether personal data is returned in clear."""
+
+    reveal: bool = False
+
+
+class LimitQuery(BaseModel):
+    """The maximum number of rows, newest first."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
+class TenantQuery(BaseModel):
+    """The tenant that a correlation id belongs to."""
+
+    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] = "default"
+
+
+def read_body(model: type[M], *, optional: bool = False) -> M:
+    """Return the request's body as `model`. `optional`: an empty body means all defaults.
 
     Raises:
-        Problem: 400 for what is not JSON, 415 for another content type, 422 for a field at fault.
+        Problem: 400 if it is not JSON, 415 for another content type, 422 for an invalid field.
     """
-    return checked(model, value(optional=optional))
+    return validated(model, json_body(optional=optional))
 
 
-def value(*, optional: bool = False) -> Any:
-    """The request's body as plain JSON; see `read`."""
+def json_body(*, optional: bool = False) -> Any:
+    """Return the request's body as plain JSON.
+
+    Raises:
+        Problem: 400 and 415, as `read_body`.
+    """
     raw = request.get_data()
     if not raw and optional:
         return {}
@@ -34,9 +56,59 @@ def value(*, optional: bool = False) -> Any:
         raise Problem(400, "the body is not valid JSON", detail=str(error), field=error.field) from None
 
 
-def checked(model: type[M], found: Any) -> M:
-    """Plain JSON as `model`."""
+def validated(model: type[M], value: Any) -> M:
+    """Return plain JSON as `model`.
+
+    Raises:
+        Problem: 422 for an invalid field.
+    """
     try:
-        return model.model_validate_json(json.dumps(found, ensure_ascii=False))
+        return model.model_validate_json(json.dumps(value, ensure_ascii=False))
     except ValidationError as error:
         raise from_validation(error) from None
+
+
+def read_query(*models: type[BaseModel]) -> list[Any]:
+    """Return the query string as these models, each with the parameters that it has fields for.
+
+    Raises:
+        Problem: 422 for a parameter that is invalid, given twice, or a field of none of them.
+    """
+    given = {}
+    for name, values in request.args.to_dict(flat=False).items():
+        if len(values) > 1:
+            raise Problem(422, "the query is not valid", detail=f"{name} is given twice", field=name)
+        given[name] = values[0]
+    read = []
+    for model in models:
+        own = {name: given.pop(name) for name in list(given) if name in model.model_fields}
+        try:
+            read.append(model.model_validate_strings(own, strict=False))
+        except ValidationError as error:
+            raise from_validation(error, what="query") from None
+    unknown = sorted(given)
+    if unknown:
+        name = unknown[0]
+        raise Problem(422, "the query is not valid", detail=f"there is no parameter {name[:50]}", field=name[:50])
+    return read
+
+
+def path_id(number: int, *, name: str, missing: str) -> int:
+    """Return a number of the path that the database can hold. `missing`: the title, with the number at `{}`.
+
+    Raises:
+        Problem: 404 for any other number: nothing has it.
+    """
+    if not 1 <= number < 2**63:
+        raise Problem(404, missing.format(str(number)[:30]), field=name)
+    return number
+
+
+def refuse_nul(*texts: str, title: str = "an id cannot hold a NUL character") -> None:
+    """Refuse text of the path or the query that Postgres cannot hold.
+
+    Raises:
+        Problem: 400 with this title.
+    """
+    if any("\x00" in text for text in texts):
+        raise Problem(400, title)

@@ -1,4 +1,4 @@
-"""What requests are served with."""
+"""The services that requests use: settings, store, stages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from lib.tick.shutdown import Shutdown
 
 
 @dataclass(frozen=True, slots=True)
-class Giftcards:
+class Services:
     """What requests need. `registry` is a function: stages are imported by the first request that needs them."""
 
     settings: Settings
@@ -22,13 +22,13 @@ class Giftcards:
     shutdown: Shutdown = field(default_factory=Shutdown)
 
 
-def giftcards(app: Flask) -> Giftcards:
-    """The parts of this application."""
-    parts: Giftcards = app.extensions["giftcards"]
-    return parts
+def services(app: Flask) -> Services:
+    """Return the services of an application."""
+    found: Services = app.extensions["services"]
+    return found
 
 
 def operations(app: Flask, *, by: str = "admin token") -> Operations:
-    """What operators do, over this application's store."""
-    parts = giftcards(app)
-    return Operations(parts.store, parts.registry, parts.settings, by=by)
+    """Return the operators' verbs over an application's store. `by` is recorded in the audit log."""
+    own = services(app)
+    return Operations(own.store, own.registry, own.settings, by=by)

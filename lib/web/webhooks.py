@@ -1,14 +1,12 @@
-"""The API of webhook endpoints. What it works with is imported when it is asked: the clock's calls never need it."""
+"""Webhook endpoints. Their code is imported with the first request: ticks never need it."""
 
 from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, current_app
 
 from lib.web import auth
-from lib.web.problems import Problem
-from lib.web.queries import query
-from lib.web.request_data import read
-from lib.web.services import giftcards
+from lib.web.request_data import path_id, read_body, read_query
+from lib.web.services import services
 
 if TYPE_CHECKING:
     from lib.webhooks.service import Endpoints
@@ -19,8 +17,8 @@ blueprint = Blueprint("webhooks", __name__, url_prefix="/api/v1/webhook-endpoint
 def _endpoints() -> "Endpoints":
     from lib.webhooks.service import Endpoints
 
-    parts = giftcards(current_app)
-    return Endpoints(parts.store, parts.settings)
+    own = services(current_app)
+    return Endpoints(own.store, own.settings)
 
 
 @blueprint.get("")
@@ -29,7 +27,7 @@ def list_endpoints() -> dict[str, Any]:
     """Return a page of webhook endpoints, newest first."""
     from lib.webhooks.schemas import EndpointPage
 
-    (page,) = query(EndpointPage)
+    (page,) = read_query(EndpointPage)
     return _endpoints().find(page)
 
 
@@ -42,31 +40,31 @@ def create() -> tuple[dict[str, Any], int]:
     """
     from lib.webhooks.schemas import EndpointRequest
 
-    return _endpoints().create(read(EndpointRequest)), 201
+    return _endpoints().create(read_body(EndpointRequest)), 201
 
 
 @blueprint.get("/<int:endpoint_id>")
 @auth.admin
 def show(endpoint_id: int) -> dict[str, Any]:
     """Return a webhook endpoint."""
-    query()
-    return _endpoints().show(_in_range(endpoint_id))
+    read_query()
+    return _endpoints().show(_checked(endpoint_id))
 
 
 @blueprint.patch("/<int:endpoint_id>")
 @auth.admin
-def change(endpoint_id: int) -> dict[str, Any]:
+def update(endpoint_id: int) -> dict[str, Any]:
     """Update the given fields of a webhook endpoint."""
     from lib.webhooks.schemas import EndpointPatch
 
-    return _endpoints().change(_in_range(endpoint_id), read(EndpointPatch))
+    return _endpoints().change(_checked(endpoint_id), read_body(EndpointPatch))
 
 
 @blueprint.delete("/<int:endpoint_id>")
 @auth.admin
 def delete(endpoint_id: int) -> dict[str, Any]:
     """Delete a webhook endpoint."""
-    return _endpoints().delete(_in_range(endpoint_id))
+    return _endpoints().delete(_checked(endpoint_id))
 
 
 @blueprint.post("/<int:endpoint_id>/rotate-secret")
@@ -78,17 +76,15 @@ def rotate_secret(endpoint_id: int) -> dict[str, Any]:
     """
     from lib.webhooks.schemas import RotateRequest
 
-    return _endpoints().rotate(_in_range(endpoint_id), read(RotateRequest, optional=True))
+    return _endpoints().rotate(_checked(endpoint_id), read_body(RotateRequest, optional=True))
 
 
 @blueprint.post("/<int:endpoint_id>/test")
 @auth.admin
 def test(endpoint_id: int) -> tuple[dict[str, Any], int]:
     """Send a test event to a webhook endpoint."""
-    return _endpoints().test(_in_range(endpoint_id)), 202
+    return _endpoints().test(_checked(endpoint_id)), 202
 
 
-def _in_range(endpoint_id: int) -> int:
-    if not 1 <= endpoint_id < 2**63:
-        raise Problem(404, f"webhook endpoint {str(endpoint_id)[:30]} does not exist", field="endpoint_id")
-    return endpoint_id
+def _checked(endpoint_id: int) -> int:
+    return path_id(endpoint_id, name="endpoint_id", missing="webhook endpoint {} does not exist")

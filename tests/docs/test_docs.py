@@ -24,8 +24,8 @@ from lib.telemetry import events
 from lib.tick.report import TickReport
 from lib.web.app import create_app
 from lib.web.cron import Trigger
-from lib.web.giftcards import OrderRequest
-from lib.web.services import Giftcards
+from lib.web.orders import OrderRequest
+from lib.web.services import Services
 from tests.support.pages import PAGES, TEXTS, named, rows, to_type
 from tests.support.world import settings_of
 
@@ -36,7 +36,7 @@ LEVELS = {20: "info", 30: "warning", 40: "error"}
 def urls() -> Any:
     """The map of the application's routes."""
     without_database = settings_of()
-    return create_app(Giftcards(without_database, connect(without_database), stages.load)).url_map
+    return create_app(Services(without_database, connect(without_database), stages.load)).url_map
 
 
 # Settings
@@ -145,7 +145,7 @@ def test_every_problem_is_told() -> None:
     titles = set()
     for path in (ROOT / "lib/web").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Problem", "answer"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Problem", "problem"):
                 titles |= {title.value for title in node.args[1:2] if isinstance(title, ast.Constant)}
     assert len(titles) > 10
     assert [title for title in sorted(titles) if title not in TEXTS["api"]] == []

@@ -14,7 +14,7 @@ from lib.jobs.stage import Handler, Registry, Stage, stage
 from lib.store.store import Store
 from lib.store.wire import Wire
 from lib.web.app import create_app
-from lib.web.services import Giftcards
+from lib.web.services import Services
 
 CRON, ADMIN, API = "cron-secret-of-tests", "admin-token-of-tests", "api-token-of-tests"
 ENCRYPTION_KEY = "dGhpcyBpcyBub3QgYSBzZWNyZXQsIGJ1dCBhIGtleSE="
@@ -70,8 +70,8 @@ class World(labs.Lab):
         if handlers is not None:
             registry = Registry({name: a_stage(name, handler) for name, handler in handlers.items()})
         super().__init__(url, registry=registry, store=Store(wire) if wire else None, **(ENVIRON | environ))
-        self.parts = Giftcards(self.settings, self.store, lambda: self.registry)
-        self.app = create_app(self.parts)
+        self.services = Services(self.settings, self.store, lambda: self.registry)
+        self.app = create_app(self.services)
         self.client: FlaskClient = self.app.test_client()
         self._counts: str | None = None
 

@@ -15,7 +15,7 @@ from lib.errors import PermanentError, SettingsError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
 from lib.tick.inline import SyncStore
 from lib.web.app import create_app
-from lib.web.services import Giftcards
+from lib.web.services import Services
 from tests.support.world import ADMIN, API, World, an_order, bearer, settings_of
 
 Make = Callable[..., World]
@@ -55,7 +55,7 @@ def world(make_world: Make) -> World:
 def synchronous(world: World) -> World:
     """As the entrypoint puts it together."""
     world.store = SyncStore.over(world.store, lambda: world.registry, world.settings)
-    world.app = create_app(Giftcards(world.settings, world.store, lambda: world.registry))
+    world.app = create_app(Services(world.settings, world.store, lambda: world.registry))
     world.app.testing = True  # what is raised in a request comes out of it
     world.client = world.app.test_client()
     return world

@@ -95,7 +95,7 @@ def test_shutdown_waits_for_the_ticks_that_run(make_world: Make) -> None:
     tick.start()
     begun.wait()
     threading.Timer(0.2, go_on.set).start()
-    world.parts.shutdown.ask()
+    world.services.shutdown.ask()
     assert world.statuses() == {"completed": 5, "queued": 7}
     tick.join(5)
     assert (reports[0]["started"], reports[0]["stopped_because"]) == (5, "shutdown")

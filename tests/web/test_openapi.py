@@ -42,15 +42,15 @@ def test_the_states_of_a_job_are_those_of_the_application() -> None:
 
 
 def test_every_route_reads_the_models_of_its_operation(world: World) -> None:
-    """As its source says: `read(Trigger)`, `query(Filter, Page)`."""
+    """As its source has them: `read_body(Trigger)`, `read_query(Filter, Page)`."""
     for endpoint, operation in OPERATIONS.items():
-        read: dict[str, set[str]] = {"read": set(), "checked": set(), "query": set()}
+        read: dict[str, set[str]] = {"read_body": set(), "validated": set(), "read_query": set()}
         for node in ast.walk(ast.parse(inspect.getsource(inspect.unwrap(world.app.view_functions[endpoint])))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in read:
-                models = node.args if node.func.id == "query" else node.args[:1]
+                models = node.args if node.func.id == "read_query" else node.args[:1]
                 read[node.func.id] |= {ast.unparse(model).rpartition(".")[2] for model in models}
-        assert read["read"] | read["checked"] == {model.__name__ for model in operation.body}, endpoint
-        assert read["query"] == {model.__name__ for model in operation.query}, endpoint
+        assert read["read_body"] | read["validated"] == {model.__name__ for model in operation.body}, endpoint
+        assert read["read_query"] == {model.__name__ for model in operation.query}, endpoint
 
 
 def test_every_operation_takes_the_tokens_of_its_security_and_no_other(world: World, document: Any) -> None:

@@ -68,7 +68,7 @@ def _methods(rule: Rule) -> list[str]:
 def _operation(app: Flask, rule: Rule, method: str) -> Json:
     view, operation = app.view_functions[rule.endpoint], OPERATIONS[rule.endpoint]
     summary, _, description = (inspect.getdoc(view) or "").partition("\n\n")
-    scheme = operation.auth or vars(view).get("door")
+    scheme = operation.auth or vars(view).get("scheme")
     first = method == _methods(rule)[0]
     result: Json = {
         "operationId": operation.id if first else f"{operation.id}_{method.lower()}",

@@ -12,7 +12,8 @@ from lib.giftcards import square
 from lib.jobs import schemas
 from lib.reports import schemas as report_requests
 from lib.schedules import schemas as schedule_requests
-from lib.web import cron, giftcards, queries
+from lib.web import cron, request_data
+from lib.web import orders as order_routes
 from lib.web import reports as report_routes
 from lib.web.openapi.responses import (
     base,
@@ -75,8 +76,8 @@ _IDEMPOTENCY_KEY = r"^[\x21-\x7e]{1,255}$"
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
     "health.status": Operation("get_status", "monitoring", monitoring.Status),
-    "watch.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
-    "watch.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
+    "metrics.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
+    "health.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
     "schedules.precision": Operation(
         "get_precision", "monitoring", monitoring.Precision, query=(schedule_requests.Window,)
     ),
@@ -86,58 +87,58 @@ _SYSTEM: Mapping[str, Operation] = {
     "cron.run": Operation(
         "trigger_tick", "ticks", ticks.TickReport, body=(cron.Trigger,), body_optional=True, errors=(403,)
     ),
-    "documentation.document": Operation("get_openapi_document", "docs", docs.OpenApiDocument),
-    "documentation.page": Operation("get_docs_page", "docs", media_types=("text/html",)),
+    "docs.document": Operation("get_openapi_document", "docs", docs.OpenApiDocument),
+    "docs.page": Operation("get_docs_page", "docs", media_types=("text/html",)),
 }
 
 _ORDERS: Mapping[str, Operation] = {
-    "giftcards.submit": Operation(
+    "orders.submit": Operation(
         "submit_order",
         "orders",
         orders.Order,
         202,
-        body=(giftcards.OrderRequest,),
+        body=(order_routes.OrderRequest,),
         headers={"Idempotency-Key": _IDEMPOTENCY_KEY},
         errors=(409,),
     ),
-    "giftcards.show": Operation("get_order", "orders", orders.Flow, query=(queries.OfTenant,)),
-    "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(queries.OfTenant,)),
+    "orders.show": Operation("get_order", "orders", orders.Flow, query=(request_data.TenantQuery,)),
+    "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(request_data.TenantQuery,)),
 }
 
 _JOBS: Mapping[str, Operation] = {
     "jobs.list_jobs": Operation(
-        "list_jobs", "jobs", jobs.JobPage, query=(schemas.Filter, schemas.Page, queries.Reveal)
+        "list_jobs", "jobs", jobs.JobPage, query=(schemas.Filter, schemas.Page, request_data.RevealQuery)
     ),
     "jobs.enqueue": Operation(
         "enqueue_jobs", "jobs", jobs.EnqueueResult, 202, body=(schemas.JobRequest, schemas.EnqueueRequest)
     ),
-    "jobs.show": Operation("get_job", "jobs", jobs.Job, query=(queries.Reveal,)),
-    "jobs.history": Operation("get_job_history", "jobs", jobs.JobHistory, query=(queries.Latest,)),
+    "jobs.show": Operation("get_job", "jobs", jobs.Job, query=(request_data.RevealQuery,)),
+    "jobs.history": Operation("get_job_history", "jobs", jobs.JobHistory, query=(request_data.LimitQuery,)),
     "jobs.requeue": Operation(
         "requeue_job", "jobs", jobs.RequeueResult, body=(schemas.RequeueRequest,), body_optional=True, errors=(409,)
     ),
     "jobs.requeue_jobs": Operation("requeue_jobs", "jobs", jobs.BulkRequeueResult, body=(schemas.BulkRequeueRequest,)),
     "jobs.cancel": Operation("cancel_job", "jobs", jobs.CancelResult, errors=(409,)),
-    "pruning.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
+    "archive.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
 }
 
 _CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
-    "jobs.circuits": Operation("list_circuits", "circuits", circuits.CircuitList),
-    "jobs.reset_circuit": Operation("reset_circuit", "circuits", circuits.CircuitResetResult),
-    "jobs.stages": Operation("list_stages", "stages", stages.StageList),
-    "jobs.pause": Operation("pause_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
-    "jobs.resume": Operation("resume_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
+    "circuits.list_circuits": Operation("list_circuits", "circuits", circuits.CircuitList),
+    "circuits.reset": Operation("reset_circuit", "circuits", circuits.CircuitResetResult),
+    "stages.list_stages": Operation("list_stages", "stages", stages.StageList),
+    "stages.pause": Operation("pause_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
+    "stages.resume": Operation("resume_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
 }
 
 _REPORTS: Mapping[str, Operation] = {
     "reports.list_reports": Operation(
         "list_reports", "reports", reports.ReportPage, query=(report_requests.ReportPage,)
     ),
-    "reports.make": Operation(
+    "reports.create": Operation(
         "create_report", "reports", reports.DayReport, body=(report_requests.ReportRequest,), body_optional=True
     ),
     "reports.show": Operation(
-        "get_report", "reports", reports.DayReport, query=(report_routes.Form,), media_types=("text/csv",)
+        "get_report", "reports", reports.DayReport, query=(report_routes.FormatQuery,), media_types=("text/csv",)
     ),
 }
 
@@ -153,8 +154,8 @@ _SCHEDULES: Mapping[str, Operation] = {
         body=(schedule_requests.ScheduleRequest,),
         errors=(409,),
     ),
-    "schedules.show": Operation("get_schedule", "schedules", schedules.Schedule, query=(queries.Reveal,)),
-    "schedules.change": Operation(
+    "schedules.show": Operation("get_schedule", "schedules", schedules.Schedule, query=(request_data.RevealQuery,)),
+    "schedules.update": Operation(
         "update_schedule", "schedules", schedules.Schedule, body=(schedule_requests.SchedulePatch,), errors=(409,)
     ),
     "schedules.delete": Operation("delete_schedule", "schedules", base.DeleteResult),
@@ -164,7 +165,7 @@ _SCHEDULES: Mapping[str, Operation] = {
     "schedules.resume": Operation("resume_schedule", "schedules", schedules.Schedule, errors=(409,)),
     "schedules.run": Operation("trigger_schedule", "schedules", schedules.ScheduleRunResult, 202, errors=(409,)),
     "schedules.occurrences": Operation(
-        "list_occurrences", "schedules", schedules.OccurrenceList, query=(queries.Latest,)
+        "list_occurrences", "schedules", schedules.OccurrenceList, query=(request_data.LimitQuery,)
     ),
 }
 
@@ -184,7 +185,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
         errors=(409,),
     ),
     "webhooks.show": Operation("get_webhook_endpoint", "webhook-endpoints", webhooks.WebhookEndpoint),
-    "webhooks.change": Operation(
+    "webhooks.update": Operation(
         "update_webhook_endpoint",
         "webhook-endpoints",
         webhooks.WebhookEndpoint,
@@ -201,7 +202,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
         errors=(409,),
     ),
     "webhooks.test": Operation("test_webhook_endpoint", "webhook-endpoints", webhooks.WebhookTest, 202, errors=(409,)),
-    "incoming.from_square": Operation(
+    "inbound_webhooks.from_square": Operation(
         "receive_square_event",
         "inbound-webhooks",
         webhooks.EventReceipt,

@@ -82,7 +82,7 @@ def test_a_tick_goes_on_when_its_caller_hangs_up(make_world: Make) -> None:
         wait_for(lambda: bool(world.sql(ended)), seconds=20, what="the end of the tick")
         assert world.value(ended) == "drained"
         assert _call(url)["interrupted"] == 0
-    assert world.parts.shutdown._ticks == 0
+    assert world.services.shutdown._ticks == 0
 
 
 def test_what_a_caller_asks_again_too_early_is_a_second_tick_beside_the_first(make_world: Make) -> None:

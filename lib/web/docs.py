@@ -1,12 +1,12 @@
-"""The API tells of itself, to machines and to people. Neither holds a secret: anybody may read them."""
+"""The description of the API, for programs and for people. It is public: it holds no settings."""
 
 from typing import Any
 
 from flask import Blueprint, Response, current_app
 
-blueprint = Blueprint("documentation", __name__)
+blueprint = Blueprint("docs", __name__)
 
-# The page brings its own style, and nothing else.
+# The page has its own style and loads nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 

@@ -1,14 +1,14 @@
-"""What has left for the archive comes back."""
+"""Restore archived jobs."""
 
 from typing import Any
 
 from flask import Blueprint, current_app
 
 from lib.web import auth
-from lib.web.problems import Problem
+from lib.web.request_data import path_id
 from lib.web.services import operations
 
-blueprint = Blueprint("pruning", __name__, url_prefix="/api/v1")
+blueprint = Blueprint("archive", __name__, url_prefix="/api/v1")
 
 
 @blueprint.post("/jobs/<int:job_id>/restore")
@@ -18,6 +18,4 @@ def restore(job_id: int) -> dict[str, Any]:
 
     The job keeps its id, its status and its history.
     """
-    if not 1 <= job_id < 2**63:
-        raise Problem(404, f"job {str(job_id)[:30]} is not in the archive", field="job_id")
-    return operations(current_app).restore(job_id)
+    return operations(current_app).restore(path_id(job_id, name="job_id", missing="job {} is not in the archive"))

@@ -1,0 +1,26 @@
+"""Circuits: list and reset."""
+
+from typing import Any
+
+from flask import Blueprint, current_app
+
+from lib.web import auth
+from lib.web.request_data import refuse_nul
+from lib.web.services import operations
+
+blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
+
+
+@blueprint.get("")
+@auth.admin
+def list_circuits() -> dict[str, Any]:
+    """Return the circuits that are not closed or have recent failures."""
+    return operations(current_app).circuits()
+
+
+@blueprint.post("/<path:name>/reset")
+@auth.admin
+def reset(name: str) -> dict[str, Any]:
+    """Close a circuit."""
+    refuse_nul(name, title="a circuit's name cannot hold a NUL character")
+    return operations(current_app).reset_circuit(name)

@@ -1,0 +1,60 @@
+"""Inbound webhooks: events that vendors sign and send.
+
+What reads an event is imported with the first one: other requests never need it.
+"""
+
+from typing import Any
+
+from flask import Blueprint, current_app, request
+
+from lib.telemetry import events
+from lib.validation import harmless
+from lib.web.auth import disabled
+from lib.web.problems import Problem
+from lib.web.request_data import json_body, validated
+from lib.web.services import Services, services
+
+blueprint = Blueprint("inbound_webhooks", __name__, url_prefix="/api/webhooks")
+
+
+@blueprint.post("/square")
+def from_square() -> tuple[dict[str, Any], int]:
+    """Receive an event from Square.
+
+    Repeated deliveries of an event are acknowledged and have no further effect.
+    """
+    from lib.giftcards import square
+    from lib.jobs.enqueue import prepare
+
+    own = services(current_app)
+    _check_signature(own)
+    event = validated(square.Event, json_body())
+    tenant = own.settings.square_tenant_id
+    action = square.meaning(event)
+    if "job" in action:
+        (action["job"],) = prepare([action["job"] | {"tenant_id": tenant}], own.registry(), own.settings)
+    received = own.store.receive_event(
+        source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, action=action
+    )
+    events.emit("webhook_received", source="square", type=harmless(event.type), **received)
+    return {"event_id": event.event_id} | received, 202
+
+
+def _check_signature(own: Services) -> None:
+    """Check that Square signed the request.
+
+    Raises:
+        Problem: 503 if a setting is missing, 403 if the signature does not match.
+    """
+    from lib.giftcards.square import fits
+
+    key, url = own.settings.square_webhook_signature_key, own.settings.square_webhook_url
+    if key is None or url is None:
+        raise disabled("SQUARE_WEBHOOK_SIGNATURE_KEY" if key is None else "SQUARE_WEBHOOK_URL")
+    signature = request.headers.get("X-Square-Hmacsha256-Signature", "")
+    if not fits(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
+        raise Problem(
+            403,
+            "the signature does not fit",
+            detail="is SQUARE_WEBHOOK_URL the very address that the subscription has, and the key its own?",
+        )
