@@ -81,12 +81,12 @@ class Operations:
         paused = {row["stage"]: row for row in status["paused"]}
         rows = []
         for name, stage in sorted(registry.stages.items()):
-            rules = stage.effective_settings(self._settings)
+            effective = stage.effective_settings(self._settings)
             rows.append(
                 {
                     "stage": name,
-                    **{rule: said.value for rule, said in rules.items()},
-                    "said_by": {rule: said.source for rule, said in rules.items()},
+                    **{name: setting.value for name, setting in effective.items()},
+                    "source": {name: setting.source for name, setting in effective.items()},
                     "missing_setting": stage.needs(self._settings),
                     "paused_by": paused.get(name, {}).get("by"),
                     "jobs": status["counts"].get(name, {}),

@@ -25,7 +25,7 @@ from lib.cli.options import (
 )
 from lib.errors import Invalid
 from lib.jobs.schemas import EnqueueRequest, JobRequest
-from lib.web.services import Giftcards
+from lib.web.services import Services
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ def tick(*, as_json: bool, **options: Any) -> None:
     output(run_tick(**options), as_json=as_json, view=lambda report: messages.tick(report, only_job_id=job_id))
 
 
-def _run_tick(own: Giftcards, **options: Any) -> Json:
+def _run_tick(own: Services, **options: Any) -> Json:
     """Run a tick in this process; SIGTERM ends it early."""
     from lib.tick.tick import run_tick
 

@@ -133,14 +133,14 @@ def doctor(found: Json) -> Iterator[Part]:
         failing = [check for check in found["checks"] if check["level"] == level]
         if failing:
             first = failing[0]
-            yield f"{count(len(failing), 'check is', 'checks are')} {level}. Next, {first['check']}: {first['mend']}"
+            yield f"{count(len(failing), 'check is', 'checks are')} {level}. Next, {first['check']}: {first['fix']}"
             return
     yield "All is well."
 
 
 def _checks(title: str, checks: list[Json]) -> Table:
-    rows = [(c["level"], c["check"], f"{c['says']}{' → ' if c['mend'] else ''}{c['mend']}") for c in checks]
-    return Table(title, ("", "check", "finding → fix"), rows)
+    rows = [(c["level"], c["check"], f"{c['message']}{' → ' if c['fix'] else ''}{c['fix']}") for c in checks]
+    return Table(title, ("", "check", "message → fix"), rows)
 
 
 def _counts(counts: dict[str, dict[str, int]]) -> Table:
@@ -189,7 +189,7 @@ def stages(found: Json) -> Iterator[Part]:
     overrides = [
         (stage["stage"], name, stage[name], source)
         for stage in found["stages"]
-        for name, source in stage["said_by"].items()
+        for name, source in stage["source"].items()
         if source not in ("default", "code")
     ]
     if overrides:

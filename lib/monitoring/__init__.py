@@ -1,1 +1,1 @@
-"""What operators watch: alerts, metrics, the doctor."""
+"""Alerts, metrics and the doctor."""

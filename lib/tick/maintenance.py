@@ -33,9 +33,9 @@ def _prune(desk: Desk) -> Mapping[str, object]:
 
 
 def _alerts(desk: Desk) -> Mapping[str, object]:
-    from lib.monitoring.alerts import tell
+    from lib.monitoring.alerts import notify
 
-    return tell(desk.store, desk.registry, desk.settings)
+    return notify(desk.store, desk.registry, desk.settings)
 
 
 # Each imports what it needs when its turn comes: most ticks have no chore.

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def disabled(setting: str) -> Problem:
     """Return the problem of an endpoint whose setting is missing."""
-    return Problem(503, "this door is shut", detail=f"{setting} is not set: set it to open this door")
+    return Problem(503, "endpoint disabled", detail=f"{setting} is not set: set it to enable this endpoint")
 
 
 def check(*secrets: SecretStr | None, names: str) -> None:

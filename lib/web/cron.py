@@ -35,7 +35,7 @@ class Trigger(StrictModel):
 def _tick(own: Services, **options: Any) -> dict[str, Any]:
     settings = own.settings
     if settings.vercel_env == "preview" and not settings.giftcard_allow_preview:
-        raise Problem(403, "a preview deployment runs no tick", detail="set GIFTCARD_ALLOW_PREVIEW=1 if it shall")
+        raise Problem(403, "a preview deployment runs no tick", detail="set GIFTCARD_ALLOW_PREVIEW=1 to allow it")
     longest = settings.giftcard_tick_budget_seconds + own.registry().longest(settings) + MARGIN_SECONDS
     watched = sentry.checked_in(settings, longest=longest) if options["source"] == "cron" else nullcontext()
     with watched, own.shutdown.tick() as stop:

@@ -28,12 +28,13 @@ def deep() -> tuple[dict[str, Any], int]:
 
     Also sends notifications that are due, so that alerts work when no ticks run.
     """
-    from lib.monitoring.alerts import tell
+    from lib.monitoring.alerts import notify
 
     own = services(current_app)
-    told = tell(own.store, own.registry(), own.settings)
+    notified = notify(own.store, own.registry(), own.settings)
     alerts = own.store.active_alerts()
-    return {"status": "troubled" if alerts else "well", "alerts": alerts, "told": told}, 503 if alerts else 200
+    status = "unhealthy" if alerts else "healthy"
+    return {"status": status, "alerts": alerts, "notified": notified}, 503 if alerts else 200
 
 
 @blueprint.get("/api/status")

@@ -55,6 +55,6 @@ def _check_signature(own: Services) -> None:
     if not fits(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
         raise Problem(
             403,
-            "the signature does not fit",
-            detail="is SQUARE_WEBHOOK_URL the very address that the subscription has, and the key its own?",
+            "the signature does not match",
+            detail="check that SQUARE_WEBHOOK_URL and the key are those of the subscription in Square",
         )

@@ -77,7 +77,7 @@ def of_store(error: StoreError, **more: Any) -> Response:
     events.emit("request_failed", error=str(error))
     if isinstance(error, Misconfigured):
         return problem(503, "the database and this code do not fit", detail=str(error), **more)
-    detail = "nothing was lost: the next call goes on where this one stopped"
+    detail = "nothing was lost: the next call continues where this one stopped"
     return problem(503, "the database is away", detail=detail, **more)
 
 

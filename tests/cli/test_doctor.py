@@ -51,7 +51,7 @@ def test_for_programs_it_is_one_value_with_the_same_exit_code(world: World, door
     assert result.exit_code == 1
     checks = json.loads(result.stdout)["checks"]
     assert [check["level"] for check in checks if check["check"] == "ticks"] == ["red"]
-    assert all(set(check) == {"check", "level", "says", "mend"} for check in checks)
+    assert all(set(check) == {"check", "level", "message", "fix"} for check in checks)
 
 
 def test_the_status_carries_the_same_list(healthy: World, door: Door) -> None:

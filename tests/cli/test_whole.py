@@ -16,7 +16,7 @@ def same(found: Any, other: Any) -> bool:
     def still(value: Any) -> Any:
         if isinstance(value, dict):
             kept = {name: still(inner) for name, inner in value.items() if name not in moving}
-            return kept | {"says": re.sub(r"\d+", "n", value["says"])} if "says" in value else kept
+            return kept | {"message": re.sub(r"\d+", "n", value["message"])} if "fix" in value else kept
         return [still(inner) for inner in value] if isinstance(value, list) else value
 
     return bool(still(found) == still(other))

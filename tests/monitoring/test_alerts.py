@@ -1,4 +1,4 @@
-"""Alerts: one when trouble begins, one when it is over, whoever ticks; what cannot be sent is sent later."""
+"""Alerts: one when a condition begins, one when it is resolved; one that cannot be sent is sent later."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib.monitoring.alerts import words
+from lib.monitoring.alerts import message
 from tests.support.working import works
 from tests.support.world import ADMIN, World, bearer
 
@@ -139,10 +139,10 @@ def test_circuit_that_opened_and_closed_is_told(world: World, ear: Ear) -> None:
 def test_next_tick_tells_that_none_came(world: World, ear: Ear) -> None:
     tick(world)
     tick(world, after=600)
-    assert ear.texts() == ["no tick for 10 minutes: is the clock calling? See flask jobs doctor"]
+    assert ear.texts() == ["no tick for 10 minutes: check the clock with flask jobs doctor"]
     for _ in range(7):
         tick(world)
-    assert ear.texts() == ["Resolved: ticks come again"]
+    assert ear.texts() == ["Resolved: ticks run again"]
 
 
 def test_deep_health_tells_that_no_tick_comes(world: World, ear: Ear) -> None:
@@ -160,11 +160,11 @@ def test_stage_that_is_late_is_told(world: World, ear: Ear) -> None:
     world.sql("insert into giftcard_stages (stage, paused_at, paused_by) values ('work', now(), 'kim')")
     world.move(1000)
     tick(world)
-    assert not [text for text in ear.texts() if "waits" in text]  # paused on purpose
+    assert not [text for text in ear.texts() if "has waited" in text]  # paused on purpose
     world.sql("update giftcard_stages set paused_at = null")
     world.sql("insert into giftcard_stages (stage, paused_at, paused_by) values ('*', now(), 'kim')")
     tick(world)
-    assert [text for text in ear.texts() if "the oldest due job of stage work waits for" in text]
+    assert [text for text in ear.texts() if "the oldest due job of stage work has waited for" in text]
 
 
 def test_alert_that_cannot_be_sent_is_sent_later_and_stops_no_tick(world: World, ear: Ear) -> None:
@@ -189,5 +189,5 @@ def test_two_ticks_at_once_tell_it_once(world: World, ear: Ear) -> None:
 
 
 @pytest.mark.parametrize("kind", ["raised", "repeated", "resolved"])
-def test_trouble_that_a_newer_schema_knows_is_told_by_its_name(kind: str) -> None:
-    assert words({"condition": "flood:cellar", "kind": kind, "detail": {}}) == "flood:cellar"
+def test_condition_of_a_newer_schema_is_reported_by_its_name(kind: str) -> None:
+    assert message({"condition": "flood:cellar", "kind": kind, "detail": {}}) == "flood:cellar"

@@ -96,7 +96,7 @@ def test_the_doctor_says_that_the_schema_is_newer(world: World, database_url: st
     migrate(database_url, directory=next_release)
     world.tick()
     line = schema_line(world)
-    assert (line["level"], line["mend"]) == ("yellow", "deploy the code that the migrations came with")
+    assert (line["level"], line["fix"]) == ("yellow", "deploy the code that the migrations came with")
 
 
 # Where the two do not fit: nothing is claimed

@@ -48,7 +48,7 @@ def test_signature_that_square_made_fits(make_world: Make) -> None:
 )  # fmt: skip
 def test_signature_that_does_not_fit_is_refused(world: World, signed: str) -> None:
     answer = send(world, customer(), signed=signed)
-    assert (answer.status_code, answer.json["title"]) == (403, "the signature does not fit")
+    assert (answer.status_code, answer.json["title"]) == (403, "the signature does not match")
     assert nothing_was_done(world)
 
 
@@ -72,7 +72,7 @@ def test_signature_for_another_address_or_by_another_key_does_not_fit(world: Wor
 def test_door_without_its_setting_is_shut(make_world: Make, missing: str) -> None:
     world = make_world(**SETTINGS | {missing: None})
     answer = send(world, customer())
-    assert (answer.status_code, answer.json["title"]) == (503, "this door is shut")
+    assert (answer.status_code, answer.json["title"]) == (503, "endpoint disabled")
     assert missing in answer.json["detail"]
     assert nothing_was_done(world)
 

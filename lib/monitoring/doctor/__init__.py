@@ -1,13 +1,13 @@
-"""What is wrong with this deployment, and how to mend it: one line a check.
+"""The doctor: what is wrong with a deployment and how to fix it, one line a check.
 
-    examine       asks the database once, then runs every check; never fails itself
-    finding       what a check looks at, and what it answers
+    examine       one database call, then every check; it never fails itself
+    finding       the deployment that checks receive, and the findings that they return
     environment   checks that need no database: secrets, variables, time, address
-    database      what the database tells of itself: schema, grants, transactions, dead rows, clocks
-    ticks         whether ticks come, in which rhythm, and whether they suffice
-    work          whether the work can be done: keys, stages
-    queues        whether messages of other queues can come in
+    database      checks of the database itself: schema, grants, transactions, dead rows, clocks
+    ticks         whether ticks run, how regularly, and whether they are enough
+    work          whether jobs can run: keys, stages
+    queues        whether pgmq messages can be imported
 
-Green: well. Yellow: it works, but somebody should look. Red: it does not work, or will not for long.
-docs/doctor.md tells of each check.
+Green: it works. Yellow: it works, but needs attention. Red: it does not work, or will stop working soon.
+docs/doctor.md explains each check.
 """

@@ -1,11 +1,11 @@
-"""Checks of the database itself, over what `giftcard_doctor` answered."""
+"""Checks of the database itself."""
 
-from lib.monitoring.doctor.finding import Finding, Patient, green, red, span, yellow
+from lib.monitoring.doctor.finding import Deployment, Finding, green, red, span, yellow
 from lib.store.store import CODE_VERSION, OLDEST_SCHEMA
 
-# Autovacuum begins at 10,000 dead rows (10_jobs.sql): so many more mean that it is held up.
+# Autovacuum begins at 10,000 dead rows (10_jobs.sql): this many mean that it is held up.
 _DEAD_ROWS = 50_000
-# Seconds. A snapshot that is held keeps dead rows in the way of each claim.
+# Seconds. An open snapshot keeps dead rows, which every claim has to skip.
 _LONG_TRANSACTION = 300
 _VERY_LONG_TRANSACTION = 3_600
 # Seconds between the clocks of function and database.
@@ -13,72 +13,72 @@ _CLOCKS_APART = 5
 _CLOCKS_FAR_APART = 60
 
 
-def schema(patient: Patient) -> Finding:
-    """Code and schema serve each other: each says its version and the oldest of the other that it works with."""
-    version, oldest_code = patient.facts["schema"]["version"], patient.facts["schema"]["oldest_code"]
-    what = f"the schema is at {version} and serves code from {oldest_code} on, this code is {CODE_VERSION}"
+def schema(deployment: Deployment) -> Finding:
+    """Check that code and schema support each other's versions."""
+    version, oldest_code = deployment.facts["schema"]["version"], deployment.facts["schema"]["oldest_code"]
+    versions = f"the schema is at {version} and supports code from {oldest_code} on, this code is at {CODE_VERSION}"
     if oldest_code > CODE_VERSION:
-        return red(f"{what}: no job is claimed", mend="deploy newer code")
+        return red(f"{versions}: no job is claimed", fix="deploy newer code")
     if version < OLDEST_SCHEMA:
-        return red(f"{what} and needs schema {OLDEST_SCHEMA}", mend="run the migrations: make migrate")
+        return red(f"{versions} and needs schema {OLDEST_SCHEMA}", fix="run the migrations: make migrate")
     if version < CODE_VERSION:
-        return yellow(f"{what}: it works, without what is new", mend="run the migrations: make migrate")
+        return yellow(f"{versions}: new features are missing", fix="run the migrations: make migrate")
     if version > CODE_VERSION:
-        return yellow(f"{what}: it works, without what is new", mend="deploy the code that the migrations came with")
+        return yellow(f"{versions}: new features are missing", fix="deploy the code that the migrations came with")
     return green(f"schema and code are at {version}")
 
 
-def grants(patient: Patient) -> Finding:
-    """Nobody but the owner and the service role touches what is ours, and we are one of them."""
-    if patient.facts["hides_rows"]:
+def grants(deployment: Deployment) -> Finding:
+    """Check that only the owner and the service role have privileges, and that this role is one of them."""
+    if deployment.facts["hides_rows"]:
         return red(
             "row level security hides every row from the role in DATABASE_URL",
-            mend="take the role that ran the migrations, on Supabase postgres",
+            fix="use the role that ran the migrations (on Supabase: postgres)",
         )
-    doors = patient.facts["excess_privileges"]
-    if not doors:
-        return green("open to the owner and the service role alone")
-    first = [f"{door['kind']} {door['name']} to {door['granted_to']}" for door in doors[:3]]
-    more = f" and {len(doors) - 3} more" if len(doors) > 3 else ""
+    excess = deployment.facts["excess_privileges"]
+    if not excess:
+        return green("only the owner and the service role have privileges")
+    first = [f"{grant['kind']} {grant['name']} to {grant['granted_to']}" for grant in excess[:3]]
+    more = f" and {len(excess) - 3} more" if len(excess) > 3 else ""
     return red(
-        f"open: {', '.join(first)}{more}",
-        mend='psql "$DATABASE_URL" -f supabase/schemas/90_grants.sql, or paste that file into the SQL editor',
+        f"excess privileges: {', '.join(first)}{more}",
+        fix='psql "$DATABASE_URL" -f supabase/schemas/90_grants.sql, or paste that file into the SQL editor',
     )
 
 
-def clocks(patient: Patient) -> Finding:
-    """The database's clock decides; the function's signs requests and checks certificates."""
-    # The answer was made at some moment of the call: so much is not known.
-    apart = max(0.0, abs(patient.facts["clock"] - (patient.clock - patient.took / 2)) - patient.took / 2)
+def clocks(deployment: Deployment) -> Finding:
+    """Check that the clocks agree: the database's decides, the function's signs requests and checks certificates."""
+    # The database read its clock at some moment of the call: that much is uncertain.
+    apart = max(0.0, abs(deployment.facts["clock"] - (deployment.clock - deployment.took / 2)) - deployment.took / 2)
     if apart <= _CLOCKS_APART:
         return green("function and database agree on the time")
     colour = red if apart > _CLOCKS_FAR_APART else yellow
     return colour(
         f"the clocks of function and database are {span(apart)} apart",
-        mend="the database's decides when jobs run: see to the time of whichever machine is wrong",
+        fix="correct the clock that is wrong; the database's decides when jobs run",
     )
 
 
-def transactions(patient: Patient) -> Finding:
-    """No transaction is held open: it keeps dead rows in the way, and migrations waiting."""
-    oldest = patient.facts["oldest_transaction"]
-    limits = "" if patient.facts["sees_all"] else ", as far as this role may see"
+def transactions(deployment: Deployment) -> Finding:
+    """Check for transactions held open: they keep dead rows and block migrations."""
+    oldest = deployment.facts["oldest_transaction"]
+    limits = "" if deployment.facts["sees_all"] else ", as far as this role can see"
     if oldest is None or oldest["age"] <= _LONG_TRANSACTION:
-        return green(f"none is held open{limits}")
+        return green(f"no transaction is held open{limits}")
     colour = red if oldest["age"] > _VERY_LONG_TRANSACTION else yellow
-    who = f"process {oldest['pid']} ({oldest['application'] or 'no name'})"
+    process = f"process {oldest['pid']} ({oldest['application'] or 'no name'})"
     return colour(
-        f"{who} has had one open for {span(oldest['age'])}",
-        mend=f"end it: select pg_terminate_backend({oldest['pid']})",
+        f"{process} has held a transaction open for {span(oldest['age'])}",
+        fix=f"end it: select pg_terminate_backend({oldest['pid']})",
     )
 
 
-def vacuum(patient: Patient) -> Finding:
-    """Dead rows of the job table go: they are what makes a claim slow."""
-    dead = patient.facts["dead_rows"]
+def vacuum(deployment: Deployment) -> Finding:
+    """Check that vacuum removes dead rows of the job table: they slow down claims."""
+    dead = deployment.facts["dead_rows"]
     if dead <= _DEAD_ROWS:
         return green(f"giftcard_jobs has {dead:,} dead rows")
     return yellow(
         f"giftcard_jobs has {dead:,} dead rows: vacuum does not keep up",
-        mend="end what holds it up (the line transactions), then: vacuum analyze public.giftcard_jobs",
+        fix="end what blocks it (see the line transactions), then: vacuum analyze public.giftcard_jobs",
     )

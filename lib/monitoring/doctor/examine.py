@@ -1,4 +1,4 @@
-"""The examination."""
+"""Run every check."""
 
 import time
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from lib.config.settings import Settings
 from lib.errors import Misconfigured, StoreError
 from lib.jobs.stage import Registry
 from lib.monitoring.doctor import database, environment, queues, ticks, work
-from lib.monitoring.doctor.finding import Check, Facts, Finding, Json, NotTold, Patient, green, red
+from lib.monitoring.doctor.finding import Check, Deployment, FactMissing, Facts, Finding, Json, green, red
 from lib.store.store import Store
 from lib.telemetry.redact import clean
 
 _ROOT = Path(__file__).resolve().parents[3]
 
-# In the order of the first hour: what comes first is to be mended first. The line `database` stands between the two.
+# In the order in which to fix them: an earlier one may cause a later one. The line `database` is between the two.
 _BEFORE: tuple[Check, ...] = (environment.secrets, environment.variables, environment.time, environment.pooler)
 _AFTER: tuple[Check, ...] = (
     *(database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
@@ -34,10 +34,10 @@ def examine(
     root: Path = _ROOT,
     now: datetime | None = None,
 ) -> list[Json]:
-    """Every check that can be made: `check`, `level` (green, yellow, red), `says`, `mend`.
+    """Return a line for each check: `check`, `level` (green, yellow, red), `message`, `fix`.
 
-    A database that is away is a finding; the checks that need its answer are left out, the others go on. `failure`: it
-    was asked already, and this came of it. `now`: the database's time, else its clock's.
+    An unreachable database is a finding; checks that need its facts are then left out. `failure`: the error of a call
+    that was made already. `now`: the time to assume in the database, by default its clock.
     """
     began = time.monotonic()
     try:
@@ -46,10 +46,10 @@ def examine(
         facts = Facts(store.doctor(stages=registry.ready(settings), now=now))
         if settings.giftcard_pgmq_queues:
             facts["pgmq"] = store.read_pgmq(tuple(queue for queue, _ in settings.giftcard_pgmq_queues), limit=0)
-        found = green(f"it answered within {1000 * (time.monotonic() - began):.0f} ms")
+        found = green(f"it responded within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)
-    patient = Patient(
+    deployment = Deployment(
         settings=settings,
         registry=registry,
         root=root,
@@ -57,25 +57,25 @@ def examine(
         clock=time.time(),
         took=time.monotonic() - began,
     )
-    lines = [*_lines(_BEFORE, patient), ("database", found), *_lines(_AFTER, patient)]
+    lines = [*_lines(_BEFORE, deployment), ("database", found), *_lines(_AFTER, deployment)]
     return [_line(name, finding, settings) for name, finding in lines]
 
 
-def _lines(checks: tuple[Check, ...], patient: Patient) -> Iterator[tuple[str, Finding]]:
+def _lines(checks: tuple[Check, ...], deployment: Deployment) -> Iterator[tuple[str, Finding]]:
     for check in checks:
-        with suppress(NotTold):
-            yield check.__name__, check(patient)
+        with suppress(FactMissing):
+            yield check.__name__, check(deployment)
 
 
 def _away(error: StoreError, settings: Settings) -> Finding:
     if isinstance(error, Misconfigured):
         first = "make migrate; " if "run the migrations" in str(error) else ""
-        return red(str(error), mend=f"{first}docs/doctor.md#database tells more")
+        return red(str(error), fix=f"{first}see docs/doctor.md#database")
     if environment.over_supabase(settings):
-        return red(str(error), mend="is SUPABASE_URL right, and the project not paused? Its page in Supabase tells")
-    return red(str(error), mend="is DATABASE_URL right, and the database up? psql \"$DATABASE_URL\" -c 'select 1'")
+        return red(str(error), fix="check SUPABASE_URL, and in Supabase that the project is not paused")
+    return red(str(error), fix="check DATABASE_URL and that the database is up: psql \"$DATABASE_URL\" -c 'select 1'")
 
 
 def _line(name: str, finding: Finding, settings: Settings) -> Json:
-    says = clean(finding.says, secrets=settings.secrets())
-    return {"check": name, "level": finding.level, "says": says, "mend": finding.mend}
+    message = clean(finding.message, secrets=settings.secrets())
+    return {"check": name, "level": finding.level, "message": message, "fix": finding.fix}

@@ -1,4 +1,4 @@
-"""What a check looks at, and what it answers."""
+"""What checks receive and return: a deployment, a finding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,30 +16,30 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line. `mend`: what to do; empty when all is well."""
+    """The line of one check. `fix`: what to do; empty if the level is green."""
 
     level: Literal["green", "yellow", "red"]
-    says: str
-    mend: str = ""
+    message: str
+    fix: str = ""
 
 
-class NotTold(Exception):
-    """The database did not answer with this fact: it is away."""
+class FactMissing(Exception):
+    """The database did not return this fact: it is unreachable."""
 
 
 class Facts(dict[str, Any]):
-    """What `giftcard_doctor` answered. A check that must have a fact asks by [], one that can do without by get()."""
+    """The result of `giftcard_doctor`. A check reads a required fact with [] and an optional one with get()."""
 
     def __missing__(self, name: str) -> Any:
-        raise NotTold(name)
+        raise FactMissing(name)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patient:
-    """One deployment.
+class Deployment:
+    """The deployment that is checked.
 
-    `clock`: this process's, in seconds since 1970, when the answer came; `took`: seconds until it did.
-    `root`: where vercel.json lies, in the bundle too.
+    `clock`: this process's time when the facts arrived, in seconds since 1970. `took`: the seconds that the call took.
+    `root`: the folder of vercel.json, also in the bundle.
     """
 
     settings: Settings
@@ -51,7 +51,11 @@ class Patient:
 
     @cached_property
     def vercel(self) -> "VercelFile | None":
-        """vercel.json, as far as it matters here; None: it is not here. ValueError: it is not as it should be."""
+        """vercel.json as far as checks need it. None: there is none.
+
+        Raises:
+            ValueError: it is invalid.
+        """
         try:
             return VercelFile.model_validate_json((self.root / "vercel.json").read_bytes())
         except FileNotFoundError:
@@ -68,33 +72,33 @@ class _Cron(BaseModel):
 
 
 class VercelFile(BaseModel):
-    """What the platform was told."""
+    """The platform's configuration."""
 
     functions: dict[str, _Function] = {}
     crons: list[_Cron] = []
     schedules: dict[str, _Cron] = {}
 
 
-Check = Callable[[Patient], Finding]
+Check = Callable[[Deployment], Finding]
 
 
-def green(says: str) -> Finding:
-    """Well."""
-    return Finding("green", says)
+def green(message: str) -> Finding:
+    """Return a finding: it works."""
+    return Finding("green", message)
 
 
-def yellow(says: str, *, mend: str) -> Finding:
-    """It works, but somebody should look."""
-    return Finding("yellow", says, mend)
+def yellow(message: str, *, fix: str) -> Finding:
+    """Return a finding: it works, but needs attention."""
+    return Finding("yellow", message, fix)
 
 
-def red(says: str, *, mend: str) -> Finding:
-    """It does not work, or will not for long."""
-    return Finding("red", says, mend)
+def red(message: str, *, fix: str) -> Finding:
+    """Return a finding: it does not work, or will stop working soon."""
+    return Finding("red", message, fix)
 
 
 def span(seconds: float) -> str:
-    """Like 12 s, 7 min, 3 h, 2 days."""
+    """Return a duration as text, like 12 s, 7 min, 3 h, 2 days."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

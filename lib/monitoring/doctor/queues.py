@@ -1,18 +1,18 @@
-"""Whether messages of other queues can come in."""
+"""Checks of the pgmq import."""
 
-from lib.monitoring.doctor.finding import Finding, Patient, green, red, yellow
+from lib.monitoring.doctor.finding import Deployment, Finding, green, red, yellow
 
 
-def pgmq(patient: Patient) -> Finding:
-    """Every queue of GIFTCARD_PGMQ_QUEUES can be moved, and leads to a stage. Without the setting there is no line."""
-    problems = [sums["problem"] for sums in patient.facts["pgmq"].values() if "problem" in sums]
+def pgmq(deployment: Deployment) -> Finding:
+    """Check that every queue of GIFTCARD_PGMQ_QUEUES can be imported and has a known stage. Unset: no line."""
+    problems = [queue["problem"] for queue in deployment.facts["pgmq"].values() if "problem" in queue]
     if problems:
-        return red("; ".join(dict.fromkeys(problems)), mend="docs/queues.md#what-is-needed tells what to do about each")
+        return red("; ".join(dict.fromkeys(problems)), fix="see docs/queues.md#what-is-needed")
     unknown = [
-        f"messages of {queue} are for the stage {stage}, which this code does not know"
-        for queue, stage in patient.settings.giftcard_pgmq_queues
-        if stage not in patient.registry.stages
+        f"messages of {queue} are for the stage {stage}, which this code does not have"
+        for queue, stage in deployment.settings.giftcard_pgmq_queues
+        if stage not in deployment.registry.stages
     ]
     if unknown:
-        return yellow("; ".join(unknown), mend="mend GIFTCARD_PGMQ_QUEUES, or deploy the code that knows the stage")
-    return green("the queues can be moved: " + ", ".join(patient.facts["pgmq"]))
+        return yellow("; ".join(unknown), fix="correct GIFTCARD_PGMQ_QUEUES, or deploy the code that has the stage")
+    return green("the queues can be imported: " + ", ".join(deployment.facts["pgmq"]))

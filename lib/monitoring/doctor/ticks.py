@@ -1,45 +1,45 @@
-"""Whether ticks come, in which rhythm, and whether they suffice: over the clock's last twenty."""
+"""Checks of the clock's last twenty ticks: whether they run, how regularly, and whether they are enough."""
 
 from itertools import pairwise
 
-from lib.monitoring.doctor.finding import Finding, Patient, green, red, span, yellow
+from lib.monitoring.doctor.finding import Deployment, Finding, green, red, span, yellow
 
-# Seconds. A platform's cron calls at any second of its minute: two minutes may lie between two calls that are on time.
+# Seconds. A platform's cron calls at any second of its minute: calls that are on time may be two minutes apart.
 _SILENCE = 180
 _GAP = 130
-# Calls that come more often than this, in seconds from one to the next, are those of two clocks.
+# Seconds. Calls closer together than this come from two clocks.
 _TWICE = 40
-# So many ticks tell a rhythm; so many in a row, a habit.
+# Ticks that are enough for a rhythm, and ticks in a row that make a pattern.
 _RHYTHM = 6
-_HABIT = 3
+_PATTERN = 3
 
 
-def ticks(patient: Patient) -> Finding:
-    """The clock has called within three minutes, and what it called came to its end."""
-    found = patient.facts["ticks"]
-    if patient.settings.giftcard_paused:
-        return yellow("GIFTCARD_PAUSED is set: nothing starts, and no tick is written down", mend="unset it to go on")
-    if patient.settings.vercel_env == "preview" and not patient.settings.giftcard_allow_preview:
-        return yellow("a preview deployment runs no tick", mend="set GIFTCARD_ALLOW_PREVIEW=1 if it shall")
+def ticks(deployment: Deployment) -> Finding:
+    """Check that the clock has called within three minutes, and that its ticks ended."""
+    found = deployment.facts["ticks"]
+    if deployment.settings.giftcard_paused:
+        return yellow("GIFTCARD_PAUSED is set: no job starts and no tick is recorded", fix="unset it to resume")
+    if deployment.settings.vercel_env == "preview" and not deployment.settings.giftcard_allow_preview:
+        return yellow("a preview deployment runs no tick", fix="set GIFTCARD_ALLOW_PREVIEW=1 to allow it")
     if not found or found[0]["age"] > _SILENCE:
         when = f"for {span(found[0]['age'])}" if found else "yet"
         return red(
             f"the clock has not called {when}",
-            mend='call it: curl -si $URL/api/cron/giftcard-jobs -H "Authorization: Bearer $CRON_SECRET"; '
-            "docs/doctor.md#ticks tells what each answer means",
+            fix='call it: curl -si $URL/api/cron/giftcard-jobs -H "Authorization: Bearer $CRON_SECRET"; '
+            "docs/doctor.md#ticks explains each response",
         )
     killed = sum(tick["killed"] for tick in found)
     if killed:
         return yellow(
             f"{killed} of the last {len(found)} ticks were killed before their end",
-            mend="look in the function's log for memory and time",
+            fix="check memory and duration in the function's log",
         )
     return green(f"the clock called {span(found[0]['age'])} ago")
 
 
-def rhythm(patient: Patient) -> Finding:
-    """One call a minute, each over before the next."""
-    found = patient.facts["ticks"]
+def rhythm(deployment: Deployment) -> Finding:
+    """Check for one call a minute, each over before the next."""
+    found = deployment.facts["ticks"]
     gaps = [older["age"] - newer["age"] for newer, older in pairwise(found)]
     doubles = sum(tick["stopped_because"] == "duplicate" for tick in found)
     late = [gap for gap in gaps if gap > _GAP]
@@ -48,29 +48,29 @@ def rhythm(patient: Patient) -> Finding:
     )
     if late:
         return yellow(
-            f"calls are missing: up to {span(max(late))} lay between two of the last {len(found)}",
-            mend="if it goes on, add a second clock: two at once are safe",
+            f"calls are missing: up to {span(max(late))} between two of the last {len(found)}",
+            fix="if it continues, add a second clock: two at once are safe",
         )
     if doubles or (len(found) >= _RHYTHM and sum(gaps) / len(gaps) < _TWICE):
         what = f"{doubles} calls were delivered twice" if doubles else f"{len(found)} calls within {span(sum(gaps))}"
-        return yellow(f"calls come doubled: {what}", mend="it is safe but costs: if you have two clocks, leave one")
+        return yellow(f"duplicate calls: {what}", fix="this is safe but costs: if there are two clocks, keep one")
     if len(found) >= _RHYTHM and overlaps > len(gaps) / 2:
         return yellow(
-            f"ticks overlap: {overlaps} of {len(gaps)} began before the one before had ended",
-            mend="it is safe but costs: keep GIFTCARD_TICK_BUDGET_SECONDS below 60, and look for slow handlers",
+            f"ticks overlap: {overlaps} of {len(gaps)} began before the previous one had ended",
+            fix="this is safe but costs: keep GIFTCARD_TICK_BUDGET_SECONDS below 60, and find slow handlers",
         )
-    return green("one call a minute" if len(found) >= _RHYTHM else "too few calls yet to tell")
+    return green("one call a minute" if len(found) >= _RHYTHM else "too few calls yet")
 
 
-def limit(patient: Patient) -> Finding:
-    """Ticks end because nothing is due, not because they may do no more."""
-    last = [tick["stopped_because"] for tick in patient.facts["ticks"][:_HABIT]]
-    due = any(patient.facts["queued"].values())
+def limit(deployment: Deployment) -> Finding:
+    """Check that ticks end because no job is due, not because of their limits."""
+    last = [tick["stopped_because"] for tick in deployment.facts["ticks"][:_PATTERN]]
+    due = any(deployment.facts["queued"].values())
     for reason, setting in (("limit", "GIFTCARD_JOBS_PER_CRON_RUN"), ("budget", "GIFTCARD_CONCURRENCY")):
-        if due and last == [reason] * _HABIT:
-            now = getattr(patient.settings, setting.lower())
+        if due and last == [reason] * _PATTERN:
+            now = getattr(deployment.settings, setting.lower())
             return yellow(
-                f"the last {_HABIT} ticks stopped at the {reason}, with jobs left that are due",
-                mend=f"raise {setting}, now {now}, and deploy again",
+                f"the last {_PATTERN} ticks stopped at the {reason} with due jobs left",
+                fix=f"raise {setting}, now {now}, and deploy again",
             )
-    return green("ticks do all that is due")
+    return green("ticks run all due jobs")

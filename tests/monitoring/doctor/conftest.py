@@ -23,10 +23,10 @@ def healthy(world: World) -> World:
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Examine:
-    """Examines a world; its lines by check. `vercel` stands in vercel.json then; `later`: seconds from now."""
+def examined(tmp_path: Path) -> Examine:
+    """Run the checks; return their lines by check. `vercel`: the content of vercel.json; `later`: seconds from now."""
 
-    def examined(world: World, *, vercel: Any = None, later: float = 0, **more: Any) -> Lines:
+    def run(world: World, *, vercel: Any = None, later: float = 0, **more: Any) -> Lines:
         if vercel is not None:
             (tmp_path / "vercel.json").write_text(vercel if isinstance(vercel, str) else json.dumps(vercel))
             more["root"] = tmp_path
@@ -34,10 +34,10 @@ def look(tmp_path: Path) -> Examine:
         found = examine(world.store, world.registry, world.settings, now=now, **more)
         names = [line["check"] for line in found]
         assert len(set(names)) == len(names)
-        assert all(bool(line["mend"]) is (line["level"] != "green") for line in found), found
+        assert all(bool(line["fix"]) is (line["level"] != "green") for line in found), found
         return {line["check"]: line for line in found}
 
-    return examined
+    return run
 
 
 def levels(lines: Lines) -> dict[str, str]:

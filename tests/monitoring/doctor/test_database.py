@@ -17,7 +17,7 @@ from tests.support.postgrest.roles import make_like_supabase
 from tests.support.world import World, a_world
 
 Make = Callable[..., World]
-DOORS = "supabase/schemas/90_grants.sql"
+GRANTS = "supabase/schemas/90_grants.sql"
 
 
 # Away
@@ -25,46 +25,46 @@ DOORS = "supabase/schemas/90_grants.sql"
 WITHOUT_DATABASE = ["secrets", "variables", "time", "pooler", "database", "keys", "stages", "cron"]
 
 
-def away(world: World, look: Examine, says: str) -> dict[str, Any]:
+def away(world: World, examined: Examine, message: str) -> dict[str, Any]:
     """The red line of a database that cannot be asked; the other lines need none and are green."""
-    lines = look(world)
+    lines = examined(world)
     assert list(lines) == WITHOUT_DATABASE
     assert levels(lines) == {"database": "red"}
-    assert says in lines["database"]["says"]
+    assert message in lines["database"]["message"]
     return lines["database"]
 
 
 @pytest.mark.parametrize("url", ["postgresql://kate:sesame@127.0.0.1:1/x", "postgresql://kate:sesame@127.0.0.1/x?a=b"])
-def test_a_database_that_cannot_be_reached_is_one_red_line(make_world: Make, look: Examine, url: str) -> None:
-    line = away(make_world(DATABASE_URL=url), look, "cannot be reached")
-    assert line["mend"] == "is DATABASE_URL right, and the database up? psql \"$DATABASE_URL\" -c 'select 1'"
+def test_a_database_that_cannot_be_reached_is_one_red_line(make_world: Make, examined: Examine, url: str) -> None:
+    line = away(make_world(DATABASE_URL=url), examined, "cannot be reached")
+    assert line["fix"] == "check DATABASE_URL and that the database is up: psql \"$DATABASE_URL\" -c 'select 1'"
     assert "sesame" not in str(line)
 
 
-def test_no_database_at_all_is_one_red_line(make_world: Make, look: Examine) -> None:
-    away(make_world(DATABASE_URL=None), look, "no database: set DATABASE_URL")
+def test_no_database_at_all_is_one_red_line(make_world: Make, examined: Examine) -> None:
+    away(make_world(DATABASE_URL=None), examined, "no database: set DATABASE_URL")
 
 
-def test_a_supabase_that_cannot_be_reached_is_one_red_line(make_world: Make, look: Examine) -> None:
+def test_a_supabase_that_cannot_be_reached_is_one_red_line(make_world: Make, examined: Examine) -> None:
     supabase = {"SUPABASE_URL": "http://127.0.0.1:1", "SUPABASE_SECRET_KEY": "sb_secret_sesame"}
-    line = away(make_world(**supabase), look, "Supabase cannot be reached")
-    assert line["mend"].startswith("is SUPABASE_URL right")
+    line = away(make_world(**supabase), examined, "Supabase cannot be reached")
+    assert line["fix"].startswith("check SUPABASE_URL")
     assert "sesame" not in str(line)
 
 
-def test_an_empty_database_has_had_no_migrations(make_world: Make, look: Examine, empty_database_url: str) -> None:
-    away(make_world(DATABASE_URL=empty_database_url), look, "run the migrations (make migrate)")
+def test_an_empty_database_has_had_no_migrations(make_world: Make, examined: Examine, empty_database_url: str) -> None:
+    away(make_world(DATABASE_URL=empty_database_url), examined, "run the migrations (make migrate)")
 
 
-def test_a_role_that_may_not_call_us_is_told(healthy: World, make_world: Make, look: Examine) -> None:
+def test_a_role_that_may_not_call_us_is_told(healthy: World, make_world: Make, examined: Examine) -> None:
     healthy.sql("do $$ begin create role stranger login; exception when duplicate_object then null; end $$")
-    away(make_world(DATABASE_URL=healthy.url.replace("postgres@", "stranger@")), look, "check the role")
+    away(make_world(DATABASE_URL=healthy.url.replace("postgres@", "stranger@")), examined, "check the role")
 
 
 @pytest.mark.parametrize("failure", [Unavailable("it is away"), Misconfigured("it does not fit")])
-def test_a_failure_that_is_known_is_not_asked_for_again(healthy: World, look: Examine, failure: StoreError) -> None:
-    lines = look(healthy, failure=failure)
-    assert lines["database"]["says"] == str(failure)
+def test_a_failure_that_is_known_is_not_asked_for_again(healthy: World, examined: Examine, failure: StoreError) -> None:
+    lines = examined(healthy, failure=failure)
+    assert lines["database"]["message"] == str(failure)
     assert list(lines) == WITHOUT_DATABASE
 
 
@@ -86,7 +86,7 @@ def code_7(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "oldest_code", "level", "mend"),
+    ("version", "oldest_code", "level", "fix"),
     [
         (4, 1, "red", "run the migrations"),
         (5, 1, "yellow", "run the migrations"),
@@ -97,18 +97,18 @@ def code_7(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_side_to_upgrade_is_told(
-    code_7: None, healthy: World, look: Examine, version: int, oldest_code: int, level: str, mend: str
+    code_7: None, healthy: World, examined: Examine, version: int, oldest_code: int, level: str, fix: str
 ) -> None:
     says(healthy, version=version, oldest_code=oldest_code)
-    line = look(healthy)["schema"]
+    line = examined(healthy)["schema"]
     assert line["level"] == level
-    assert line["mend"].startswith(mend)
+    assert line["fix"].startswith(fix)
 
 
-def test_code_that_the_schema_does_not_serve_claims_nothing(healthy: World, look: Examine) -> None:
+def test_code_that_the_schema_does_not_serve_claims_nothing(healthy: World, examined: Examine) -> None:
     healthy.enqueue("email")
     says(healthy, version=99, oldest_code=99)
-    assert "no job is claimed" in look(healthy)["schema"]["says"]
+    assert "no job is claimed" in examined(healthy)["schema"]["message"]
     with pytest.raises(Misconfigured, match="deploy newer code"):
         healthy.run()
     assert healthy.statuses() == {"queued": 1}
@@ -124,9 +124,9 @@ def guarded(healthy: World) -> World:
     return healthy
 
 
-def shut_doors(world: World) -> None:
+def restore_grants(world: World) -> None:
     with psycopg.connect(world.url, autocommit=True) as connection:
-        connection.execute((ROOT / DOORS).read_bytes())
+        connection.execute((ROOT / GRANTS).read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -141,19 +141,21 @@ def shut_doors(world: World) -> None:
         ("alter table giftcard_cards disable row level security", "table giftcard_cards to whoever is granted it"),
     ],
 )
-def test_an_open_door_is_red_and_the_mend_shuts_it(guarded: World, look: Examine, statement: str, what: str) -> None:
+def test_excess_privileges_are_red_and_the_fix_revokes_them(
+    guarded: World, examined: Examine, statement: str, what: str
+) -> None:
     guarded.sql(statement)
-    line = look(guarded)["grants"]
+    line = examined(guarded)["grants"]
     assert line["level"] == "red"
-    assert what in line["says"]
-    assert f"-f {DOORS}" in line["mend"]
-    shut_doors(guarded)
-    assert look(guarded)["grants"]["level"] == "green"
+    assert what in line["message"]
+    assert f"-f {GRANTS}" in line["fix"]
+    restore_grants(guarded)
+    assert examined(guarded)["grants"]["level"] == "green"
 
 
-def test_many_open_doors_are_still_one_line(guarded: World, look: Examine) -> None:
+def test_many_excess_privileges_are_still_one_line(guarded: World, examined: Examine) -> None:
     guarded.sql("grant select on all tables in schema public to anon")
-    assert look(guarded)["grants"]["says"].count("giftcard_") == 3
+    assert examined(guarded)["grants"]["message"].count("giftcard_") == 3
 
 
 # Clocks
@@ -161,13 +163,13 @@ def test_many_open_doors_are_still_one_line(guarded: World, look: Examine) -> No
 
 @pytest.mark.parametrize(("apart", "level"), [(0, "green"), (20, "yellow"), (-20, "yellow"), (7200, "red")])
 def test_clocks_that_differ_are_told(
-    healthy: World, look: Examine, monkeypatch: pytest.MonkeyPatch, apart: float, level: str
+    healthy: World, examined: Examine, monkeypatch: pytest.MonkeyPatch, apart: float, level: str
 ) -> None:
     clock = SimpleNamespace(time=lambda: time.time() + apart, monotonic=time.monotonic)
     monkeypatch.setattr(examine, "time", clock)
-    line = look(healthy)["clocks"]
+    line = examined(healthy)["clocks"]
     assert line["level"] == level
-    assert (f"{abs(apart)} s apart" in line["says"]) is (level == "yellow")
+    assert (f"{abs(apart)} s apart" in line["message"]) is (level == "yellow")
 
 
 # Transactions and dead rows
@@ -183,53 +185,55 @@ def held(healthy: World) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.mark.parametrize(("later", "level"), [(240, "green"), (400, "yellow"), (4000, "red")])
 def test_a_transaction_held_open_is_told(
-    healthy: World, held: psycopg.Connection[Any], look: Examine, later: float, level: str
+    healthy: World, held: psycopg.Connection[Any], examined: Examine, later: float, level: str
 ) -> None:
-    line = look(healthy, later=later)["transactions"]
+    line = examined(healthy, later=later)["transactions"]
     assert line["level"] == level
-    assert ("(a forgotten console)" in line["says"]) is (level != "green")
+    assert ("(a forgotten console)" in line["message"]) is (level != "green")
 
 
-def test_what_the_line_says_ends_the_transaction(healthy: World, held: psycopg.Connection[Any], look: Examine) -> None:
-    line = look(healthy, later=400)["transactions"]
-    healthy.sql(line["mend"].removeprefix("end it: "))
+def test_what_the_line_says_ends_the_transaction(
+    healthy: World, held: psycopg.Connection[Any], examined: Examine
+) -> None:
+    line = examined(healthy, later=400)["transactions"]
+    healthy.sql(line["fix"].removeprefix("end it: "))
     with pytest.raises(psycopg.errors.AdminShutdown):
         held.execute("select 1")
-    assert look(healthy, later=400)["transactions"]["level"] == "green"
+    assert examined(healthy, later=400)["transactions"]["level"] == "green"
 
 
 @pytest.fixture
 def clerk(guarded: World) -> Iterator[World]:
     """The application with the service role's rights and no more."""
-    shut_doors(guarded)
+    restore_grants(guarded)
     guarded.sql("drop role if exists clerk")
     guarded.sql("create role clerk login bypassrls in role service_role")
     with a_world(guarded.url.replace("postgres@", "clerk@")) as world:
         yield world
 
 
-def test_a_role_that_may_not_see_others_says_so(clerk: World, held: psycopg.Connection[Any], look: Examine) -> None:
-    line = look(clerk, later=400)["transactions"]
-    assert (line["level"], line["says"]) == ("green", "none is held open, as far as this role may see")
+def test_a_role_that_may_not_see_others_says_so(clerk: World, held: psycopg.Connection[Any], examined: Examine) -> None:
+    line = examined(clerk, later=400)["transactions"]
+    assert (line["level"], line["message"]) == ("green", "no transaction is held open, as far as this role can see")
 
 
-def test_a_role_that_sees_no_row_is_red(guarded: World, clerk: World, look: Examine) -> None:
+def test_a_role_that_sees_no_row_is_red(guarded: World, clerk: World, examined: Examine) -> None:
     guarded.sql("alter role clerk nobypassrls")
-    line = look(clerk)["grants"]
-    assert (line["level"], line["says"][:33]) == ("red", "row level security hides every ro")
+    line = examined(clerk)["grants"]
+    assert (line["level"], line["message"][:33]) == ("red", "row level security hides every ro")
 
 
-def test_the_service_role_may_ask_all_of_it(clerk: World, look: Examine) -> None:
-    assert set(levels(look(clerk))) == {"stages"}, "it has no folder for mails"
+def test_the_service_role_may_ask_all_of_it(clerk: World, examined: Examine) -> None:
+    assert set(levels(examined(clerk))) == {"stages"}, "it has no folder for mails"
 
 
 @pytest.mark.slow
-def test_dead_rows_that_no_vacuum_takes_away_are_told(healthy: World, postgres: Embedded, look: Examine) -> None:
+def test_dead_rows_that_no_vacuum_takes_away_are_told(healthy: World, postgres: Embedded, examined: Examine) -> None:
     healthy.sql("alter table giftcard_jobs set (autovacuum_enabled = off)")
     make = "insert into giftcard_jobs (correlation_id, stage) select n::text, 'email' from generate_series(1, 50001) n"
     healthy.sql(make)
     healthy.sql("delete from giftcard_jobs where stage = 'email'")
     healthy.sql("select pg_stat_force_next_flush()")
-    assert look(healthy)["vacuum"]["says"] == "giftcard_jobs has 50,001 dead rows: vacuum does not keep up"
+    assert examined(healthy)["vacuum"]["message"] == "giftcard_jobs has 50,001 dead rows: vacuum does not keep up"
     healthy.sql("vacuum analyze public.giftcard_jobs")
-    assert look(healthy)["vacuum"]["says"] == "giftcard_jobs has 0 dead rows"
+    assert examined(healthy)["vacuum"]["message"] == "giftcard_jobs has 0 dead rows"

@@ -19,19 +19,19 @@ Make = Callable[..., World]
 VERCEL = json.loads((ROOT / "vercel.json").read_text())
 
 
-def test_a_healthy_deployment_is_green_in_every_line(healthy: World, look: Examine) -> None:
-    lines = look(healthy)
+def test_a_healthy_deployment_is_green_in_every_line(healthy: World, examined: Examine) -> None:
+    lines = examined(healthy)
     assert levels(lines) == {}
     assert len(lines) == 16
 
 
-def test_a_deployment_that_did_its_work_is_still_green(healthy: World, look: Examine) -> None:
+def test_a_deployment_that_did_its_work_is_still_green(healthy: World, examined: Examine) -> None:
     healthy.submit()
     while healthy.tick()["started"]:
         pass
     assert healthy.statuses() == {"completed": 5}
-    assert levels(look(healthy)) == {}
-    assert look(healthy)["keys"]["says"] == "the keys open the cards"
+    assert levels(examined(healthy)) == {}
+    assert examined(healthy)["keys"]["message"] == "the keys decrypt the cards"
 
 
 # Secrets
@@ -39,23 +39,23 @@ def test_a_deployment_that_did_its_work_is_still_green(healthy: World, look: Exa
 
 @pytest.mark.parametrize("name", ["CRON_SECRET", "GIFTCARD_ADMIN_TOKEN"])
 @pytest.mark.parametrize("value", [None, "   ", "short", f"{ADMIN}\n", f" {ADMIN}x", "ein-schöner-langer-schlüssel"])
-def test_a_secret_that_opens_no_door_is_red(make_world: Make, look: Examine, name: str, value: str | None) -> None:
-    line = look(make_world(**{name: value}))["secrets"]
+def test_a_secret_that_opens_no_door_is_red(make_world: Make, examined: Examine, name: str, value: str | None) -> None:
+    line = examined(make_world(**{name: value}))["secrets"]
     assert line["level"] == "red"
-    assert name in line["says"]
-    assert "schlüssel" not in line["says"]
+    assert name in line["message"]
+    assert "schlüssel" not in line["message"]
 
 
-def test_without_an_api_token_orders_need_the_admin_token(make_world: Make, look: Examine) -> None:
-    line = look(make_world(GIFTCARD_API_TOKEN=None))["secrets"]
-    assert (line["level"], line["says"]) == ("yellow", "GIFTCARD_API_TOKEN is not set: orders need the admin token")
+def test_without_an_api_token_orders_need_the_admin_token(make_world: Make, examined: Examine) -> None:
+    line = examined(make_world(GIFTCARD_API_TOKEN=None))["secrets"]
+    assert (line["level"], line["message"]) == ("yellow", "GIFTCARD_API_TOKEN is not set: orders need the admin token")
 
 
 @pytest.mark.parametrize(("name", "value"), [("CRON_SECRET", API), ("GIFTCARD_LOOKUP_KEY", CRON * 2)])
-def test_equal_secrets_are_red_and_not_shown(make_world: Make, look: Examine, name: str, value: str) -> None:
-    line = look(make_world(**{name: value, "GIFTCARD_ADMIN_TOKEN": value}))["secrets"]
+def test_equal_secrets_are_red_and_not_shown(make_world: Make, examined: Examine, name: str, value: str) -> None:
+    line = examined(make_world(**{name: value, "GIFTCARD_ADMIN_TOKEN": value}))["secrets"]
     assert line["level"] == "red"
-    assert "are the same" in line["says"]
+    assert "are the same" in line["message"]
     assert value not in str(line)
 
 
@@ -65,20 +65,20 @@ def test_equal_secrets_are_red_and_not_shown(make_world: Make, look: Examine, na
 @pytest.mark.parametrize(
     "name", ["GIFTCARD_STAGE_EMIAL_MAX_ATTEMPTS", "GIFTCARD_STAGE_EMAIL_RETRIES", "GIFTCARD_ENCRYPTION_KEY"]
 )
-def test_a_variable_that_nobody_reads_is_named(make_world: Make, look: Examine, name: str) -> None:
-    line = look(make_world(**{name: 3}))["variables"]
+def test_a_variable_that_nobody_reads_is_named(make_world: Make, examined: Examine, name: str) -> None:
+    line = examined(make_world(**{name: 3}))["variables"]
     assert line["level"] == "yellow"
-    assert name.removesuffix("_MAX_ATTEMPTS") in line["says"]
+    assert name.removesuffix("_MAX_ATTEMPTS") in line["message"]
 
 
-def test_the_rules_of_a_stage_that_is_there_are_no_mistake(make_world: Make, look: Examine) -> None:
-    assert look(make_world(GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS=3))["variables"]["level"] == "green"
+def test_the_rules_of_a_stage_that_is_there_are_no_mistake(make_world: Make, examined: Examine) -> None:
+    assert examined(make_world(GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS=3))["variables"]["level"] == "green"
 
 
 @pytest.mark.parametrize("half", [{"SUPABASE_URL": "https://abc.supabase.co"}, {"SUPABASE_SECRET_KEY": "sb_secret_x"}])
-def test_half_of_supabase_is_not_used(make_world: Make, look: Examine, half: dict[str, str]) -> None:
-    line = look(make_world(**half))["variables"]
-    assert (line["level"], line["mend"]) == ("yellow", "set both, or neither")
+def test_half_of_supabase_is_not_used(make_world: Make, examined: Examine, half: dict[str, str]) -> None:
+    line = examined(make_world(**half))["variables"]
+    assert (line["level"], line["fix"]) == ("yellow", "set both, or neither")
 
 
 # Time
@@ -92,61 +92,61 @@ def test_half_of_supabase_is_not_used(make_world: Make, look: Examine, half: dic
     ],
 )
 def test_a_run_that_the_function_does_not_outlive_is_red(
-    make_world: Make, look: Examine, wrong: dict[str, int]
+    make_world: Make, examined: Examine, wrong: dict[str, int]
 ) -> None:
-    line = look(make_world(**wrong))["time"]
+    line = examined(make_world(**wrong))["time"]
     assert line["level"] == "red"
-    assert "more than maxDuration, 300 s" in line["says"]
+    assert "more than maxDuration, 300 s" in line["message"]
 
 
-def test_a_run_that_just_fits_is_green(make_world: Make, look: Examine) -> None:
-    assert look(make_world(GIFTCARD_TICK_BUDGET_SECONDS=220))["time"]["level"] == "green"
+def test_a_run_that_just_fits_is_green(make_world: Make, examined: Examine) -> None:
+    assert examined(make_world(GIFTCARD_TICK_BUDGET_SECONDS=220))["time"]["level"] == "green"
 
 
-def test_the_longest_stage_counts(make_world: Make, look: Examine) -> None:
+def test_the_longest_stage_counts(make_world: Make, examined: Examine) -> None:
     stages = {name: a_stage(name, lambda _, __: Complete(), ttr=ttr) for name, ttr in (("one", 30), ("two", 240))}
-    line = look(make_world(registry=Registry(stages)))["time"]
-    assert (line["level"], "240 s" in line["says"], "stage two" in line["says"]) == ("red", True, True)
+    line = examined(make_world(registry=Registry(stages)))["time"]
+    assert (line["level"], "240 s" in line["message"], "stage two" in line["message"]) == ("red", True, True)
 
 
 # vercel.json
 
 
-def test_without_a_maxduration_the_platforms_default_counts(healthy: World, look: Examine) -> None:
-    assert look(healthy, vercel=VERCEL | {"functions": {}})["time"]["level"] == "yellow"
+def test_without_a_maxduration_the_platforms_default_counts(healthy: World, examined: Examine) -> None:
+    assert examined(healthy, vercel=VERCEL | {"functions": {}})["time"]["level"] == "yellow"
 
 
 @pytest.mark.parametrize("crons", [[], [{"path": "/api/cron", "schedule": "* * * * *"}]])
-def test_without_the_cron_and_without_another_clock_nobody_calls(world: World, look: Examine, crons: Any) -> None:
-    line = look(world, vercel=VERCEL | {"crons": crons})["cron"]
+def test_without_the_cron_and_without_another_clock_nobody_calls(world: World, examined: Examine, crons: Any) -> None:
+    line = examined(world, vercel=VERCEL | {"crons": crons})["cron"]
     assert line["level"] == "red"
-    assert '"path": "/api/cron/giftcard-jobs", "schedule": "* * * * *"' in line["mend"]
+    assert '"path": "/api/cron/giftcard-jobs", "schedule": "* * * * *"' in line["fix"]
 
 
-def test_a_schedule_is_as_good_as_a_cron(world: World, look: Examine) -> None:
+def test_a_schedule_is_as_good_as_a_cron(world: World, examined: Examine) -> None:
     schedules = {"any": {"path": "/api/cron/giftcard-jobs", "schedule": "* * * * *"}}
-    assert look(world, vercel=VERCEL | {"crons": [], "schedules": schedules})["cron"]["level"] == "green"
+    assert examined(world, vercel=VERCEL | {"crons": [], "schedules": schedules})["cron"]["level"] == "green"
 
 
-def test_a_cron_that_does_not_call_each_minute_is_red(world: World, look: Examine) -> None:
+def test_a_cron_that_does_not_call_each_minute_is_red(world: World, examined: Examine) -> None:
     crons = [{"path": "/api/cron/giftcard-jobs", "schedule": "0 * * * *"}]
-    assert "at 0 * * * *, not each minute" in look(world, vercel=VERCEL | {"crons": crons})["cron"]["says"]
+    assert "at 0 * * * *, not each minute" in examined(world, vercel=VERCEL | {"crons": crons})["cron"]["message"]
 
 
-def test_without_the_cron_another_clock_will_do(healthy: World, look: Examine) -> None:
-    line = look(healthy, vercel=VERCEL | {"crons": []})["cron"]
-    assert (line["level"], line["says"][-19:]) == ("green", "another clock calls")
+def test_without_the_cron_another_clock_will_do(healthy: World, examined: Examine) -> None:
+    line = examined(healthy, vercel=VERCEL | {"crons": []})["cron"]
+    assert (line["level"], line["message"][-19:]) == ("green", "another clock calls")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"functions": 3}', '{"crons": [{}]}', "\xff"])
-def test_a_vercel_json_that_is_none_is_red_and_stops_nothing(healthy: World, look: Examine, text: str) -> None:
-    assert levels(look(healthy, vercel=text)) == {"time": "red", "cron": "red"}
+def test_a_vercel_json_that_is_none_is_red_and_stops_nothing(healthy: World, examined: Examine, text: str) -> None:
+    assert levels(examined(healthy, vercel=text)) == {"time": "red", "cron": "red"}
 
 
-def test_where_there_is_no_vercel_json_it_is_not_looked_at(healthy: World, look: Examine, tmp_path: Any) -> None:
+def test_where_there_is_no_vercel_json_it_is_not_checked(healthy: World, examined: Examine, tmp_path: Any) -> None:
     lines = examine(healthy.store, healthy.registry, healthy.settings, root=tmp_path)
-    assert {line["says"] for line in lines if line["check"] in ("time", "cron")} == {
-        "not looked at: vercel.json is not here"
+    assert {line["message"] for line in lines if line["check"] in ("time", "cron")} == {
+        "not checked: there is no vercel.json"
     }
 
 
@@ -156,38 +156,40 @@ POOLER = "postgresql://postgres.abc:secret@aws-0-eu-central-1.pooler.supabase.co
 
 
 @pytest.mark.parametrize(
-    ("url", "level", "says"),
+    ("url", "level", "message"),
     [
         (f"{POOLER}:6543/postgres", "green", "transaction mode"),
         (f"{POOLER}:5432/postgres", "yellow", "session mode (port 5432)"),
         (f"{POOLER}/postgres", "yellow", "session mode (port 5432)"),
-        ("postgresql://postgres:secret@db.abc.supabase.co:5432/postgres", "yellow", "straight to the database"),
+        ("postgresql://postgres:secret@db.abc.supabase.co:5432/postgres", "yellow", "directly to the database"),
         ("postgresql://kate:secret@database.example.com/shop", "green", "no prepared statements"),
         ("host=database.example.com port=5432", "green", "no prepared statements"),
         ("postgresql://kate:secret@[database", "green", "no prepared statements"),
     ],
 )
-def test_the_address_tells_which_pooler_it_is(healthy: World, look: Examine, url: str, level: str, says: str) -> None:
+def test_the_address_tells_which_pooler_it_is(
+    healthy: World, examined: Examine, url: str, level: str, message: str
+) -> None:
     healthy.settings = settings_of(DATABASE_URL=url)
-    line = look(healthy)["pooler"]
+    line = examined(healthy)["pooler"]
     assert line["level"] == level
-    assert says in line["says"]
+    assert message in line["message"]
     assert "secret" not in str(line)
 
 
-def test_over_postgrest_no_pooler_matters(healthy: World, look: Examine) -> None:
+def test_over_postgrest_no_pooler_matters(healthy: World, examined: Examine) -> None:
     supabase = {"SUPABASE_URL": "https://abc.supabase.co", "SUPABASE_SERVICE_ROLE_KEY": "x"}
     healthy.settings = settings_of(DATABASE_URL=f"{POOLER}:5432/postgres", **supabase)
-    assert look(healthy)["pooler"]["level"] == "green"
+    assert examined(healthy)["pooler"]["level"] == "green"
 
 
 @pytest.mark.parametrize(("port", "level"), [(6543, "red"), (5432, "yellow")])
 def test_prepared_statements_are_seen(
-    make_world: Make, look: Examine, monkeypatch: pytest.MonkeyPatch, port: int, level: str
+    make_world: Make, examined: Examine, monkeypatch: pytest.MonkeyPatch, port: int, level: str
 ) -> None:
     monkeypatch.setitem(postgres._CONNECT, "prepare_threshold", 0)
     world = make_world()
     world.settings = settings_of(DATABASE_URL=f"postgresql://kate@database.example.com:{port}/shop")
-    line = look(world)["pooler"]
+    line = examined(world)["pooler"]
     assert line["level"] == level
-    assert line["says"].startswith("this connection has 1 prepared statements"), "the doctor's own question is one"
+    assert line["message"].startswith("this connection has 1 prepared statements"), "the doctor's own question is one"

@@ -37,17 +37,17 @@ def deployed(make_world: Make, supabase: Server) -> Callable[..., World]:
     ("key", "name"), [(SECRET_KEY, "SUPABASE_SECRET_KEY"), (SERVICE_ROLE_KEY, "SUPABASE_SERVICE_ROLE_KEY")]
 )
 def test_a_healthy_deployment_on_supabase_is_green_in_every_line(
-    deployed: Callable[..., World], look: Examine, key: str, name: str
+    deployed: Callable[..., World], examined: Examine, key: str, name: str
 ) -> None:
     world = deployed(key, name)
     world.tick()
-    lines = look(world)
+    lines = examined(world)
     assert levels(lines) == {}
     assert len(lines) == 16
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("key", "message"),
     [
         (PUBLISHABLE_KEY, "it must be the project's secret key (sb_secret_…)"),
         (ANON_KEY, "not the publishable or anon key"),
@@ -55,16 +55,16 @@ def test_a_healthy_deployment_on_supabase_is_green_in_every_line(
         ("sb_secret_of_another_project", "is not a key of the project at SUPABASE_URL"),
     ],
 )
-def test_a_wrong_key_is_one_red_line(deployed: Callable[..., World], look: Examine, key: str, says: str) -> None:
-    lines = look(deployed(key))
+def test_a_wrong_key_is_one_red_line(deployed: Callable[..., World], examined: Examine, key: str, message: str) -> None:
+    lines = examined(deployed(key))
     assert levels(lines) == {"database": "red"}
-    assert "SUPABASE_SECRET_KEY" in lines["database"]["says"]
-    assert says in lines["database"]["says"]
+    assert "SUPABASE_SECRET_KEY" in lines["database"]["message"]
+    assert message in lines["database"]["message"]
     assert key not in str(lines)
 
 
 def test_a_stale_schema_cache_is_one_red_line_that_says_how_to_reload_it(
-    make_world: Make, look: Examine, empty_database_url: str
+    make_world: Make, examined: Examine, empty_database_url: str
 ) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as owner, stand_in(empty_database_url) as server:
         make_like_supabase(empty_database_url)
@@ -72,11 +72,11 @@ def test_a_stale_schema_cache_is_one_red_line_that_says_how_to_reload_it(
         for path in MIGRATIONS:
             owner.execute(path.read_bytes().replace(b"notify pgrst", b"notify nobody"))
         world = make_world(DATABASE_URL=None, SUPABASE_URL=server.url, SUPABASE_SECRET_KEY=SECRET_KEY)
-        lines = look(world)
+        lines = examined(world)
         assert levels(lines) == {"database": "red"}
-        assert "reload PostgREST's schema cache (notify pgrst, 'reload schema')" in lines["database"]["says"]
+        assert "reload PostgREST's schema cache (notify pgrst, 'reload schema')" in lines["database"]["message"]
         owner.execute("notify pgrst, 'reload schema'")
-        while look(world)["database"]["level"] == "red":
+        while examined(world)["database"]["level"] == "red":
             pass
         world.tick()
-        assert levels(look(world)) == {}
+        assert levels(examined(world)) == {}

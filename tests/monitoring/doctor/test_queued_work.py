@@ -26,74 +26,74 @@ def a_card(make_world: Make, **environ: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY"])
-def test_a_key_that_is_missing_is_red(make_world: Make, look: Examine, name: str) -> None:
-    line = look(make_world(**{name: None}))["keys"]
-    assert (line["level"], line["says"]) == ("red", f"{name} is not set: no card can be made or sent")
+def test_a_key_that_is_missing_is_red(make_world: Make, examined: Examine, name: str) -> None:
+    line = examined(make_world(**{name: None}))["keys"]
+    assert (line["level"], line["message"]) == ("red", f"{name} is not set: no card can be issued or sent")
 
 
 @pytest.mark.parametrize(
-    ("environ", "says"),
+    ("environ", "message"),
     [
         ({"GIFTCARD_ENCRYPTION_KEYS": "sesame"}, "encryption key 1 is not a Fernet key"),
         ({"GIFTCARD_ENCRYPTION_KEYS": f"{ENCRYPTION_KEY},sesame"}, "encryption key 2 is not a Fernet key"),
         ({"GIFTCARD_LOOKUP_KEY": "sesame-sesame-sesame"}, "shorter than 32 characters"),
     ],
 )
-def test_a_key_that_is_none_is_red(make_world: Make, look: Examine, environ: dict[str, str], says: str) -> None:
-    line = look(make_world(**environ))["keys"]
+def test_a_key_that_is_none_is_red(make_world: Make, examined: Examine, environ: dict[str, str], message: str) -> None:
+    line = examined(make_world(**environ))["keys"]
     assert line["level"] == "red"
-    assert says in line["says"]
+    assert message in line["message"]
     assert "sesame" not in str(line)
 
 
-def test_a_wrong_key_does_not_open_the_newest_card(make_world: Make, look: Examine) -> None:
+def test_a_wrong_key_does_not_open_the_newest_card(make_world: Make, examined: Examine) -> None:
     a_card(make_world)
-    line = look(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
-    assert (line["level"], line["says"]) == ("red", "no key opens the newest card")
+    line = examined(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
+    assert (line["level"], line["message"]) == ("red", "no key decrypts the newest card")
 
 
-def test_a_rotated_key_opens_old_and_new(make_world: Make, look: Examine) -> None:
+def test_a_rotated_key_opens_old_and_new(make_world: Make, examined: Examine) -> None:
     both = f"{OTHER_KEY},{ENCRYPTION_KEY}"
     a_card(make_world)
     a_card(make_world, GIFTCARD_ENCRYPTION_KEYS=both)
-    assert look(make_world(GIFTCARD_ENCRYPTION_KEYS=both))["keys"]["says"] == "the keys open the cards"
-    line = look(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
-    assert (line["level"], line["says"]) == ("red", "no key opens the oldest card")
+    assert examined(make_world(GIFTCARD_ENCRYPTION_KEYS=both))["keys"]["message"] == "the keys decrypt the cards"
+    line = examined(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
+    assert (line["level"], line["message"]) == ("red", "no key decrypts the oldest card")
 
 
-def test_another_lookup_key_would_find_no_card(make_world: Make, look: Examine) -> None:
+def test_another_lookup_key_would_find_no_card(make_world: Make, examined: Examine) -> None:
     a_card(make_world)
-    line = look(make_world(GIFTCARD_LOOKUP_KEY="another-key-of-more-than-32-characters"))["keys"]
+    line = examined(make_world(GIFTCARD_LOOKUP_KEY="another-key-of-more-than-32-characters"))["keys"]
     assert line["level"] == "red"
-    assert line["says"].startswith("GIFTCARD_LOOKUP_KEY is not the one of the newest card")
+    assert line["message"].startswith("GIFTCARD_LOOKUP_KEY does not match the newest card")
 
 
 # Stages
 
 
-def test_a_stage_that_lacks_a_setting_is_yellow_until_jobs_wait_for_it(make_world: Make, look: Examine) -> None:
+def test_a_stage_that_lacks_a_setting_is_yellow_until_jobs_wait_for_it(make_world: Make, examined: Examine) -> None:
     world = make_world(GIFTCARD_MAIL_DIR=None)
     world.tick()
-    assert levels(look(world)) == {"stages": "yellow"}
-    assert look(world)["stages"]["says"] == "email is parked until SMTP_URL is set"
+    assert levels(examined(world)) == {"stages": "yellow"}
+    assert examined(world)["stages"]["message"] == "email is parked until SMTP_URL is set"
     world.enqueue("email")
-    line = look(world)["stages"]
-    assert (line["level"], line["says"]) == ("red", "jobs of email wait for SMTP_URL")
-    assert line["mend"] == "set what is missing and deploy again"
+    line = examined(world)["stages"]
+    assert (line["level"], line["message"]) == ("red", "jobs of email wait for SMTP_URL")
+    assert line["fix"] == "set the missing settings and deploy again"
 
 
-def test_jobs_of_a_stage_that_nobody_knows_are_red(healthy: World, look: Examine) -> None:
+def test_jobs_of_a_stage_that_nobody_knows_are_red(healthy: World, examined: Examine) -> None:
     healthy.enqueue("emial", count=2)
-    line = look(healthy)["stages"]
-    assert (line["level"], line["says"]) == ("red", "jobs wait for the stage emial, which this code does not know")
+    line = examined(healthy)["stages"]
+    assert (line["level"], line["message"]) == ("red", "jobs wait for the stage emial, which this code does not have")
     healthy.sql("select giftcard_cancel(id) from giftcard_jobs")
-    assert look(healthy)["stages"]["level"] == "green"
+    assert examined(healthy)["stages"]["level"] == "green"
 
 
-@pytest.mark.parametrize(("stage", "says"), [("payment", "payment is paused"), ("*", "everything is paused")])
-def test_a_pause_is_remembered(healthy: World, look: Examine, stage: str, says: str) -> None:
+@pytest.mark.parametrize(("stage", "message"), [("payment", "payment is paused"), ("*", "everything is paused")])
+def test_a_pause_is_remembered(healthy: World, examined: Examine, stage: str, message: str) -> None:
     healthy.sql("select giftcard_pause(%s, 'kim')", stage)
-    line = look(healthy)["stages"]
-    assert (line["level"], line["says"], line["mend"]) == ("yellow", says, "flask jobs resume NAME ends a pause")
+    line = examined(healthy)["stages"]
+    assert (line["level"], line["message"], line["fix"]) == ("yellow", message, "flask jobs resume NAME ends a pause")
     healthy.sql("select giftcard_resume(%s, 'kim')", stage)
-    assert levels(look(healthy)) == {}
+    assert levels(examined(healthy)) == {}

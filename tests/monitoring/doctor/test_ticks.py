@@ -37,94 +37,94 @@ def begin(world: World, *, live_seconds: float = 99, **more: Any) -> None:
 # Whether they come
 
 
-def test_a_clock_that_never_called_is_red(world: World, look: Examine) -> None:
-    lines = look(world)
+def test_a_clock_that_never_called_is_red(world: World, examined: Examine) -> None:
+    lines = examined(world)
     assert levels(lines) == {"ticks": "red"}
-    assert lines["ticks"]["says"] == "the clock has not called yet"
+    assert lines["ticks"]["message"] == "the clock has not called yet"
 
 
 @pytest.mark.parametrize(("later", "level"), [(170, "green"), (190, "red")])
 def test_a_clock_that_has_stopped_is_red_after_three_minutes(
-    healthy: World, look: Examine, later: float, level: str
+    healthy: World, examined: Examine, later: float, level: str
 ) -> None:
-    assert look(healthy, later=later)["ticks"]["level"] == level
+    assert examined(healthy, later=later)["ticks"]["level"] == level
 
 
-def test_a_persons_tick_is_not_the_clocks(world: World, look: Examine) -> None:
+def test_a_persons_tick_is_not_the_clocks(world: World, examined: Examine) -> None:
     world.run(source="manual")
-    assert look(world)["ticks"]["level"] == "red"
+    assert examined(world)["ticks"]["level"] == "red"
 
 
-def test_ticks_of_others_do_not_hide_the_clocks(healthy: World, look: Examine) -> None:
+def test_ticks_of_others_do_not_hide_the_clocks(healthy: World, examined: Examine) -> None:
     for _ in range(25):
         healthy.run(source="manual")
-    assert levels(look(healthy)) == {}
+    assert levels(examined(healthy)) == {}
 
 
-def test_killed_ticks_are_counted(world: World, look: Examine) -> None:
+def test_killed_ticks_are_counted(world: World, examined: Examine) -> None:
     world.enqueue("email", scheduled_at="2100-01-01")
     begin(world, live_seconds=9)
     world.move(60)
     world.tick()
-    line = look(world)["ticks"]
-    assert (line["level"], line["says"]) == ("yellow", "1 of the last 2 ticks were killed before their end")
+    line = examined(world)["ticks"]
+    assert (line["level"], line["message"]) == ("yellow", "1 of the last 2 ticks were killed before their end")
 
 
-def test_a_tick_that_still_runs_was_not_killed(world: World, look: Examine) -> None:
+def test_a_tick_that_still_runs_was_not_killed(world: World, examined: Examine) -> None:
     world.enqueue("email", scheduled_at="2100-01-01")
     begin(world, live_seconds=99)
-    assert look(world)["ticks"]["level"] == "green"
+    assert examined(world)["ticks"]["level"] == "green"
 
 
-def test_while_paused_by_the_setting_no_tick_is_missed(make_world: Make, look: Examine) -> None:
-    line = look(make_world(GIFTCARD_PAUSED=1))["ticks"]
-    assert (line["level"], line["mend"]) == ("yellow", "unset it to go on")
+def test_while_paused_by_the_setting_no_tick_is_missed(make_world: Make, examined: Examine) -> None:
+    line = examined(make_world(GIFTCARD_PAUSED=1))["ticks"]
+    assert (line["level"], line["fix"]) == ("yellow", "unset it to resume")
 
 
-def test_a_preview_deployment_misses_no_tick(make_world: Make, look: Examine) -> None:
-    assert look(make_world(VERCEL_ENV="preview"))["ticks"]["says"] == "a preview deployment runs no tick"
-    assert look(make_world(VERCEL_ENV="preview", GIFTCARD_ALLOW_PREVIEW=1))["ticks"]["level"] == "red"
+def test_a_preview_deployment_misses_no_tick(make_world: Make, examined: Examine) -> None:
+    assert examined(make_world(VERCEL_ENV="preview"))["ticks"]["message"] == "a preview deployment runs no tick"
+    assert examined(make_world(VERCEL_ENV="preview", GIFTCARD_ALLOW_PREVIEW=1))["ticks"]["level"] == "red"
 
 
 # The rhythm
 
 
-def test_one_call_a_minute_is_green(world: World, look: Examine) -> None:
+def test_one_call_a_minute_is_green(world: World, examined: Examine) -> None:
     run_clock(world, 8)
-    line = look(world)["rhythm"]
-    assert (line["level"], line["says"]) == ("green", "one call a minute")
+    line = examined(world)["rhythm"]
+    assert (line["level"], line["message"]) == ("green", "one call a minute")
 
 
 @pytest.mark.parametrize(("every", "level"), [(119, "green"), (140, "yellow")])
-def test_a_minute_without_a_call_is_told(world: World, look: Examine, every: float, level: str) -> None:
+def test_a_minute_without_a_call_is_told(world: World, examined: Examine, every: float, level: str) -> None:
     """A cron may call at any second of its minute: nearly two minutes may lie between two calls on time."""
     run_clock(world, 2, every=every)
-    line = look(world)["rhythm"]
+    line = examined(world)["rhythm"]
     assert line["level"] == level
-    assert ("up to 2 min lay between two" in line["says"]) is (level == "yellow")
+    assert ("up to 2 min between two" in line["message"]) is (level == "yellow")
 
 
 @pytest.mark.parametrize(("times", "level"), [(5, "green"), (6, "yellow")])
-def test_two_clocks_are_told(world: World, look: Examine, times: int, level: str) -> None:
+def test_two_clocks_are_told(world: World, examined: Examine, times: int, level: str) -> None:
     run_clock(world, times, every=25)
-    line = look(world)["rhythm"]
+    line = examined(world)["rhythm"]
     assert line["level"] == level
-    assert ("6 calls within 2 min" in line["says"]) is (level == "yellow")
+    assert ("6 calls within 2 min" in line["message"]) is (level == "yellow")
 
 
-def test_a_call_delivered_twice_is_told(world: World, look: Examine) -> None:
+def test_a_call_delivered_twice_is_told(world: World, examined: Examine) -> None:
     for _ in range(2):
         begin(world, execution_id="e-1")
-    assert "1 calls were delivered twice" in look(world)["rhythm"]["says"]
+    assert "1 calls were delivered twice" in examined(world)["rhythm"]["message"]
 
 
 @pytest.mark.parametrize(("takes", "level"), [(55, "green"), (70, "yellow")])
-def test_ticks_that_overlap_are_told(world: World, look: Examine, takes: float, level: str) -> None:
+def test_ticks_that_overlap_are_told(world: World, examined: Examine, takes: float, level: str) -> None:
     run_clock(world, 6)
     world.sql("update giftcard_ticks set ended_at = started_at + make_interval(secs => %s)", takes)
-    line = look(world)["rhythm"]
+    line = examined(world)["rhythm"]
     assert line["level"] == level
-    assert ("5 of 5 began before" in line["says"]) is (level == "yellow")
+    assert ("5 of 5 began before" in line["message"]) is (level == "yellow")
 
 
 # Whether they suffice
@@ -143,33 +143,33 @@ TOO_LITTLE = [
 
 @pytest.mark.parametrize(("reason", "setting", "environ"), TOO_LITTLE)
 def test_what_to_raise_is_told_once_ticks_keep_leaving_work(
-    make_world: Make, look: Examine, reason: str, setting: str, environ: dict[str, Any]
+    make_world: Make, examined: Examine, reason: str, setting: str, environ: dict[str, Any]
 ) -> None:
     world = make_world(handlers={"slow": slow}, **environ)
     world.enqueue("slow", count=4)
     run_clock(world, 2)
-    assert look(world)["limit"]["level"] == "green", "twice is no habit yet"
+    assert examined(world)["limit"]["level"] == "green", "twice is no habit yet"
     world.tick()
-    line = look(world)["limit"]
-    assert (line["level"], line["says"]) == (
+    line = examined(world)["limit"]
+    assert (line["level"], line["message"]) == (
         "yellow",
-        f"the last 3 ticks stopped at the {reason}, with jobs left that are due",
+        f"the last 3 ticks stopped at the {reason} with due jobs left",
     )
-    assert line["mend"] == f"raise {setting}, now 1, and deploy again"
+    assert line["fix"] == f"raise {setting}, now 1, and deploy again"
     world.tick()
     assert world.statuses() == {"completed": 4}
-    assert look(world)["limit"]["level"] == "green", "nothing is left"
+    assert examined(world)["limit"]["level"] == "green", "nothing is left"
 
 
 @pytest.mark.parametrize("later", [{"scheduled_at": "2100-01-01"}, {"stage": "unknown"}])
 def test_what_no_tick_could_start_is_no_reason_to_raise_anything(
-    make_world: Make, look: Examine, later: dict[str, str]
+    make_world: Make, examined: Examine, later: dict[str, str]
 ) -> None:
     world = make_world(handlers={"slow": slow}, GIFTCARD_JOBS_PER_CRON_RUN=1)
     world.enqueue("slow", count=3)
     world.enqueue(**({"stage": "slow"} | later))
     run_clock(world, 3)
-    assert look(world)["limit"]["level"] == "green"
+    assert examined(world)["limit"]["level"] == "green"
 
 
 @pytest.mark.parametrize(("reason", "setting", "environ"), TOO_LITTLE)

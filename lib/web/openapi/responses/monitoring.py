@@ -28,11 +28,11 @@ class Alert(Response):
 class DeepHealth(Response):
     """The alert conditions that hold, and the notifications sent by this request."""
 
-    status: Literal["well", "troubled"]
-    """`troubled` while at least one condition holds."""
+    status: Literal["healthy", "unhealthy"]
+    """`unhealthy` while at least one condition holds."""
     alerts: list[Alert]
-    told: dict[str, int]
-    """The number of notifications that this request sent and that it failed to send. Empty if none were due."""
+    notified: dict[str, int]
+    """How many notifications this request `sent`, and how many `failed`. Empty if none were due."""
 
 
 class DoctorCheck(Response):
@@ -41,9 +41,9 @@ class DoctorCheck(Response):
     check: str
     """The name of the check."""
     level: Literal["green", "yellow", "red"]
-    says: str
+    message: str
     """What the check found."""
-    mend: str
+    fix: str
     """How to fix it. Empty if there is nothing to fix."""
 
 

@@ -11,7 +11,7 @@ class Stage(Response):
     ttr_seconds: int | None
     """The time limit of a run, in seconds."""
     semantics: str
-    said_by: dict[str, str]
+    source: dict[str, str]
     """The origin of each setting: the name of a variable, `code` or `default`."""
     missing_setting: str | None
     """The setting that the stage lacks: its jobs wait for it."""
