@@ -20,6 +20,11 @@ MARGIN_SECONDS = 20
 _OURS = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
 # Read by `flask jobs`, which is no part of the application.
 _OF_COMMANDS = frozenset({"GIFTCARD_URL"})
+# Former names, which are no longer read, and what each is called now.
+RENAMED: Mapping[str, str] = {
+    "GIFTCARD_QUEUE_INLETS": "GIFTCARD_PGMQ_QUEUES",
+    "GIFTCARD_SYNC": "GIFTCARD_INLINE",
+}
 
 
 class Settings(BaseSettings):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.config.settings import Settings, SettingsError, load
+from lib.config.settings import RENAMED, Settings, SettingsError, load
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +101,7 @@ def test_variables_that_are_not_ours_are_left_alone(monkeypatch: pytest.MonkeyPa
         ("GIFTCARD_STAGE_EMAIL_COLOUR", True),
         ("MAX_EMIAL_RETRY_ATTEMPTS", True),
         ("GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS", False),
+        ("GIFTCARD_QUEUE_INLETS", True),
         ("GIFTCARD_PAUSED", False),
         ("GIFTCARD_URL", False),
         ("GIFTCARDS_THEME", False),
@@ -112,6 +113,12 @@ def test_a_name_that_looks_like_ours_and_is_not_is_kept_for_the_doctor(
 ) -> None:
     monkeypatch.setenv(name, "1")
     assert load().unknown == ((name,) if unknown else ())
+
+
+def test_a_former_name_is_no_setting_and_leads_to_one() -> None:
+    for former, name in RENAMED.items():
+        assert former.lower() not in Settings.model_fields
+        assert name.lower() in Settings.model_fields
 
 
 def test_the_rules_of_stages_are_no_variable_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

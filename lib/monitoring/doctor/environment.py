@@ -5,12 +5,14 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from lib.config.settings import MARGIN_SECONDS, Settings
+from lib.config.settings import MARGIN_SECONDS, RENAMED, Settings
 from lib.monitoring.doctor.finding import Deployment, Finding, VercelFile, green, red, yellow
 
 # Shorter secrets can be guessed.
 _SHORTEST_SECRET = 16
 _CRON_PATH = "/api/cron/giftcard-jobs"
+
+_RENAME = "set the variable under its new name and deploy again"
 
 _TOKENS = {
     "cron_secret": "the clock cannot call",
@@ -46,20 +48,19 @@ def secrets(deployment: Deployment) -> Finding:
 
 
 def variables(deployment: Deployment) -> Finding:
-    """Check for unknown variables, most of them misspelt."""
-    no_stages = sorted(set(deployment.settings.stage_rules) - set(deployment.registry.stages))
+    """Check for unknown variables: misspelt, renamed, or without the one that they need."""
+    settings = deployment.settings
+    no_stages = sorted(set(settings.stage_rules) - set(deployment.registry.stages))
     unknown = [f"GIFTCARD_STAGE_{stage.upper()}_… (there is no stage {stage})" for stage in no_stages]
-    unknown += deployment.settings.unknown
-    if bool(deployment.settings.supabase_url) != bool(_supabase_key(deployment.settings)):
-        return yellow(
-            "only one of SUPABASE_URL and SUPABASE_SECRET_KEY is set, so it is not used",
-            fix="set both, or neither",
-        )
-    if not unknown:
+    unknown += [name for name in settings.unknown if name not in RENAMED]
+    found = {f"{name} is now {RENAMED[name]}: rename it": _RENAME for name in settings.unknown if name in RENAMED}
+    if unknown:
+        found[f"unknown variables: {', '.join(unknown)}"] = "find the name in docs/settings.md, or remove the variable"
+    if bool(settings.supabase_url) != bool(_supabase_key(settings)):
+        found |= {"only one of SUPABASE_URL and SUPABASE_SECRET_KEY is set, so it is not used": "set both, or neither"}
+    if not found:
         return green("no unknown variables")
-    return yellow(
-        f"unknown variables: {', '.join(unknown)}", fix="find the name in docs/settings.md, or remove the variable"
-    )
+    return yellow("; ".join(found), fix="; ".join(dict.fromkeys(found.values())))
 
 
 def time(deployment: Deployment) -> Finding:

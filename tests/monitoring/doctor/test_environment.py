@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dev import ROOT
+from lib.config.settings import RENAMED
 from lib.job import Complete
 from lib.jobs.stage import Registry
 from lib.monitoring.doctor.examine import examine
@@ -69,6 +70,25 @@ def test_a_variable_that_nobody_reads_is_named(make_world: Make, examined: Exami
     line = examined(make_world(**{name: 3}))["variables"]
     assert line["level"] == "yellow"
     assert name.removesuffix("_MAX_ATTEMPTS") in line["message"]
+
+
+@pytest.mark.parametrize(("former", "name"), RENAMED.items())
+def test_a_renamed_variable_is_named_with_its_new_name(
+    make_world: Make, examined: Examine, former: str, name: str
+) -> None:
+    line = examined(make_world(**{former: "email_queue:email"}))["variables"]
+    assert (line["level"], line["message"]) == ("yellow", f"{former} is now {name}: rename it")
+    assert line["fix"] == "set the variable under its new name and deploy again"
+
+
+def test_every_unknown_variable_is_named_in_one_line(make_world: Make, examined: Examine) -> None:
+    names = ("GIFTCARD_SYNC", "GIFTCARD_ENCRYPTION_KEY", "GIFTCARD_STAGE_EMIAL_MAX_ATTEMPTS")
+    line = examined(make_world(**dict.fromkeys(names, "3"), SUPABASE_URL="https://abc.supabase.co"))["variables"]
+    assert line["message"] == (
+        "GIFTCARD_SYNC is now GIFTCARD_INLINE: rename it; "
+        "unknown variables: GIFTCARD_STAGE_EMIAL_… (there is no stage emial), GIFTCARD_ENCRYPTION_KEY; "
+        "only one of SUPABASE_URL and SUPABASE_SECRET_KEY is set, so it is not used"
+    )
 
 
 def test_the_rules_of_a_stage_that_is_there_are_no_mistake(make_world: Make, examined: Examine) -> None:
