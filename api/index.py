@@ -1,4 +1,4 @@
-"""The entrypoint: environment → Settings → Store → Flask `app`. Vercel serves it, `flask jobs` runs its commands."""
+"""The entrypoint: settings from the environment, the store, and the Flask `app` with the commands of `flask jobs`."""
 
 import functools
 import sys
@@ -15,7 +15,7 @@ from lib.web.services import Services
 try:
     _settings = settings.load()
 except SettingsError as error:
-    raise SystemExit(f"The settings are wrong. {error}") from None
+    raise SystemExit(f"Invalid settings: {error}") from None
 
 events.configure(readable=sys.stderr.isatty())
 if _settings.sentry_dsn:

@@ -1,4 +1,4 @@
-"""What operators do, once: the web API and the command line are two doors to it."""
+"""The operators' verbs, shared by the web API and the command line."""
 
 import time
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from lib.tick.tick import run_tick
 
 Json = dict[str, Any]
 
-# One step of bulk work: one call, one transaction, short enough to keep no tick waiting.
+# Jobs per step of a bulk requeue: one call and one transaction, short enough not to block ticks.
 _STEP = 500
-# Personal data lives here.
-_COVERED = ("payload", "context", "last_error", "error")
+# Columns that may hold personal data.
+_MASKED = ("payload", "context", "last_error", "error")
 
 
 class Operations:
-    """Over one store. `by` is who asks, for the traces that are kept."""
+    """The operators' verbs over a store. `by`: the operator, recorded in the audit log."""
 
     def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, by: str) -> None:
         self._store = store
@@ -30,54 +30,54 @@ class Operations:
         self._settings = settings
         self._by = by
 
-    # Finding
+    # Read
 
     def list_jobs(self, wanted: Filter, page: Page, *, reveal: bool = False) -> Json:
-        """A page of jobs, the newest first; `older` and `newer` are the cursors to ask on with, null at the ends."""
-        answer = self._store.list_jobs(
+        """Return a page of jobs, newest first. `older` and `newer`: the cursors of the pages beside it."""
+        found = self._store.list_jobs(
             filter=wanted.as_json(), before=page.older, after=page.newer, limit=page.limit, **self._known()
         )
         if reveal:
-            self._store.record_reveal(by=self._by, subject=f"jobs {[job['id'] for job in answer['jobs']]}")
-        return answer | {"jobs": [_shown(self._told(job), reveal=reveal) for job in answer["jobs"]]}
+            self._store.record_reveal(by=self._by, subject=f"jobs {[job['id'] for job in found['jobs']]}")
+        return found | {"jobs": [self._masked(job, reveal=reveal) for job in found["jobs"]]}
 
     def job(self, job_id: int, *, reveal: bool = False) -> Json:
-        """One job, with why it waits."""
+        """Return a job, and why it waits."""
         job = self._store.job(job_id, **self._known())
         if reveal:
             self._store.record_reveal(by=self._by, subject=f"job {job_id}")
-        return _shown(self._told(job), reveal=reveal)
+        return self._masked(job, reveal=reveal)
 
     def history(self, job_id: int, *, limit: int = 10) -> Json:
-        """Its runs, the newest first."""
-        return {"runs": [_shown(run, reveal=False) for run in self._store.history(job_id, limit=limit)]}
+        """Return the runs of a job, newest first."""
+        return {"runs": [_masked(run) for run in self._store.history(job_id, limit=limit)]}
 
     def status(self) -> Json:
-        """The whole picture, with what the doctor finds."""
-        return self._picture() | {"doctor": self.doctor()["checks"]}
+        """Return the state of the whole system, with the doctor's checks."""
+        return self._state() | {"doctor": self.doctor()["checks"]}
 
     def doctor(self) -> Json:
-        """Every check of this deployment; a database that is away is a finding too."""
+        """Return the doctor's checks. An unreachable database is one of the findings."""
         from lib.monitoring.doctor.examine import examine
 
         return {"checks": examine(self._store, self._registry(), self._settings)}
 
-    def _picture(self) -> Json:
+    def _state(self) -> Json:
         registry = self._registry()
-        answer = self._store.status(stages=registry.ready(self._settings))
-        answer["dead_letters"] = [_shown(job, reveal=False) for job in answer["dead_letters"]]
-        return answer | {
+        found = self._store.status(stages=registry.ready(self._settings))
+        found["dead_letters"] = [_masked(job) for job in found["dead_letters"]]
+        return found | {
             "stages_not_configured": registry.unready(self._settings),
             "paused_by_setting": self._settings.giftcard_paused,
         }
 
     def circuits(self) -> Json:
-        """Those that are not closed, or have failed lately."""
-        return {"circuits": self._picture()["circuits"]}
+        """Return the circuits that are not closed or have recent failures."""
+        return {"circuits": self._state()["circuits"]}
 
     def stages(self) -> Json:
-        """Each stage with its rules in force, and whether it runs."""
-        registry, status = self._registry(), self._picture()
+        """Return each stage with its effective settings, and whether it can run."""
+        registry, status = self._registry(), self._state()
         paused = {row["stage"]: row for row in status["paused"]}
         rows = []
         for name, stage in sorted(registry.stages.items()):
@@ -94,10 +94,14 @@ class Operations:
             )
         return {"stages": rows, "all_paused_by": paused.get("*", {}).get("by")}
 
-    # Enqueueing
+    # Enqueue
 
     def enqueue(self, wanted: EnqueueRequest, *, trigger_type: str) -> Json:
-        """All of them or none."""
+        """Enqueue all of these jobs or none.
+
+        Raises:
+            Invalid: an unknown stage, or a payload that its stage does not accept.
+        """
         registry = self._registry()
         for index, job in enumerate(wanted.jobs):
             if job.stage not in registry.stages:
@@ -109,10 +113,10 @@ class Operations:
             raise Invalid(str(error), field=f"jobs.{error.index}.{error.field}") from None
         return {"jobs": self._store.enqueue(jobs, replace=wanted.replace)}
 
-    # Mending
+    # Change
 
     def requeue(self, job_id: int, *, payload: Json | None = None, force: bool = False) -> Json:
-        """Back to the queue, with a whole new set of attempts."""
+        """Requeue a job, with a full set of attempts and, if given, a corrected payload."""
         if payload is None:
             return self._store.requeue(job_id, force=force)
         stage = self._checked(self._store.job(job_id, **self._known())["stage"], payload)
@@ -122,9 +126,12 @@ class Operations:
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None
     ) -> Json:
-        """In steps, up by id, for `budget` seconds. Not done: go on with `after` and `already`."""
+        """Requeue the jobs that match, in steps by id, for `budget` seconds.
+
+        Unless the result is `done`, repeat with its `after` and the sum of `requeued` as `already`.
+        """
         if not wanted.all and not wanted.filter.as_json():
-            raise Invalid("an empty filter means every dead job: ask for all of them if that is meant", field="filter")
+            raise Invalid("an empty filter matches every dead job: set all to true to requeue them", field="filter")
         ends = time.monotonic() + budget
         total: Json = {"matched": 0, "requeued": 0, "done": False, "after": wanted.after, "dry_run": wanted.dry_run}
         if wanted.slowly and not wanted.dry_run and not wanted.already:
@@ -154,7 +161,7 @@ class Operations:
         )
 
     def _first_alone(self, wanted: BulkRequeueRequest, total: Json) -> Json | None:
-        """Requeues one and runs it now; what to answer if the rest shall not follow."""
+        """Requeue one job and run it now. Return the result if the others must not follow, None if they may."""
         step = self._step(wanted, after=wanted.after, spread_from=0, limit=1)
         total |= {"matched": step["matched"], "requeued": step["requeued"], "after": step["last_id"] or wanted.after}
         if not step["ids"]:
@@ -168,48 +175,53 @@ class Operations:
             return None
         return total | {
             "stopped_at": job_id,
-            "stopped_because": f"job {job_id} went first and is {status}, not completed",
+            "stopped_because": f"job {job_id} ran first and is {status}, not completed",
         }
 
     def cancel(self, job_id: int) -> Json:
-        """Now, or by a wish if it runs."""
+        """Cancel a job: now, or when its run ends."""
         return self._store.cancel(job_id)
 
     def cancel_flow(self, tenant_id: str, correlation_id: str) -> Json:
-        """What is left of a flow."""
+        """Cancel the unfinished jobs of a flow."""
         return self._store.cancel_flow(tenant_id, correlation_id)
 
     def restore(self, job_id: int) -> Json:
-        """From the archive, as it was."""
+        """Restore a job from the archive, unchanged."""
         return self._store.restore(job_id)
 
     def pause(self, stage: str, *, by: str, reason: str | None) -> Json:
-        """A stage that this code knows, or '*' for everything."""
+        """Pause a stage, or everything (`*`).
+
+        Raises:
+            Invalid: there is no such stage.
+        """
         if stage != "*" and stage not in self._registry().stages:
             raise Invalid(f"there is no stage {stage}", field="stage")
         return self._store.pause(stage, by=by, reason=reason)
 
     def resume(self, stage: str, *, by: str) -> Json:
-        """The end of a pause."""
+        """Resume a paused stage, or everything (`*`)."""
         return self._store.resume(stage, by=by)
 
     def reset_circuit(self, circuit: str) -> Json:
-        """Closed by a person, whatever the vendor does."""
+        """Close a circuit, whether or not its service works again."""
         return self._store.reset_circuit(circuit, by=self._by)
 
     def erase_customer(self, customer_id: int) -> Json:
-        """A person's data everywhere in the database; the sums stay."""
+        """Erase a customer's personal data from the whole database; amounts stay."""
         return self._store.erase_customer(customer_id, by=self._by)
 
-    def _told(self, job: Json) -> Json:
-        return _held(job) if self._settings.giftcard_paused else job
+    def _masked(self, job: Json, *, reveal: bool) -> Json:
+        found = _paused_by_setting(job) if self._settings.giftcard_paused else job
+        return found if reveal else _masked(found)
 
     def _known(self) -> dict[str, Any]:
         registry = self._registry()
         return {"stages": registry.ready(self._settings), "missing": registry.unready(self._settings)}
 
     def _checked(self, name: str, payload: Json) -> Stage:
-        """The stage of this name, if it takes the payload."""
+        """Return the stage of this name, after it has validated the payload."""
         stage = self._registry().stages.get(name)
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
@@ -224,15 +236,13 @@ def _row(job: JobRequest) -> Json:
     return row
 
 
-def _held(job: Json) -> Json:
-    """What GIFTCARD_PAUSED holds: the database does not know of it."""
+def _paused_by_setting(job: Json) -> Json:
+    """Replace the reason why a queued job waits: the database does not know GIFTCARD_PAUSED."""
     if job["status"] != "queued":
         return job
-    text = "GIFTCARD_PAUSED holds everything"
+    text = "everything is paused by GIFTCARD_PAUSED"
     return job | {"waiting_for": {"reason": "all_paused", "by": "GIFTCARD_PAUSED", "text": text}}
 
 
-def _shown(row: Json, *, reveal: bool) -> Json:
-    if reveal:
-        return row
-    return {name: covered(value) if name in _COVERED else value for name, value in row.items()}
+def _masked(row: Json) -> Json:
+    return {name: covered(value) if name in _MASKED else value for name, value in row.items()}

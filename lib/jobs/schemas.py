@@ -1,4 +1,4 @@
-"""What callers may ask of jobs: strict models, so that what is stored is what was sent."""
+"""Requests about jobs: strict models, so that what is stored is what was sent."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -9,7 +9,11 @@ from lib.validation import Id, Identifier, Moment, StageName, StrictModel
 
 
 class JobRequest(StrictModel):
-    """One job to enqueue. `payload` is checked by its stage's model; times in seconds; `scheduled_at` with its zone."""
+    """A job to enqueue. Durations are in seconds.
+
+    `payload`: validated by the model of its stage. `ttr_seconds`: the time limit of a run; null: that of the stage.
+    `delay_seconds`: added to `scheduled_at`, or to the current time.
+    """
 
     stage: StageName
     correlation_id: Identifier
@@ -27,14 +31,14 @@ class JobRequest(StrictModel):
 
 
 class EnqueueRequest(StrictModel):
-    """One to a thousand jobs. `replace`: those in error or cancelled are queued again with this payload."""
+    """Up to 1,000 jobs to enqueue. `replace`: jobs in `error` or `cancelled` are queued again with this payload."""
 
     jobs: Annotated[list[JobRequest], Field(min_length=1, max_length=1000)]
     replace: bool = False
 
 
 class Filter(StrictModel):
-    """Which jobs. What is not given fits all; `error` is a part of the last error, in any case."""
+    """A filter of jobs: all given fields must match. `error`: part of the last error, in any case."""
 
     status: Literal["queued", "running", "completed", "error", "cancelled"] | None = None
     stage: StageName | None = None
@@ -46,13 +50,13 @@ class Filter(StrictModel):
     created_before: Moment | None = None
 
     def as_json(self) -> dict[str, str]:
-        """What was given, for the database."""
+        """Return the given fields, for the database."""
         given = self.model_dump(exclude_none=True)
         return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 
 class Page(StrictModel):
-    """Which part of a list: after or before a cursor that an earlier page gave."""
+    """A page of a list: after or before a cursor of an earlier page."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     older: Id | None = None
@@ -66,18 +70,18 @@ class Page(StrictModel):
 
 
 class RequeueRequest(StrictModel):
-    """`payload`: a corrected one, checked by the stage's model. `force`: also a completed job."""
+    """A requeue of a job. `payload`: a corrected payload. `force`: requeue a completed job too."""
 
     payload: dict[str, Any] | None = None
     force: bool = False
 
 
 class BulkRequeueRequest(StrictModel):
-    """Which dead (or cancelled) jobs go back to the queue. An empty filter needs `all`.
+    """A requeue of the dead or cancelled jobs that match a filter. An empty filter requires `all`.
 
-    `slowly`: the first one alone, at once; unless it completes nothing else is touched; the rest then come due at
-    `per_minute`. `after`: go on behind this id, as an earlier answer said; `already`: how many the answers before that
-    have requeued, so that the rate goes on where it was and no other goes alone.
+    `slowly`: run the first job alone; unless it completes, requeue no other; the others become due at `per_minute`.
+    `after`: the cursor of the previous response. `already`: with `slowly`, the sum of `requeued` of all previous
+    responses, so that the rate continues and no other job runs alone.
     """
 
     filter: Filter = Field(default_factory=Filter)
@@ -90,7 +94,7 @@ class BulkRequeueRequest(StrictModel):
 
 
 class PauseRequest(StrictModel):
-    """Who pauses or resumes, and why."""
+    """The operator who pauses or resumes a stage, and the reason."""
 
     by: Identifier
     reason: Identifier | None = None

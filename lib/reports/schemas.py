@@ -1,4 +1,4 @@
-"""What callers may ask of reports."""
+"""Requests about reports, and the payload of their jobs."""
 
 import re
 from datetime import date
@@ -8,13 +8,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from lib.validation import Identifier, StrictModel
 
-# In the payload of a job: every tenant in which something happened on the day.
+# In the payload of a job: every tenant with activity on the day.
 ALL_TENANTS = "*"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def _day(value: object) -> object:
-    """Text → date, in one spelling only: Python reads more of them than Postgres and people do."""
+    """Return text as a date, in one format only: Python parses more of them than Postgres does."""
     if not isinstance(value, str):
         return value
     try:
@@ -45,21 +45,21 @@ Day = Annotated[date, BeforeValidator(_day)]
 
 
 class ReportJob(StrictModel):
-    """The payload of stage report. `tenant_id` None: the job's tenant; `*`: all. `day` None: yesterday in UTC."""
+    """The payload of stage `report`. `tenant_id`: by default that of the job; `*`: all. `day`: by default yesterday."""
 
     tenant_id: Identifier | None = None
     day: Day | None = None
 
 
 class ReportRequest(StrictModel):
-    """Which report to make. `day` None: yesterday in UTC."""
+    """A report to create. `day`: yesterday in UTC by default."""
 
     tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] = "default"
     day: Day | None = None
 
 
 class ReportPage(StrictModel):
-    """Which part of the list; `older`: a cursor that an earlier page gave."""
+    """A page of a list. `older`: the cursor of an earlier page."""
 
     tenant_id: Identifier | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50

@@ -1,4 +1,4 @@
-"""What callers may ask of schedules."""
+"""Requests about schedules."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,19 +6,20 @@ from pydantic import Field
 
 from lib.validation import Id, Identifier, StageName, StrictModel
 
-# Longer than any sensible one; what it says is checked with its times.
+# Longer than any sensible expression; its content is validated with its times.
 Expression = Annotated[str, Field(max_length=200, json_schema_extra={"format": "cron"})]
 Zone = Annotated[str, Field(min_length=1, max_length=100, json_schema_extra={"format": "iana-time-zone"})]
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 class SchedulePatch(StrictModel):
-    """What is given changes, the rest stays. `api` is a payload of the stage http_call. Times in seconds.
+    """A change of a schedule: fields that are left out keep their values. Durations are in seconds.
 
-    `max_retry_count`: attempts beyond the first; None: as the stage says. `missed_policy`: of occurrences that no tick
-    looked at in time runs the latest if it is younger than `catch_up_seconds` (skip), the latest in any case (one), or
-    the latest `missed_cap` (all). `overlap_policy`: an occurrence whose predecessor has not ended is dropped (skip),
-    waits (queue), or runs beside it (allow).
+    `api`: a payload of the stage `http_call`, instead of `stage` and `payload`. `max_retry_count`: attempts after the
+    first; null: as the stage's settings. `missed_policy`: which occurrences run when no tick ran in time: the latest if
+    it is younger than `catch_up_seconds` (`skip`), the latest (`one`), or the latest `missed_cap` (`all`).
+    `overlap_policy`: while the previous occurrence has not ended, the next one is dropped (`skip`), waits (`queue`) or
+    runs (`allow`).
     """
 
     name: Identifier | None = None
@@ -40,13 +41,13 @@ class SchedulePatch(StrictModel):
 
 
 class ScheduleRequest(SchedulePatch):
-    """A schedule: its expression, and `stage` with `payload`, or `api`."""
+    """A schedule: its expression, and either `stage` with `payload` or `api`. Other fields: as in a change."""
 
     schedule: Expression
     tenant_id: Identifier = "default"
 
     def columns(self) -> dict[str, Any]:
-        """The row of it, as `giftcard_save_schedule` takes it."""
+        """Return its row, as `giftcard_save_schedule` expects it."""
         row = self.model_dump(exclude={"api", "stage", "payload", "type", "max_retry_count"})
         return row | {
             "stage": self.stage or "http_call",
@@ -57,7 +58,7 @@ class ScheduleRequest(SchedulePatch):
 
 
 class ScheduleFilter(StrictModel, strict=False):
-    """Which schedules; what is not given fits all. `older`: the page behind this id."""
+    """A filter of schedules: all given fields must match. `older`: the cursor of an earlier page."""
 
     tenant_id: Identifier | None = None
     name: Identifier | None = None
@@ -67,13 +68,13 @@ class ScheduleFilter(StrictModel, strict=False):
 
 
 class PauseSchedule(StrictModel):
-    """Who pauses it, and why."""
+    """The operator who pauses a schedule, and the reason."""
 
     by: Identifier
     reason: Identifier | None = None
 
 
 class Window(StrictModel, strict=False):
-    """How far to look back, in seconds."""
+    """The window before now, in seconds."""
 
     window_seconds: Annotated[float, Field(gt=0, le=31 * 86_400)] = 3600

@@ -1,18 +1,18 @@
-"""What callers may ask of webhook endpoints."""
+"""Requests about webhook endpoints."""
 
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lib.safe_http import url as outside_url
+from lib.safe_http import url as safe_url
 from lib.validation import Identifier, StrictModel
 
-# A week: longer than anybody needs to take a new secret over.
+# A week: enough for a receiver to switch to a new secret.
 _LONGEST_FORMER_HOURS = 168
 
 
 def _url(value: str) -> str:
-    outside_url.parse(value)
+    safe_url.parse(value)
     return value
 
 
@@ -28,7 +28,7 @@ Url = Annotated[str, Field(json_schema_extra={"format": "uri"}), AfterValidator(
 
 
 class EndpointRequest(StrictModel):
-    """A new endpoint."""
+    """A webhook endpoint: a URL that receives these events."""
 
     tenant_id: Identifier = "default"
     url: Url
@@ -37,7 +37,7 @@ class EndpointRequest(StrictModel):
 
 
 class EndpointPatch(StrictModel):
-    """What to change. None: it stays as it is."""
+    """A change of a webhook endpoint: fields that are left out keep their values."""
 
     url: Url | None = None
     events: Events | None = None
@@ -51,13 +51,13 @@ class EndpointPatch(StrictModel):
 
 
 class RotateRequest(StrictModel):
-    """`former_hours`: how long the secret before the new one signs too."""
+    """A new signing secret. `former_hours`: for how long the previous one signs too."""
 
     former_hours: Annotated[float, Field(ge=0, le=_LONGEST_FORMER_HOURS)] = 24
 
 
 class EndpointPage(StrictModel):
-    """Which part of the list; `older`: a cursor that an earlier page gave."""
+    """A page of a list. `older`: the cursor of an earlier page."""
 
     tenant_id: Identifier | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50

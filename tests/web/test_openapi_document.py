@@ -9,7 +9,7 @@ import schemathesis
 from openapi_python_client.strings import ClassName, PythonIdentifier, pascal_case
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from lib.web.openapi.operations import OPERATIONS, PUBLIC_NAMES, TAGS
+from lib.web.openapi.operations import PUBLIC_NAMES, TAGS
 from tests.support.openapi_document import openapi_document, operations
 
 
@@ -88,19 +88,15 @@ def test_schemas_have_public_names(document: Any) -> None:
 
 # Not the way an API's reference is written.
 _AWKWARD = re.compile(
-    r"\b(told|tells?|said|heard|shall|whoever|nobody|doors?|wish|mend|looks? at|chore|inlet|goes by|as ever)\b",
+    r"\b(told|tells?|said|says?|heard|shall|whoever|nobody|somebody|doors?|wish|mend|looks? at|chore|inlet)\b"
+    r"|goes by|as ever",
     re.IGNORECASE,
 )
 
 
 def test_its_texts_are_plain_english(document: Any) -> None:
-    """Descriptions of requests are those of their models."""
-    requests = {PUBLIC_NAMES.get(model, model.__name__) for each in OPERATIONS.values() for model in each.body}
-    requests |= {"Customer", "JobFilter", "Money", "SquareEventData"}
-    schemas = {name: each for name, each in document["components"]["schemas"].items() if name not in requests}
-    parts = [document["info"], document["servers"], document["tags"], document["paths"], schemas]
-    texts = [text for part in parts for text in texts_of(part)]
-    assert len(texts) > 300
+    texts = list(texts_of(document))
+    assert len(texts) > 350
     assert not [text for text in texts if _AWKWARD.search(text)]
 
 

@@ -35,7 +35,7 @@ Model = type[BaseModel]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation beyond what its route says.
+    """What an operation has beyond its route.
 
     `id`: its operationId, the name of the method in generated clients. `body`: one of these models. `media_types`: of
     responses other than JSON. `unhealthy`: the model of a 503 response besides a problem. `errors`: statuses that
@@ -223,7 +223,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_WEBHOOKS,
 }
 
-# Request models whose class names say too little outside of their modules.
+# Request models whose class names are ambiguous outside of their modules.
 PUBLIC_NAMES: Mapping[Model, str] = {
     cron.Trigger: "TickRequest",
     schemas.Filter: "JobFilter",

@@ -25,8 +25,8 @@ def kind(schema: Json) -> str:
         return ", ".join(f"“{value}”" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return f"list of {kind(schema.get('items', {}))}"
-    words = [schema.get("type", "anything"), schema.get("format"), _range(schema)]
-    return ", ".join(word for word in words if word)
+    parts = [schema.get("type", "anything"), schema.get("format"), _range(schema)]
+    return ", ".join(part for part in parts if part)
 
 
 def _range(schema: Json) -> str:
