@@ -1,1 +1,1 @@
-"""The domain: orders, money, personal codes, cards and the mail that brings them."""
+"""The domain: orders, money, personal codes, cards, and the mail that delivers them."""

@@ -1,4 +1,4 @@
-"""Card numbers: made, checked, and kept so that the database alone cannot tell them."""
+"""Card numbers: create, check, encrypt and look up."""
 
 import hashlib
 import hmac
@@ -11,33 +11,33 @@ from lib.config.settings import Settings
 from lib.encryption import cipher, split_keys
 from lib.errors import TransientError
 
-# ISO/IEC 7812 leaves 9… to national use: no number of ours can be mistaken for a bank's card.
+# ISO/IEC 7812 reserves 9… for national use, so these numbers never collide with bank cards.
 ISSUER_PREFIX = "9900"
 _LENGTH = 16
 _LOOKUP_KEY_LENGTH = 32
 
 
 def new_number(rng: random.Random) -> str:
-    """A number of 16 digits, the last one a check digit. Give it `secrets.SystemRandom()`: a number is worth money."""
+    """Return a 16-digit number with a Luhn check digit. Pass `secrets.SystemRandom()`: it must be unpredictable."""
     free = _LENGTH - len(ISSUER_PREFIX) - 1
     body = f"{ISSUER_PREFIX}{rng.randrange(10**free):0{free}}"
     return f"{body}{-_luhn_sum(body + '0') % 10}"
 
 
 def has_valid_check_digit(number: str) -> bool:
-    """Whether these are 16 digits whose last one fits the others (Luhn, ISO/IEC 7812-1)."""
+    """Return whether `number` is 16 digits with a valid check digit (Luhn, ISO/IEC 7812-1)."""
     return re.fullmatch(r"[0-9]{16}", number) is not None and _luhn_sum(number) % 10 == 0
 
 
 def _luhn_sum(number: str) -> int:
-    """Each second digit from the right counts double, and a double of two digits counts as their sum."""
+    """Return the sum of the digits, every second one from the right replaced by the digit sum of its double."""
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in number[-2::-2])
     return sum(map(int, number[-1::-2])) + sum(doubled)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedNumber:
-    """What the database keeps of a card number: to read it again, to find it, to show it."""
+    """A card number as stored: encrypted, hashed for lookup, and its last four digits for display."""
 
     encrypted: str
     number_hash: str
@@ -45,22 +45,22 @@ class SealedNumber:
 
 
 class Vault:
-    """Seals card numbers and opens them again.
+    """Encrypts and decrypts card numbers.
 
-    `encryption_keys` are Fernet keys, newest first: the first one seals, all of them open, so that keys rotate.
-    `lookup_key` (at least 32 characters) makes the hash by which a number is found; without it the sixteen digits
-    could be guessed from the hash. It does not rotate: a new one would lose the cards sealed before.
+    `encryption_keys` are Fernet keys, newest first: the first encrypts, each decrypts, so that keys can rotate.
+    `lookup_key` (at least 32 characters) keys the hash used to find a number, so that the digits cannot be guessed from
+    the hash. It cannot rotate: a new key would no longer find existing cards.
     """
 
     def __init__(self, encryption_keys: Sequence[str], *, lookup_key: str) -> None:
-        """ValueError names the key that cannot be used by its place, never by its content."""
+        """Raise ValueError for an unusable key, naming its position and never its content."""
         if len(lookup_key) < _LOOKUP_KEY_LENGTH:
             raise ValueError(f"the lookup key is shorter than {_LOOKUP_KEY_LENGTH} characters")
         self._cipher = cipher(encryption_keys)
         self._lookup_key = lookup_key.encode()
 
     def seal(self, number: str) -> SealedNumber:
-        """A different `encrypted` each time, the same `number_hash` each time."""
+        """Encrypt a number: `encrypted` differs on each call, `number_hash` does not."""
         return SealedNumber(
             encrypted=self._cipher.encrypt(number.encode()).decode(),
             number_hash=self.number_hash(number),
@@ -68,28 +68,28 @@ class Vault:
         )
 
     def open(self, encrypted: str) -> str:
-        """The number again. TransientError if no key fits: a key is missing, which is our fault and not the job's."""
+        """Decrypt a number. Raise TransientError if no key fits: the configuration is at fault, not the job."""
         from cryptography.fernet import InvalidToken
 
         try:
             return self._cipher.decrypt(encrypted.encode()).decode()
         except InvalidToken:
-            raise TransientError("no encryption key opens this card number: is an older key missing?") from None
+            raise TransientError("no encryption key decrypts this card number: is an older key missing?") from None
 
     def number_hash(self, number: str) -> str:
-        """HMAC-SHA256 in hex: finds a card by its number."""
+        """Return the HMAC-SHA256 in hex that identifies a card by its number."""
         return hmac.new(self._lookup_key, number.encode(), hashlib.sha256).hexdigest()
 
 
 def missing_key(settings: Settings) -> str | None:
-    """The setting without which no card number can be sealed or read; None: both are there."""
+    """Return the name of the first missing setting that card numbers need, or None."""
     if settings.giftcard_encryption_keys is None:
         return "GIFTCARD_ENCRYPTION_KEYS"
     return "GIFTCARD_LOOKUP_KEY" if settings.giftcard_lookup_key is None else None
 
 
 def vault_of(settings: Settings) -> Vault:
-    """The vault of `GIFTCARD_ENCRYPTION_KEYS` (by comma, newest first) and `GIFTCARD_LOOKUP_KEY`."""
+    """Return a vault with the keys of `GIFTCARD_ENCRYPTION_KEYS` and `GIFTCARD_LOOKUP_KEY`."""
     lookup_key = settings.giftcard_lookup_key
     return Vault(
         split_keys(settings.giftcard_encryption_keys), lookup_key=lookup_key.get_secret_value() if lookup_key else ""

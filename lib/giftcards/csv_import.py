@@ -1,4 +1,4 @@
-"""Takes the orders of a CSV file in, each row on its own."""
+"""Import of orders from CSV, row by row."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,36 +16,36 @@ from lib.store.store import Store
 
 @dataclass(slots=True)
 class Imported:
-    """`wrong`: {line, problem} of each row that was not taken."""
+    """The counts of an import. `wrong`: {line, problem} of each rejected row."""
 
     created: int = 0
     repeated: int = 0
     wrong: list[dict[str, Any]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """A plain object."""
+        """Return a JSON object."""
         return asdict(self)
 
 
 def import_csv(
     store: Store, registry: Registry, settings: Settings, lines: Iterable[str], *, tenant_id: str = "default"
 ) -> Imported:
-    """Submits each row; one that is there already is counted as repeated, so a file may be imported again.
+    """Submit each row as an order; existing orders count as `repeated`, so that a file can be imported again.
 
-    `tenant_id` is for rows that name none. A row without a correlation id gets one from its content, and its place
-    among rows of the same content.
+    `tenant_id` applies to rows without one. A row without a correlation id gets one from its content and its index
+    among rows with the same content.
 
     Raises:
-        ValueError: the file has no usable header; nothing was taken in.
+        ValueError: the header is invalid; nothing was imported.
     """
     outcome = Imported()
-    seen: Counter[str] = Counter()
+    copies: Counter[str] = Counter()
     for row in read_orders(lines):
         if row.order is None:
             outcome.wrong.append({"line": row.line, "problem": row.problem})
             continue
-        seen[body_hash(row.order)] += 1
-        name = row.correlation_id or f"csv-{body_hash(row.order)[:24]}-{seen[body_hash(row.order)]}"
+        copies[body_hash(row.order)] += 1
+        correlation_id = row.correlation_id or f"csv-{body_hash(row.order)[:24]}-{copies[body_hash(row.order)]}"
         try:
             submitted = submit_order(
                 row.order,
@@ -53,7 +53,7 @@ def import_csv(
                 registry=registry,
                 settings=settings,
                 tenant_id=row.tenant_id or tenant_id,
-                correlation_id=name,
+                correlation_id=correlation_id,
                 body_hash=body_hash(row.order),
                 trigger_type="csv",
             )

@@ -1,4 +1,4 @@
-"""Our own books in Postgres: every payment and card is written here, and the ledger providers need nothing else."""
+"""The ledger in Postgres: it records every payment and card, and the ledger providers need nothing else."""
 
 from random import SystemRandom
 from typing import Any
@@ -14,7 +14,7 @@ _NUMBER_TRIES = 3
 
 
 def record_payment(context: Context, order: Order, *, key: str, provider: str, reference: str | None) -> Result:
-    """Keeps the order's payment; a repeat finds the first."""
+    """Record the order's payment; a repeated call returns the first one."""
     return context.store.record_payment(
         tenant_id=context.job.tenant_id,
         correlation_id=context.job.correlation_id,
@@ -27,7 +27,7 @@ def record_payment(context: Context, order: Order, *, key: str, provider: str, r
 
 
 def record_card(context: Context, order: Order, *, provider: str, card: Result) -> Result:
-    """Keeps the order's card; a repeat finds the first. Conflict: another card has this number."""
+    """Record the order's card; a repeated call returns the first one. Raise Conflict if the number is taken."""
     return context.store.record_card(
         tenant_id=context.job.tenant_id,
         correlation_id=context.job.correlation_id,
@@ -43,37 +43,37 @@ def record_card(context: Context, order: Order, *, provider: str, card: Result) 
 
 
 class LedgerPayments:
-    """A row of `giftcard_payments` is the payment: unique by order and by key, so a repeat finds it."""
+    """A payment is a row of `giftcard_payments`, unique by order and by key."""
 
     name = "ledger"
-    answers_lookups = True
+    supports_lookup = True
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def charge(self, key: str, order: Order) -> Result:
         """See `PaymentProvider`."""
-        paid = record_payment(self._context, order, key=key, provider=self.name, reference=None)
-        return {"reference": paid["reference"], "key": key}
+        payment = record_payment(self._context, order, key=key, provider=self.name, reference=None)
+        return {"reference": payment["reference"], "key": key}
 
     def lookup(self, key: str) -> Result | None:
         """See `PaymentProvider`."""
-        paid = self._context.store.find_payment(key)
-        return {"reference": paid["reference"], "key": key} if paid else None
+        payment = self._context.store.find_payment(key)
+        return {"reference": payment["reference"], "key": key} if payment else None
 
 
 class LedgerCards:
-    """A row of `giftcard_cards` is the card, with a number made here."""
+    """A card is a row of `giftcard_cards`, with a number created here."""
 
     name = "ledger"
-    answers_lookups = True
+    supports_lookup = True
 
     def __init__(self, context: Context, vault: Vault) -> None:
         self._context = context
         self._vault = vault
 
     def issue(self, key: str, order: Order) -> Result:
-        """See `CardProvider`. Written down here, so that a number which another card has is noticed."""
+        """See `CardProvider`. Records the card at once, so that a number that is already taken is detected."""
         for _ in range(_NUMBER_TRIES):
             sealed = self._vault.seal(new_number(SystemRandom()))
             card = {
@@ -86,10 +86,10 @@ class LedgerCards:
                 return _card_of(record_card(self._context, order, provider=self.name, card=card))
             except Conflict:
                 continue
-        raise TransientError(f"{_NUMBER_TRIES} card numbers in a row were taken")
+        raise TransientError(f"all {_NUMBER_TRIES} generated card numbers are taken")
 
     def lookup(self, key: str) -> Result | None:
-        """See `CardProvider`. The row is unique by order, and one order asks for one card."""
+        """See `CardProvider`. Searches by order: the row is unique by order, and an order has one card."""
         row = self._context.store.find_card(self._context.job.tenant_id, self._context.job.correlation_id)
         return _card_of(row) if row else None
 

@@ -1,4 +1,4 @@
-"""The mail that brings a gift card: text and HTML, with the card's number as a QR code."""
+"""The mail that delivers a gift card: text and HTML, with the card number as a QR code."""
 
 import io
 import re
@@ -18,15 +18,15 @@ _QR_CONTENT_ID = "card-number@giftcards"
 
 
 def giftcard_mail(*, sender: str, message_id: str, order: Order, personal_code: str, card_number: str) -> EmailMessage:
-    """The message, ready to send to `order.customer.email`.
+    """Return the message to `order.customer.email`, ready to send.
 
-    `sender` is an address, perhaps with a name: `Gift Cards <cards@example.com>`. `message_id` with its brackets; the
-    same at every attempt, so that mail programs can tell a repetition. An address whose local part is not ASCII makes
-    a message with UTF-8 headers, which only a mail server with SMTPUTF8 takes.
+    `sender` is an address, optionally with a name: `Gift Cards <cards@example.com>`. `message_id` includes its brackets
+    and is the same at every attempt, so that mail programs can detect duplicates. A recipient with a non-ASCII local
+    part gets UTF-8 headers, which the mail server must support (SMTPUTF8).
     """
     recipient = _recipient(order.customer)
     amount = format_money(order.amount.amount, order.amount.currency)
-    # 7bit: not every server on the way takes more.
+    # 7bit: not every server on the way accepts 8bit.
     message = EmailMessage(policy=SMTP.clone(cte_type="7bit", utf8=not recipient.username.isascii()))
     message["Subject"] = f"Your {amount} gift card"
     message["From"] = sender
@@ -49,13 +49,13 @@ def giftcard_mail(*, sender: str, message_id: str, order: Order, personal_code: 
 
 
 def _recipient(customer: Customer) -> Address:
-    """The address, its domain in ASCII, with the customer's name.
+    """Return the recipient's address, its domain in ASCII, with the customer's name.
 
-    The name leaves out whatever has a meaning in a header, and what is too long for one line. Python's own mail
-    package (seen in 3.11) decodes `=?…?=` inside a name, folds long names without their quotation marks and puts a
-    blank line before a long word, so that a name could add headers or recipients.
+    Characters with a meaning in headers are removed and long names are cut: Python's mail package (3.11) decodes
+    `=?…?=` inside a name, folds long names without their quotation marks and puts a blank line before a long word, so
+    that a name could add headers or recipients.
     """
-    from email_validator import validate_email  # only this stage and the doors for orders need it
+    from email_validator import validate_email  # only this stage and the order endpoints need it
 
     email = validate_email(customer.email, check_deliverability=False)
     name = re.sub(r'[()<>\[\]:;@\\,."=?]', " ", f"{customer.given_name} {customer.family_name or ''}")
@@ -63,7 +63,7 @@ def _recipient(customer: Customer) -> Address:
 
 
 def _qr_png(card_number: str) -> bytes:
-    import segno  # only the stage that sends mail draws
+    import segno  # only the email stage needs it
 
     image = io.BytesIO()
     segno.make(card_number, error="m", micro=False).save(image, kind="png", scale=6)

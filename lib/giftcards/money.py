@@ -1,17 +1,17 @@
-"""Amounts: integers in a currency's minor unit (2500 of USD is 25 dollars)."""
+"""Amounts: integers in a currency's minor unit (2500 in USD is 25 dollars)."""
 
 from decimal import Decimal
 
-# ISO 4217's minor units where they are not two. Babel's own digits are CLDR's, made for showing prices: it gives the
-# forint, the rupiah and the Colombian peso none, and payment services would read the same integer a hundred times
-# smaller.
+# Currencies whose ISO 4217 minor unit does not have two digits. Babel's digits come from CLDR and are for display: the
+# forint, the rupiah and the Colombian peso have none there, and payment services would read the same integer as a
+# hundredth of it.
 _NO_DIGITS = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF"
 _THREE_DIGITS = "BHD IQD JOD KWD LYD OMR TND"
 
 
 def is_currency(code: str) -> bool:
-    """Whether `code` is an upper-case ISO 4217 code that is legal tender somewhere today (so not DEM, XAU or XXX)."""
-    # Babel's data takes a while to load, and the door to the cron has no use for it.
+    """Return whether `code` is the upper-case ISO 4217 code of a legal tender of today (so not DEM, XAU or XXX)."""
+    # Babel's data is slow to load, and the cron endpoint does not need it.
     from babel.core import get_global
     from babel.numbers import get_territory_currencies
 
@@ -19,12 +19,12 @@ def is_currency(code: str) -> bool:
 
 
 def minor_digits(currency: str) -> int:
-    """How many decimals one major unit has: USD 2, JPY 0, KWD 3; 2 for a code nobody knows."""
+    """Return how many decimals a major unit has: USD 2, JPY 0, KWD 3; 2 for an unknown code."""
     return 0 if currency in _NO_DIGITS.split() else 3 if currency in _THREE_DIGITS.split() else 2
 
 
 def format_money(amount: int, currency: str) -> str:
-    """`amount` minor units as a person in the United States reads them: `$25.00`, `¥2,500`, `KWD 2.500`."""
+    """Format `amount` minor units for en_US: `$25.00`, `¥2,500`, `KWD 2.500`."""
     from babel.numbers import format_currency
 
     digits = minor_digits(currency)
@@ -39,6 +39,6 @@ def format_money(amount: int, currency: str) -> str:
 
 
 def _spaced(text: str) -> str:
-    """`CHF25.00` → `CHF 25.00`: a symbol that ends in a letter stands apart, which Babel leaves to its callers."""
+    """Put a space after a symbol that ends in a letter, which Babel does not: `CHF25.00` → `CHF 25.00`."""
     symbol = text.rstrip("0123456789.,")
     return f"{symbol} {text[len(symbol) :]}" if symbol[-1:].isalpha() else text

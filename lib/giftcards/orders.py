@@ -1,4 +1,4 @@
-"""An order as it comes through the doors and travels in payloads. JSON in, JSON out, nothing guessed."""
+"""An order as requests and payloads hold it: strict JSON, nothing guessed."""
 
 import hashlib
 import json
@@ -9,20 +9,20 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from lib.giftcards.money import is_currency
 from lib.validation import Identifier, Line, Moment, Name, StrictModel, Text, schema_hint
 
-# In minor units, whatever the currency: a guard against a slipped finger, not a business limit. It has to let weak
-# currencies through (a card of 10,000,000 rupiah is worth some 600 dollars) and fits the 32 bits of any vendor.
+# In minor units of any currency: a guard against typing errors, not a business limit. It allows weak currencies (a card
+# of 10,000,000 rupiah is worth some 600 dollars) and fits the 32 bits of any vendor.
 MAX_AMOUNT = 1_000_000_000
 MAX_EMAIL_LENGTH = 254  # RFC 5321
 MAX_MESSAGE_LENGTH = 2_000
 
 
 def _email(value: str) -> str:
-    from email_validator import EmailNotValidError, validate_email  # only orders need it, the cron's door does not
+    from email_validator import EmailNotValidError, validate_email  # only orders need it, the cron endpoint does not
 
     try:
         return validate_email(value, check_deliverability=False).normalized
     except EmailNotValidError:
-        # Its own words can repeat parts of the address, and messages end in logs.
+        # The library's message can repeat parts of the address, and messages end up in logs.
         raise ValueError("is not a valid e-mail address") from None
 
 
@@ -37,7 +37,7 @@ Currency = Annotated[Line, Field(max_length=3), schema_hint(format="iso-4217"), 
 
 
 class Customer(StrictModel):
-    """`given_name` may be empty or all emoji: the personal code copes. `external_id` is the shop's own number."""
+    """A customer. `given_name` may be empty or all emoji. `external_id` is the shop's own number."""
 
     external_id: Identifier | None = None
     given_name: Name
@@ -46,7 +46,7 @@ class Customer(StrictModel):
 
 
 class Money(StrictModel):
-    """`amount` in minor units: 2500 of USD is 25 dollars."""
+    """An amount in minor units: 2500 in USD is 25 dollars."""
 
     amount: int = Field(ge=1, le=MAX_AMOUNT)
     currency: Currency
@@ -61,24 +61,24 @@ class Order(StrictModel):
     deliver_at: Moment | None = None
 
 
-def _with_its_order(value: Money | None, info: ValidationInfo) -> Money | None:
+def _money_if_ordered(value: Money | None, info: ValidationInfo) -> Money | None:
     if (value is None) is not info.data.get("without_order", False):
-        raise ValueError("Field required" if value is None else "belongs to an order, and this customer has none")
+        raise ValueError("Field required" if value is None else "must be left out for a customer without an order")
     return value
 
 
 class Arrival(StrictModel):
-    """What customer_ingest takes: an order, or a customer who has ordered nothing yet (`without_order`)."""
+    """The payload of customer_ingest: an order, or a customer without one (`without_order`)."""
 
     without_order: bool = False
     customer: Customer
-    amount: Annotated[Money | None, AfterValidator(_with_its_order)] = Field(default=None, validate_default=True)
+    amount: Annotated[Money | None, AfterValidator(_money_if_ordered)] = Field(default=None, validate_default=True)
     message: Annotated[Text, Field(max_length=MAX_MESSAGE_LENGTH)] | None = None
     deliver_at: Moment | None = None
 
 
 def body_hash(order: Order) -> str:
-    """SHA-256 in hex of what the order says: the same for any spelling of it (order of keys, zone of a time)."""
-    # Without nulls: a field that a later release adds must not change the hash of orders that lack it.
+    """Return the SHA-256 in hex of the order's content, whatever the order of keys and the time zone."""
+    # Without nulls: a field added by a later release must not change the hash of orders without it.
     body = order.model_dump(mode="json", exclude_none=True)
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Orders from a spreadsheet. A bad row is told with its line and field, and never stops the rest."""
+"""Orders from a spreadsheet. A bad row is reported with its line and field and does not stop the rest."""
 
 import csv
 import re
@@ -26,7 +26,7 @@ COLUMNS = (
 )
 OPTIONAL_COLUMNS = ("tenant_id",)
 
-# A quotation mark that is never closed would swallow the rest of the file: a row of more lines is not believed.
+# An unclosed quotation mark would consume the rest of the file: a row with more lines is an error.
 _MAX_LINES_OF_ROW = 200
 
 _IDENTIFIER: TypeAdapter[str | None] = TypeAdapter(Identifier | None, config=ConfigDict(strict=True))
@@ -34,7 +34,7 @@ _IDENTIFIER: TypeAdapter[str | None] = TypeAdapter(Identifier | None, config=Con
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvRow:
-    """One row: an order, or a problem that names the field and repeats nothing of its content.
+    """A row: an order, or a problem that names the field without its content.
 
     `line` is the row's first line in the file, from 1. A row with a problem has no order and no ids.
     """
@@ -47,10 +47,10 @@ class CsvRow:
 
 
 def read_orders(lines: Iterable[str]) -> Iterator[CsvRow]:
-    """The rows of a CSV file, as `open(path, newline="", encoding="utf-8")` gives its lines; blank ones are skipped.
+    """Read rows from the lines of `open(path, newline="", encoding="utf-8")`; blank rows are skipped.
 
-    The first row names the columns: COLUMNS, in any order, and perhaps OPTIONAL_COLUMNS; `amount` is in major units
-    (25.00). ValueError at once if the header is not like that.
+    The first row names the columns: COLUMNS, in any order, and optionally OPTIONAL_COLUMNS; `amount` is in major units
+    (25.00). Raise ValueError at once if the header is invalid.
     """
     rows = _rows(lines)
     _, header = next(rows, (0, None))
@@ -59,7 +59,7 @@ def read_orders(lines: Iterable[str]) -> Iterator[CsvRow]:
 
 
 def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
-    """First line and cells of each row that is not blank; None for cells that cannot be made out."""
+    """Yield the first line and cells of each row that is not blank; None for cells that cannot be parsed."""
     pending = [line.removeprefix("\ufeff") if at == 0 else line for at, line in enumerate(lines)]
     at = 0
     while at < len(pending):
@@ -67,7 +67,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
         try:
             cells, used = next(reader), reader.line_num
         except csv.Error:
-            # Only its first line is given up: what a stray quotation mark swallowed is read again.
+            # Skip only the row's first line: what a stray quotation mark consumed is read again.
             cells, used = None, 1
         if cells is None or any(cell.strip() for cell in cells):
             yield at + 1, cells
@@ -89,10 +89,10 @@ def _columns(header: Sequence[str]) -> list[str]:
 
 def _row(line: int, columns: Sequence[str], cells: Sequence[str] | None) -> CsvRow:
     if cells is None:
-        return CsvRow(line=line, problem="the row has a quotation mark that does not close, or a cell without end")
+        return CsvRow(line=line, problem="the row has an unclosed quotation mark or an endless cell")
     if len(cells) != len(columns):
-        return CsvRow(line=line, problem=f"the row has {len(cells)} cells and the header {len(columns)}")
-    # An empty cell is a value that is not there.
+        return CsvRow(line=line, problem=f"the row has {len(cells)} cells, but the header has {len(columns)}")
+    # An empty cell is a missing value.
     values = {name: cell if cell.strip() else None for name, cell in zip(columns, cells, strict=True)}
     try:
         return CsvRow(
@@ -102,8 +102,8 @@ def _row(line: int, columns: Sequence[str], cells: Sequence[str] | None) -> CsvR
             order=_order(values),
         )
     except ValidationError as error:
-        told = (f"{field.rpartition('.')[2]} {words}" for field, words in field_errors(error))
-        return CsvRow(line=line, problem="; ".join(told))
+        problems = (f"{field.rpartition('.')[2]} {message}" for field, message in field_errors(error))
+        return CsvRow(line=line, problem="; ".join(problems))
     except ValueError as error:
         return CsvRow(line=line, problem=str(error))
 
@@ -134,7 +134,7 @@ def _order(values: dict[str, str | None]) -> Order:
 
 
 def _minor_units(text: str, currency: str) -> int:
-    """`25.00` of USD → 2500. Digits and one point: who writes 1,000 or 25.000 may mean a thousand times the other."""
+    """Convert `25.00` in USD to 2500. Only digits and one point: 1,000 and 25.000 are ambiguous by a factor of 1000."""
     digits = minor_digits(currency)
     matched = re.fullmatch(r"([0-9]{1,12})(?:\.([0-9]+))?", text.strip())
     if not matched:

@@ -1,4 +1,4 @@
-"""Personal codes: a name and four digits that a customer can say on the phone."""
+"""Personal codes: a name and four digits, easy to read out on the phone."""
 
 import random
 import re
@@ -9,31 +9,31 @@ _NAMELESS = "CUST"
 
 
 def candidates(
-    given_name: str, external_id: str | None, *, attempt: int, rng: random.Random, handful: int = 5
+    given_name: str, external_id: str | None, *, attempt: int, rng: random.Random, count: int = 5
 ) -> list[str]:
-    """`handful` different codes to try, best first.
+    """Return `count` different codes to try, best first.
 
-    The first one of `attempt` 1 ends in the last four digits of the external id, where it has any; every other one
-    in random digits.
+    The first code of `attempt` 1 ends in the last four digits of the external id, if it has any; all others end in
+    random digits.
     """
     name = _name(given_name)
     known = _last_digits(external_id or "") if attempt == 1 else None
-    random_digits = [f"{number:04}" for number in rng.sample(range(10_000), handful)]
+    random_digits = [f"{number:04}" for number in rng.sample(range(10_000), count)]
     distinct = dict.fromkeys([known, *random_digits] if known else random_digits)
-    return [name + digits for digits in distinct][:handful]
+    return [name + digits for digits in distinct][:count]
 
 
 def _name(given_name: str) -> str:
-    """A–Z and 0–9 of the first word that has a letter or a digit, or CUST."""
-    from anyascii import anyascii  # its tables are loaded when first used: only by the stage that needs them
+    """Return the A–Z and 0–9 of the first word with a letter or a digit, or CUST."""
+    from anyascii import anyascii  # slow to load, and only one stage needs it
 
     word = next((word for word in map(_without_symbols, given_name.split()) if _is_word(word)), "")
-    # Symbols go before transliteration: anyascii spells emoji out (🎁 becomes ":gift:").
+    # Remove symbols before transliteration: anyascii spells out emoji (🎁 becomes ":gift:").
     return re.sub(r"[^A-Z0-9]", "", anyascii(word).upper())[:_NAME_LENGTH] or _NAMELESS
 
 
 def _without_symbols(word: str) -> str:
-    """Letters, the marks that belong to them (half of an Indian name), and numbers."""
+    """Return only letters, their marks (half of an Indian name) and numbers."""
     return "".join(char for char in word if unicodedata.category(char)[0] in "LMN")
 
 
@@ -42,6 +42,6 @@ def _is_word(letters: str) -> bool:
 
 
 def _last_digits(external_id: str) -> str | None:
-    """The last four ASCII digits, zeros on the left; None if there is not one."""
+    """Return the last four ASCII digits, padded with zeros, or None if there are no digits."""
     digits = re.sub(r"[^0-9]", "", external_id)
     return digits[-4:].zfill(4) if digits else None

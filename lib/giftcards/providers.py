@@ -1,14 +1,13 @@
-"""Who takes the money and who makes the cards: our own ledger in Postgres, or any HTTP service with idempotency keys.
+"""Payment and card providers: the ledger in Postgres, or an HTTP service with idempotency keys.
 
-A provider is asked under a vendor key that is the same at every attempt, and answers the same under it.
-`lookup(key)` says what became of a key: its result, or None when nothing happened. One that cannot say
-(`answers_lookups` false) leaves an old effect to a person.
+A provider gets the same vendor key at every attempt and returns the same result for it. `lookup(key)` returns that
+result, or None if nothing happened. Without lookups (`supports_lookup` false), an operator resolves old effects.
 """
 
 from typing import Any, Protocol
 
 from lib.giftcards.cards import vault_of
-from lib.giftcards.http_provider import Access, HttpCards, HttpPayments
+from lib.giftcards.http_provider import HttpCards, HttpPayments, Service
 from lib.giftcards.ledger import LedgerCards, LedgerPayments
 from lib.giftcards.orders import Order
 from lib.jobs.context import Context
@@ -17,45 +16,47 @@ Result = dict[str, Any]
 
 
 class PaymentProvider(Protocol):
-    """Answers {reference}."""
+    """Charges orders. Results are {reference, key}."""
 
     name: str
-    answers_lookups: bool
+    supports_lookup: bool
 
     def charge(self, key: str, order: Order) -> Result:
-        """Takes the order's amount. Declined: a definite no, nothing was taken."""
+        """Charge the order's amount. Raise Declined if the provider refuses for good: nothing was charged."""
 
     def lookup(self, key: str) -> Result | None:
-        """What a charge under this key came to."""
+        """Return the result of the charge under this key, or None."""
 
 
 class CardProvider(Protocol):
-    """Answers {reference, number_encrypted, number_hash, last4}: a number is never stored or logged in clear."""
+    """Issues card_provider. Results are {reference, number_encrypted, number_hash, last4}, never a number in clear."""
 
     name: str
-    answers_lookups: bool
+    supports_lookup: bool
 
     def issue(self, key: str, order: Order) -> Result:
-        """Makes a card over the order's amount."""
+        """Issue a card with the order's amount."""
 
     def lookup(self, key: str) -> Result | None:
-        """The card that was made under this key."""
+        """Return the card issued under this key, or None."""
 
 
-def payments(context: Context) -> PaymentProvider:
-    """The payment provider that the settings choose."""
-    chosen = context.settings
-    if chosen.giftcard_payment_provider == "http" and chosen.giftcard_payment_url:
-        access = Access(chosen.giftcard_payment_url, chosen.giftcard_payment_token, chosen.giftcard_payment_lookup)
-        return HttpPayments(context, access, what="payment")
+def payment_provider(context: Context) -> PaymentProvider:
+    """Return the payment provider that the settings choose."""
+    settings = context.settings
+    if settings.giftcard_payment_provider == "http" and settings.giftcard_payment_url:
+        service = Service(
+            settings.giftcard_payment_url, settings.giftcard_payment_token, settings.giftcard_payment_lookup
+        )
+        return HttpPayments(context, service, kind="payment")
     return LedgerPayments(context)
 
 
-def cards(context: Context) -> CardProvider:
-    """The card provider that the settings choose."""
-    chosen = context.settings
-    vault = vault_of(chosen)
-    if chosen.giftcard_card_provider == "http" and chosen.giftcard_card_url:
-        access = Access(chosen.giftcard_card_url, chosen.giftcard_card_token, chosen.giftcard_card_lookup)
-        return HttpCards(context, access, vault=vault)
+def card_provider(context: Context) -> CardProvider:
+    """Return the card provider that the settings choose."""
+    settings = context.settings
+    vault = vault_of(settings)
+    if settings.giftcard_card_provider == "http" and settings.giftcard_card_url:
+        service = Service(settings.giftcard_card_url, settings.giftcard_card_token, settings.giftcard_card_lookup)
+        return HttpCards(context, service, vault=vault)
     return LedgerCards(context, vault)

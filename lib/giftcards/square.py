@@ -1,4 +1,4 @@
-"""What Square tells of, at `POST /api/webhooks/square`: events about customers, payments and gift cards."""
+"""Square's webhooks (`POST /api/webhooks/square`): events about customers, payments and gift cards."""
 
 import base64
 import hashlib
@@ -15,21 +15,21 @@ from lib.validation import Identifier, Moment, StrictModel
 
 Json = dict[str, Any]
 
-_MOST = 2**63 - 1
+_MAX_BIGINT = 2**63 - 1
 
 
-class _Sent(StrictModel, extra="ignore"):
-    """Square adds fields as it likes."""
+class _Payload(StrictModel, extra="ignore"):
+    """A part of an event; Square adds fields at any time."""
 
 
-class Data(_Sent):
-    """`object` holds what the event is about, under a name of its own."""
+class Data(_Payload):
+    """The data of an event. `object` holds its subject, under a name such as `payment`."""
 
     object: Json = Field(default_factory=dict)
 
 
-class Event(_Sent):
-    """An event. `created_at` is by Square's clock."""
+class Event(_Payload):
+    """An event. `created_at` is a time of Square's clock."""
 
     event_id: Annotated[Identifier, Field(max_length=200)]
     type: Annotated[Identifier, Field(max_length=100)]
@@ -37,74 +37,74 @@ class Event(_Sent):
     data: Data = Data()
 
 
-class _Customer(_Sent):
+class _Customer(_Payload):
     id: Identifier
     given_name: str | None = None
     family_name: str | None = None
     email_address: str | None = None
 
 
-class _Money(_Sent):
-    amount: int = Field(ge=0, le=_MOST)
+class _Money(_Payload):
+    amount: int = Field(ge=0, le=_MAX_BIGINT)
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
 
 
-class _Payment(_Sent):
+class _Payment(_Payload):
     id: Identifier
     status: str
     reference_id: Identifier | None = None
     amount_money: _Money
 
 
-class _Card(_Sent):
+class _Card(_Payload):
     id: Identifier
     state: str
     balance_money: _Money
 
 
-class _Activity(_Sent):
+class _Activity(_Payload):
     gift_card_id: Identifier
     gift_card_balance_money: _Money
 
 
-def fits(signature: str, *, key: str, url: str, body: bytes) -> bool:
-    """Whether Square has signed this body for this address: HMAC-SHA256 over both, in base64.
+def is_signed(signature: str, *, key: str, url: str, body: bytes) -> bool:
+    """Return whether Square has signed this body for this URL: HMAC-SHA256 over both, in base64.
 
     https://developer.squareup.com/docs/webhooks/step3validate
     """
     expected = base64.b64encode(hmac.new(key.encode(), url.encode() + body, hashlib.sha256).digest())
-    # WSGI hands a header's bytes over as Latin-1.
+    # WSGI decodes headers as Latin-1.
     return hmac.compare_digest(signature.encode("latin-1", "backslashreplace"), expected)
 
 
-def meaning(event: Event) -> Json:
-    """What an event does here, as `giftcard_receive_event` takes it: a job, a payment, a card, or why it is ignored."""
+def action_for(event: Event) -> Json:
+    """Return an event's action for `giftcard_receive_event`: {job}, {payment}, {card}, or {ignored: reason}."""
     reader = _READERS.get(event.type) or (_card if event.type.startswith("gift_card.") else None)
     if reader is None:
         return {}
     try:
         return reader(event)
     except ValidationError as error:
-        # The place alone: what stands there may be personal.
-        place = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
-        return {"ignored": f"not as expected: {place or 'object'}"[:200]}
+        # Only the location: the value may be personal data.
+        location = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
+        return {"ignored": f"not as expected: {location or 'object'}"[:200]}
 
 
-def arrived(order: Order, context: Context) -> str | None:
-    """Square's id of the payment that has come in for this order. None: none so far.
+def find_payment(order: Order, context: Context) -> str | None:
+    """Return Square's id of the payment received for this order, or None so far.
 
     Raises:
-        PermanentError: it is not what the order costs: a person decides.
+        PermanentError: the payment differs from the order's amount; an operator must decide.
     """
     amount, currency = order.amount.amount, order.amount.currency
-    paid = context.store.inbound_payment(context.job, amount=amount, currency=currency)
-    if paid is None:
+    payment = context.store.inbound_payment(context.job, amount=amount, currency=currency)
+    if payment is None:
         return None
-    if (paid["amount"], paid["currency"]) != (amount, currency):
+    if (payment["amount"], payment["currency"]) != (amount, currency):
         raise PermanentError(
-            f"{paid['amount']} {paid['currency']} were paid, the order is over {amount} {currency} (minor units)"
+            f"{payment['amount']} {payment['currency']} were paid, the order costs {amount} {currency} (minor units)"
         )
-    reference: str = paid["reference"]
+    reference: str = payment["reference"]
     return reference
 
 
@@ -131,19 +131,19 @@ def _payment(event: Event) -> Json:
     if sent.status != "COMPLETED":
         return {"ignored": "not completed"}
     if sent.reference_id is None:
-        return {"ignored": "it names no order"}
+        return {"ignored": "no reference_id"}
     return {"payment": {"correlation_id": sent.reference_id, "reference": sent.id} | sent.amount_money.model_dump()}
 
 
 def _card(event: Event) -> Json:
     if "gift_card_activity" in event.data.object:
         activity = _Activity.model_validate(event.data.object["gift_card_activity"])
-        return _worth(event, activity.gift_card_id, activity.gift_card_balance_money, blocked=None)
+        return _balance(event, activity.gift_card_id, activity.gift_card_balance_money, blocked=None)
     sent = _Card.model_validate(event.data.object.get("gift_card"))
-    return _worth(event, sent.id, sent.balance_money, blocked=sent.state != "ACTIVE")
+    return _balance(event, sent.id, sent.balance_money, blocked=sent.state != "ACTIVE")
 
 
-def _worth(event: Event, reference: str, balance: _Money, *, blocked: bool | None) -> Json:
+def _balance(event: Event, reference: str, balance: _Money, *, blocked: bool | None) -> Json:
     at = event.created_at.isoformat()
     return {
         "card": {

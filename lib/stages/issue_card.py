@@ -4,7 +4,7 @@ from lib.config.settings import Settings
 from lib.giftcards.cards import missing_key
 from lib.giftcards.ledger import record_card
 from lib.giftcards.orders import Order
-from lib.giftcards.providers import cards
+from lib.giftcards.providers import card_provider
 from lib.job import Complete, NextJob
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
@@ -19,8 +19,8 @@ def _needs(settings: Settings) -> str | None:
 @stage("issue_card", payload=Order, needs=_needs)
 def issue_card(order: Order, context: Context) -> Complete:
     """Issues through the provider; the job's context learns the last four digits only."""
-    provider = cards(context)
-    lookup = provider.lookup if provider.answers_lookups else None
+    provider = card_provider(context)
+    lookup = provider.lookup if provider.supports_lookup else None
     card = context.once("issue", lambda key: provider.issue(key, order), lookup=lookup)
     recorded = record_card(context, order, provider=provider.name, card=card)
     # A time that is past would look as if the mail were late; this run's start is a time of the database's clock.

@@ -3,8 +3,8 @@
 from lib.config.settings import Settings
 from lib.giftcards.ledger import record_payment
 from lib.giftcards.orders import Order
-from lib.giftcards.providers import payments
-from lib.giftcards.square import arrived
+from lib.giftcards.providers import payment_provider
+from lib.giftcards.square import find_payment
 from lib.job import Complete, NextJob, Snooze
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
@@ -32,8 +32,8 @@ def payment(order: Order, context: Context) -> Complete | Snooze:
     """After a timeout nobody knows whether the money is taken: the same key asks again."""
     if context.settings.giftcard_payment_provider == "square":
         return _paid_at_square(order, context)
-    provider = payments(context)
-    lookup = provider.lookup if provider.answers_lookups else None
+    provider = payment_provider(context)
+    lookup = provider.lookup if provider.supports_lookup else None
     taken = context.once("charge", lambda key: provider.charge(key, order), lookup=lookup)
     # A person who decided that it happened (giftcard_decide_effect) knows the reference, not the key.
     key = taken.get("key") or f"decided:{context.job.id}"
@@ -43,7 +43,7 @@ def payment(order: Order, context: Context) -> Complete | Snooze:
 
 def _paid_at_square(order: Order, context: Context) -> Complete | Snooze:
     """The customer pays there, and an event tells of it: nothing is asked for, so there is no effect of ours."""
-    reference = arrived(order, context)
+    reference = find_payment(order, context)
     if reference is None:
         return Snooze(delay=_LOOK_AGAIN, waiting_for="the payment, of which Square sends an event")
     record_payment(context, order, key=f"square:{reference}", provider="square", reference=reference)

@@ -30,7 +30,7 @@ def from_square() -> tuple[dict[str, Any], int]:
     _check_signature(own)
     event = validated(square.Event, json_body())
     tenant = own.settings.square_tenant_id
-    action = square.meaning(event)
+    action = square.action_for(event)
     if "job" in action:
         (action["job"],) = prepare([action["job"] | {"tenant_id": tenant}], own.registry(), own.settings)
     received = own.store.receive_event(
@@ -46,13 +46,13 @@ def _check_signature(own: Services) -> None:
     Raises:
         Problem: 503 if a setting is missing, 403 if the signature does not match.
     """
-    from lib.giftcards.square import fits
+    from lib.giftcards.square import is_signed
 
     key, url = own.settings.square_webhook_signature_key, own.settings.square_webhook_url
     if key is None or url is None:
         raise disabled("SQUARE_WEBHOOK_SIGNATURE_KEY" if key is None else "SQUARE_WEBHOOK_URL")
     signature = request.headers.get("X-Square-Hmacsha256-Signature", "")
-    if not fits(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
+    if not is_signed(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
         raise Problem(
             403,
             "the signature does not match",

@@ -89,7 +89,7 @@ def test_after_a_rotation_old_numbers_open_and_new_ones_use_the_new_key() -> Non
     ids=["empty", "nonsense", "accent", "other"],
 )
 def test_a_number_that_no_key_opens_is_a_transient_failure(encrypted: str) -> None:
-    with pytest.raises(TransientError, match="no encryption key opens"):
+    with pytest.raises(TransientError, match="no encryption key decrypts"):
         _vault().open(encrypted)
 
 

@@ -114,8 +114,8 @@ def test_a_bad_row_does_not_stop_the_rest() -> None:
         (5, False),
         (6, True),
     ]
-    assert rows[2].problem == "the row has 2 cells and the header 9"
-    assert rows[3].problem == "the row has 10 cells and the header 9"
+    assert rows[2].problem == "the row has 2 cells, but the header has 9"
+    assert rows[3].problem == "the row has 10 cells, but the header has 9"
 
 
 def test_blank_lines_are_skipped_and_counted() -> None:

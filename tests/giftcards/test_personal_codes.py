@@ -27,9 +27,9 @@ def _first(given_name: str, external_id: str | None, *, seed: int) -> str:
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 3])
-def test_candidates_are_a_handful_of_different_codes(attempt: int) -> None:
+def test_candidates_are_different_codes(attempt: int) -> None:
     for seed in range(200):
-        codes = candidates("Kate", "1520", attempt=attempt, rng=random.Random(seed), handful=50)
+        codes = candidates("Kate", "1520", attempt=attempt, rng=random.Random(seed), count=50)
         assert len(codes) == len(set(codes)) == 50
 
 
@@ -39,7 +39,7 @@ def test_only_the_first_attempt_uses_the_external_id() -> None:
 
 
 def test_a_random_draw_of_the_external_ids_digits_is_not_offered_twice() -> None:
-    codes = candidates("Kate", "1520", attempt=1, rng=random.Random(1), handful=10_000)
+    codes = candidates("Kate", "1520", attempt=1, rng=random.Random(1), count=10_000)
     assert codes.count("KATE1520") == 1
     assert len(codes) == len(set(codes)) == 10_000
 

@@ -95,7 +95,7 @@ def test_three_numbers_that_are_taken_are_a_failure_that_is_tried_again(make_wor
     issue(world)
     order(world, 2)
     job = issue(world)
-    assert (job["status"], job["last_error"]) == ("queued", "TransientError: 3 card numbers in a row were taken")
+    assert (job["status"], job["last_error"]) == ("queued", "TransientError: all 3 generated card numbers are taken")
     world.move(10)
     assert issue(world)["status"] == "completed"
     assert len(set(numbers(world))) == 2
@@ -163,7 +163,7 @@ def test_answer_without_a_usable_number_is_tried_again_and_never_kept(
     job = issue(world)
     assert (job["status"], job["last_error"]) == (
         "queued",
-        "TransientError: the card service answered without a card number",
+        "TransientError: the card service returned no card number",
     )
     assert world.sql("select result from giftcard_effects where stage = 'issue_card'") == [{"result": None}]
     vendor.forget()

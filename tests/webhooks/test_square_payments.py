@@ -83,7 +83,7 @@ def test_payment_of_another_amount_is_for_a_person_to_decide(world: World, chang
     world.run()
     job = world.job(job["id"])
     assert (job["status"], job["revive_at"]) == ("error", None)
-    assert "the order is over 2500 USD (minor units)" in job["last_error"]
+    assert "the order costs 2500 USD (minor units)" in job["last_error"]
     assert world.value("select count(*) from giftcard_payments") == 0
     # The rest is paid by another payment over the whole: then a person requeues it.
     taken(world, payment(id="another"))
