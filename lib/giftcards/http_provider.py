@@ -72,7 +72,7 @@ class HttpProvider:
             return {**body, "id": str(body["id"])}
         except (ValueError, TypeError, KeyError) as error:
             # The effect has happened: a retry under the same key is safe, giving up is not.
-            raise TransientError(f"{self._label} returned {response.status_code} without an id") from error
+            raise TransientError(f"{self._label} answered {response.status_code} without an id") from error
 
 
 class HttpPayments(HttpProvider):

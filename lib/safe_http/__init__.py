@@ -1,8 +1,8 @@
-"""Calls to addresses that somebody else chose: which may be called, and the only way to call them.
+"""HTTP calls to addresses that someone else chose, safe from SSRF.
 
-url, ip_policy      what an address has to look like, and where it may lead
-headers             which headers a request may bring along
-client              one request, with its redirects, to the very address that was checked
-network             the connection beneath it
-response            what came back, and what of it may be kept
+url, ip_policy      which URLs and which IP addresses may be called
+headers             which headers a request may set
+client              one request and its redirects
+network             connections to the address that was checked, within a deadline
+response            the response, its excerpt for storage, and its failure
 """

@@ -1,4 +1,4 @@
-"""One request to an address that somebody else chose."""
+"""One HTTP request to an address that someone else chose, with its redirects."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from lib.errors import Failure, PermanentError, TransientError
 from lib.safe_http.ip_policy import Network
-from lib.safe_http.response import MOST_BYTES, Answer, kept
+from lib.safe_http.response import MAX_READ_BYTES, Response, excerpt
 from lib.safe_http.tls import tls
 from lib.safe_http.url import Url
 
 if TYPE_CHECKING:  # imported with the first call
     import httpcore
 
-_MOST_REDIRECTS = 5
-_BECOMES_GET = frozenset({301, 302, 303})
-_STAYS_AS_IT_IS = frozenset({307, 308})
+_MAX_REDIRECTS = 5
+_TO_GET = frozenset({301, 302, 303})
+_UNCHANGED = frozenset({307, 308})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`headers` are for the host of the URL, `common` ones also for those that it redirects to.
+    """A request. `headers` go to the host of the URL only, `common` headers also to hosts it redirects to.
 
-    `sealed`: the body holds a secret, so that no other host may get it.
+    `sealed`: the body holds a secret, so no other host may receive it.
     """
 
     method: str
@@ -34,30 +34,30 @@ class Request:
     sealed: bool = False
 
 
-def call(request: Request, *, allowed: Sequence[Network], until: float, follow: bool = True) -> Answer:
-    """Its answer, read as far as `MOST_BYTES`. No proxy, no cookies, nothing kept open. `until`: `time.monotonic()`.
+def call(request: Request, *, allowed: Sequence[Network], until: float, follow: bool = True) -> Response:
+    """Send a request and return the response, read up to `MAX_READ_BYTES`; no proxy, cookies or connection reuse.
 
-    `follow`: up to five redirects, each checked like the first address. Another host gets the common headers
-    only, and nothing goes from https to http.
+    `until` is a `time.monotonic()` value. `follow`: follow up to five redirects, each checked like the first URL;
+    other hosts get the common headers only, and a redirect from https to http fails.
 
     Raises:
-        PermanentError: it leads to where no call may go.
-        TransientError: no answer, or only a part of one. What was asked for may have happened.
+        PermanentError: the request or a redirect leads to a forbidden address.
+        TransientError: no response, or an incomplete one. The request may have taken effect.
     """
-    asked, who = request, request.url.host
-    for _ in range(_MOST_REDIRECTS + 1):
-        answer = _ask(asked, who, allowed=allowed, until=until)
-        if not follow or answer.status not in _BECOMES_GET | _STAYS_AS_IT_IS or "location" not in answer.headers:
-            return answer
-        # Its own words for where it leads are not repeated, here and below: they may hold a secret that it was sent.
-        asked, who = _redirected(asked, answer, who), f"what {request.url.host} redirects to"
-    raise TransientError(f"{request.url.host} redirects more than {_MOST_REDIRECTS} times")
+    current, host = request, request.url.host
+    for _ in range(_MAX_REDIRECTS + 1):
+        response = _send(current, host, allowed=allowed, until=until)
+        if not follow or response.status not in _TO_GET | _UNCHANGED or "location" not in response.headers:
+            return response
+        # Messages never repeat the location, here and below: it may hold a secret from the request.
+        current, host = _redirect(current, response, host), f"the redirect target of {request.url.host}"
+    raise TransientError(f"{request.url.host} redirects more than {_MAX_REDIRECTS} times")
 
 
-def _ask(request: Request, who: str, *, allowed: Sequence[Network], until: float) -> Answer:
+def _send(request: Request, host: str, *, allowed: Sequence[Network], until: float) -> Response:
     import httpcore
 
-    from lib.safe_http.network import CheckedNetwork, Forbidden
+    from lib.safe_http.network import CheckedNetwork, ForbiddenAddress
 
     url = httpcore.URL(
         scheme=request.url.scheme.encode(),
@@ -65,9 +65,9 @@ def _ask(request: Request, who: str, *, allowed: Sequence[Network], until: float
         port=request.url.port,
         target=request.url.target.encode(),
     )
-    # Packed answers could be bombs.
-    ours = {"Host": request.url.authority, "Accept-Encoding": "identity", "Connection": "close"}
-    headers = [*ours.items(), *request.common.items(), *request.headers.items()]
+    # Identity: a compressed response could be a bomb.
+    own = {"Host": request.url.authority, "Accept-Encoding": "identity", "Connection": "close"}
+    headers = [*own.items(), *request.common.items(), *request.headers.items()]
     try:
         with (
             httpcore.HTTPConnection(
@@ -75,66 +75,73 @@ def _ask(request: Request, who: str, *, allowed: Sequence[Network], until: float
                 ssl_context=tls() if request.url.scheme == "https" else None,
                 network_backend=CheckedNetwork(allowed=allowed, until=until),
             ) as connection,
-            connection.stream(request.method, url, headers=headers, content=request.body) as response,
+            connection.stream(request.method, url, headers=headers, content=request.body) as raw,
         ):
-            return _read(response)
-    except Forbidden:
-        raise PermanentError(f"{who} leads to where no call may go (GIFTCARD_ALLOWED_NETWORKS)") from None
+            return _read(raw)
+    except ForbiddenAddress:
+        raise PermanentError(f"{host} has a forbidden address (see GIFTCARD_ALLOWED_NETWORKS)") from None
     except httpcore.TimeoutException as error:
-        raise TransientError(f"{who} did not answer in time ({type(error).__name__})") from None
+        raise TransientError(f"{host} did not respond in time ({type(error).__name__})") from None
     except httpcore.NetworkError as error:
-        raise TransientError(f"{who} gave no answer ({type(error).__name__}: {error})") from None
+        raise TransientError(f"{host} gave no response ({type(error).__name__}: {error})") from None
     except httpcore.ProtocolError as error:
-        raise TransientError(f"{who} gave no whole answer of HTTP ({type(error).__name__})") from None
+        raise TransientError(f"{host} gave no complete HTTP response ({type(error).__name__})") from None
 
 
-def call_and_tell(
+def call_with_detail(
     request: Request, *, allowed: Sequence[Network], until: float, follow: bool, secrets: Sequence[str]
-) -> tuple[Answer, dict[str, Any]]:
-    """The same, and what a run keeps of it: status, time, the beginning of the answer. A failure has the time too."""
-    began = time.monotonic()
+) -> tuple[Response, dict[str, Any]]:
+    """Return also the run's detail: {status, duration_ms, answer}, where `answer` is an excerpt of the body.
+
+    A failure's detail is {duration_ms}.
+    """
+    started = time.monotonic()
     try:
-        answer = call(request, allowed=allowed, until=until, follow=follow)
+        response = call(request, allowed=allowed, until=until, follow=follow)
     except Failure as failure:
-        failure.detail = {"duration_ms": _since(began)}
+        failure.detail = {"duration_ms": _milliseconds_since(started)}
         raise
-    return answer, {"status": answer.status, "duration_ms": _since(began), "answer": kept(answer, secrets=secrets)}
+    return response, {
+        "status": response.status,
+        "duration_ms": _milliseconds_since(started),
+        "answer": excerpt(response, secrets=secrets),
+    }
 
 
-def _since(began: float) -> int:
-    return int((time.monotonic() - began) * 1_000)
+def _milliseconds_since(started: float) -> int:
+    return int((time.monotonic() - started) * 1_000)
 
 
-def _read(response: "httpcore.Response") -> Answer:
+def _read(raw: "httpcore.Response") -> Response:
     body = bytearray()
-    whole = True
-    for chunk in response.iter_stream():
+    complete = True
+    for chunk in raw.iter_stream():
         body += chunk
-        if len(body) > MOST_BYTES:
-            whole = False
+        if len(body) > MAX_READ_BYTES:
+            complete = False
             break
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-    return Answer(status=response.status, headers=headers, body=bytes(body[:MOST_BYTES]), whole=whole)
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw.headers}
+    return Response(status=raw.status, headers=headers, body=bytes(body[:MAX_READ_BYTES]), complete=complete)
 
 
-def _redirected(request: Request, answer: Answer, who: str) -> Request:
-    """What to ask next."""
+def _redirect(request: Request, response: Response, host: str) -> Request:
+    """Return the request that follows a redirect."""
     try:
-        url = request.url.joined(answer.headers["location"])
+        url = request.url.join(response.headers["location"])
     except ValueError:
-        raise PermanentError(f"{who} redirects to an address that cannot be called") from None
+        raise PermanentError(f"{host} redirects to an address that cannot be called") from None
     if (request.url.scheme, url.scheme) == ("https", "http"):
-        raise PermanentError(f"{who} redirects from https to http")
-    redirected = replace(request if answer.status in _STAYS_AS_IT_IS else _bare(request), url=url)
+        raise PermanentError(f"{host} redirects from https to http")
+    redirected = replace(request if response.status in _UNCHANGED else _as_get(request), url=url)
     if url.origin == request.url.origin:
         return redirected
     if redirected.sealed:
-        raise PermanentError(f"{who} redirects to another host, and a secret in the body is not for that")
+        raise PermanentError(f"{host} redirects to another host, which may not receive the secret in the body")
     return replace(redirected, headers={})
 
 
-def _bare(request: Request) -> Request:
-    """The same without its body."""
+def _as_get(request: Request) -> Request:
+    """Return the request as GET (or HEAD) without its body."""
     method = "HEAD" if request.method == "HEAD" else "GET"
     headers, common = (
         {name: value for name, value in some.items() if name.lower() != "content-type"}

@@ -1,4 +1,4 @@
-"""The connection beneath a call: to the very address that was checked, and never past its time."""
+"""Connections to the address that was checked, within a deadline."""
 
 import queue
 import socket
@@ -11,22 +11,22 @@ from typing import Any
 
 import httpcore
 
-from lib.safe_http.ip_policy import Network, may_be_called
+from lib.safe_http.ip_policy import Network, is_allowed
 
-# One answer of the resolver: family, type, protocol, canonical name, socket address.
-_Found = list[tuple[Any, Any, int, str, Any]]
+# The resolver's result: (family, type, protocol, canonical name, socket address) of each address.
+_Addresses = list[tuple[Any, Any, int, str, Any]]
 
 
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
+def _remaining(until: float) -> float:
+    remaining = until - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError
-    return left
+    return remaining
 
 
 @contextmanager
-def _told(*, late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Failures of sockets in httpcore's words. ValueError: a certificate that is not for this host."""
+def _httpcore_errors(*, late: type[Exception], failed: type[Exception]) -> Iterator[None]:
+    """Raise socket failures as httpcore's. A ValueError is a certificate of another host."""
     try:
         yield
     except TimeoutError as error:
@@ -35,12 +35,12 @@ def _told(*, late: type[Exception], failed: type[Exception]) -> Iterator[None]:
         raise failed(str(error)) from error
 
 
-class Forbidden(Exception):
-    """A name leads to an address that may not be called."""
+class ForbiddenAddress(Exception):
+    """The host has an address that may not be called."""
 
 
 class CheckedNetwork(httpcore.NetworkBackend):
-    """Looks a name up once and connects to what it found, if all of it may be called. `until`: `time.monotonic()`."""
+    """Resolves a name once and connects, if all its addresses are allowed. `until` is a `time.monotonic()` value."""
 
     def __init__(self, *, allowed: Sequence[Network], until: float) -> None:
         self._allowed = allowed
@@ -54,77 +54,77 @@ class CheckedNetwork(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """A connection to one of the host's addresses, the first that answers.
+        """Connect to the first of the host's addresses that responds.
 
         Raises:
-            Forbidden: one of them may not be called. A name that leads inside, if only in part, leads nowhere.
+            ForbiddenAddress: at least one of its addresses may not be called, so none is.
         """
-        with _told(late=httpcore.ConnectTimeout, failed=httpcore.ConnectError):
-            found = _resolved(host, port, until=self._until)
-            if not all(may_be_called(address[0], allowed=self._allowed) for *_, address in found):
-                raise Forbidden
-            return _Stream(_connected(found, until=self._until), until=self._until)
+        with _httpcore_errors(late=httpcore.ConnectTimeout, failed=httpcore.ConnectError):
+            addresses = _resolve(host, port, until=self._until)
+            if not all(is_allowed(address[0], allowed=self._allowed) for *_, address in addresses):
+                raise ForbiddenAddress
+            return _Stream(_connect(addresses, until=self._until), until=self._until)
 
 
-def _resolved(host: str, port: int, *, until: float) -> _Found:
-    """On a thread of its own, for the resolver knows no timeout."""
-    answer: queue.SimpleQueue[_Found | Exception] = queue.SimpleQueue()
+def _resolve(host: str, port: int, *, until: float) -> _Addresses:
+    """Resolve a name on a thread of its own, because the resolver has no timeout."""
+    results: queue.SimpleQueue[_Addresses | Exception] = queue.SimpleQueue()
 
-    def ask() -> None:
+    def resolve() -> None:
         try:
-            answer.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            results.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, ValueError) as error:
-            answer.put(error)
+            results.put(error)
 
-    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    threading.Thread(target=resolve, name="resolver", daemon=True).start()
     try:
-        found = answer.get(timeout=_left(until))
+        result = results.get(timeout=_remaining(until))
     except queue.Empty:
         raise TimeoutError from None
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
-def _connected(found: _Found, *, until: float) -> socket.socket:
-    for place, (family, kind, protocol, _, address) in enumerate(found):
+def _connect(addresses: _Addresses, *, until: float) -> socket.socket:
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
         connection = socket.socket(family, kind, protocol)
         try:
-            connection.settimeout(_left(until) / (len(found) - place))
+            connection.settimeout(_remaining(until) / (len(addresses) - index))
             connection.connect(address)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
         except OSError:
             connection.close()
-            if place == len(found) - 1:
+            if index == len(addresses) - 1:
                 raise
-    raise OSError("the name has no address")
+    raise OSError("the host has no address")
 
 
 class _Stream(httpcore.NetworkStream):
-    """A socket whose every step gets what is left of the time for all of them."""
+    """A socket whose operations share one deadline."""
 
     def __init__(self, connection: socket.socket, *, until: float) -> None:
         self._socket = connection
         self._until = until
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        with _told(late=httpcore.ReadTimeout, failed=httpcore.ReadError):
-            self._socket.settimeout(_left(self._until))
+        with _httpcore_errors(late=httpcore.ReadTimeout, failed=httpcore.ReadError):
+            self._socket.settimeout(_remaining(self._until))
             return self._socket.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         rest = memoryview(buffer)
-        with _told(late=httpcore.WriteTimeout, failed=httpcore.WriteError):
+        with _httpcore_errors(late=httpcore.WriteTimeout, failed=httpcore.WriteError):
             while rest:
-                self._socket.settimeout(_left(self._until))
+                self._socket.settimeout(_remaining(self._until))
                 rest = rest[self._socket.send(rest) :]
 
     def start_tls(
         self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        with _told(late=httpcore.ConnectTimeout, failed=httpcore.ConnectError):
-            self._socket.settimeout(_left(self._until))
+        with _httpcore_errors(late=httpcore.ConnectTimeout, failed=httpcore.ConnectError):
+            self._socket.settimeout(_remaining(self._until))
             return _Stream(ssl_context.wrap_socket(self._socket, server_hostname=server_hostname), until=self._until)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What came back from outside, and what of it may be kept."""
+"""The response to a checked call: its excerpt for storage, and its failure."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,65 +10,64 @@ from typing import Any
 from lib.errors import Failure, PermanentError, TransientError, is_permanent_status
 from lib.telemetry.redact import clean
 
-# More than this (bytes) is not read.
-MOST_BYTES = 16_384
-# More than this (bytes) is not kept.
-KEPT_BYTES = 2_048
-# Longer than any mail address or card number.
-_LONGEST_MATTER = 256
+# At most so many bytes of a body are read …
+MAX_READ_BYTES = 16_384
+# … and at most so many are stored.
+MAX_STORED_BYTES = 2_048
+# Longer than any mail address or card number (characters).
+_MAX_SENSITIVE_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of HTTP. Names of headers are in lower case. `whole`: the body ended within what was read of it."""
+class Response:
+    """An HTTP response. Header names are in lower case. `complete`: the whole body was read."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    whole: bool
+    complete: bool
 
 
-def kept(answer: Answer, *, secrets: Sequence[str]) -> str:
-    """The beginning of its body as one line of text, without secrets, personal data and control characters.
+def excerpt(response: Response, *, secrets: Sequence[str]) -> str:
+    """Return the start of the body as one line, without secrets, personal data and control characters.
 
-    Where the body goes on unread it could break off in the middle of a secret, which nobody would know for one: so
-    much of its end falls away.
+    An incomplete body may break off inside a secret, which would not be recognized: its end is cut off.
     """
-    text, whole = _text(answer)
-    cleaned = clean(text, secrets=list(secrets), limit=2 * MOST_BYTES)
-    if not whole:
-        cleaned = cleaned[: -max([_LONGEST_MATTER, *map(len, secrets)])]
-    return cleaned.encode()[:KEPT_BYTES].decode(errors="ignore")
+    text, complete = _text(response)
+    cleaned = clean(text, secrets=list(secrets), limit=2 * MAX_READ_BYTES)
+    if not complete:
+        cleaned = cleaned[: -max([_MAX_SENSITIVE_LENGTH, *map(len, secrets)])]
+    return cleaned.encode()[:MAX_STORED_BYTES].decode(errors="ignore")
 
 
-def _text(answer: Answer) -> tuple[str, bool]:
-    """The body unpacked, and whether that is all of it. We ask for it unpacked; some servers pack it all the same."""
-    packed = answer.headers.get("content-encoding", "identity").strip().lower()
-    if packed == "identity":
-        return answer.body.decode(errors="replace"), answer.whole
-    if packed not in ("gzip", "x-gzip", "deflate"):
+def _text(response: Response) -> tuple[str, bool]:
+    """Return the decompressed body, and whether it is complete. Some servers compress it although not asked to."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        return response.body.decode(errors="replace"), response.complete
+    if encoding not in ("gzip", "x-gzip", "deflate"):
         return "", True
-    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     try:
-        body = unpack.decompress(answer.body, MOST_BYTES)
+        body = decompressor.decompress(response.body, MAX_READ_BYTES)
     except zlib.error:
         return "", True
-    return body.decode(errors="replace"), unpack.eof
+    return body.decode(errors="replace"), decompressor.eof
 
 
-def unwanted(answer: Answer, *, said: str, detail: dict[str, Any]) -> Failure:
-    """What an answer is that was not wanted: permanent, or worth another try, not before it wants one."""
-    if is_permanent_status(answer.status):
-        return PermanentError(said, detail=detail)
-    return TransientError(said, retry_after=retry_after(answer.headers), detail=detail)
+def failure_of_response(response: Response, *, message: str, detail: dict[str, Any]) -> Failure:
+    """Return the failure of an unexpected response: permanent by its status, or transient with its Retry-After."""
+    if is_permanent_status(response.status):
+        return PermanentError(message, detail=detail)
+    return TransientError(message, retry_after=retry_after(response.headers), detail=detail)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The other side's wish in seconds, said as a number or as a date (RFC 9110, 10.2.3); measured on its own clock."""
-    wish = headers.get("retry-after", "").strip()
-    if wish.isascii() and wish.isdigit():
-        return float(wish)
-    until = _date(wish)
+    """Return Retry-After in seconds, from a number or a date (RFC 9110, 10.2.3) relative to the server's clock."""
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    until = _date(value)
     if until is None:
         return None
     return max(0.0, (until - (_date(headers.get("date", "")) or datetime.now(UTC))).total_seconds())
@@ -76,7 +75,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _date(text: str) -> datetime | None:
     try:
-        found = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return date if date.tzinfo else date.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""How we know who answers over https."""
+"""TLS for outgoing calls."""
 
 import functools
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def tls() -> "ssl.SSLContext":
-    """One context a process: reading the certificates costs more than most requests."""
+    """Return the process's one context: loading the certificates costs more than most requests."""
     import ssl
 
     import certifi

@@ -1,4 +1,4 @@
-"""Addresses as people write them. One parser, strict: what it made of an address is what is connected to."""
+"""URLs. One strict parser, whose result is also what the client connects to."""
 
 import re
 from collections.abc import Sequence
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import urljoin
 
-from lib.safe_http.ip_policy import Network, may_be_called
+from lib.safe_http.ip_policy import Network, is_allowed
 
-LONGEST = 2_048
+MAX_LENGTH = 2_048
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# What RFC 3986 lets stand in an address. Names in other scripts are written as xn--…: nothing here looks alike.
+# The characters of RFC 3986. Names in other scripts need their xn--… form, so that there are no look-alikes.
 _URL = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?(?:#.*)?", re.IGNORECASE)
 _CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
-_PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::([0-9]{1,5}))?")
+_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::([0-9]{1,5}))?")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-# Resolvers read 127.1, 2130706433 and 0x7f.0.0.1 as addresses; a name whose last part looks like a number is none.
+# Resolvers accept 127.1, 2130706433 and 0x7f.0.0.1 as addresses: no name ends in a numeric label.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """`host` in lower case, without brackets; `target`: path and query. There is no user, password or fragment."""
+    """A URL without user, password and fragment. `host`: lower case, no brackets; `target`: path and query."""
 
     scheme: str
     host: str
@@ -31,57 +31,57 @@ class Url:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Who answers: what is secret goes to no other."""
+        """The origin: secrets are sent to no other."""
         return self.scheme, self.host, self.port
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header has them."""
+        """Host and port for the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
-    def joined(self, reference: str) -> "Url":
-        """Where a redirect leads. Raises ValueError like `parse`."""
+    def join(self, reference: str) -> "Url":
+        """Return the target of a redirect. Raise ValueError like `parse`."""
         try:
             return parse(urljoin(f"{self.scheme}://{self.authority}{self.target}", reference))
         except ValueError:
-            # Not in the words of urljoin, which repeat parts of the address.
-            raise ValueError("must be an address that can be called") from None
+            # Not urljoin's message, which repeats parts of the URL.
+            raise ValueError("must be a valid URL") from None
 
 
 def parse(text: str) -> Url:
-    """An address of http or https.
+    """Parse an http or https URL.
 
     Raises:
-        ValueError: what it must be instead; fit for answers.
+        ValueError: what it must be instead; safe to return to clients.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"must be at most {LONGEST} characters long")
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"must be at most {MAX_LENGTH} characters long")
     if not _CHARACTERS.fullmatch(text):
-        raise ValueError("must be of letters, digits and signs of ASCII: write others as %… and in names as xn--…")
+        raise ValueError("must be ASCII: encode other characters as %…, and in host names as xn--…")
     match = _URL.fullmatch(text)
     if not match:
-        raise ValueError("must be an address of http or https, like https://example.com/path")
+        raise ValueError("must be an http or https URL, like https://example.com/path")
     scheme, authority, target = match[1].lower(), match[2], match[3] or "/"
     if "@" in authority:
-        raise ValueError("must not hold a user or password: give a header that names a secret")
-    place = _PLACE.fullmatch(authority)
-    if not place:
-        raise ValueError("must name a host, and no more than a port behind it")
-    host = _ip6(place[1]) if place[1] else _name(place[2].lower())
-    port = _port(int(place[3])) if place[3] else _DEFAULT_PORTS[scheme]
+        raise ValueError("must not hold a user or password: use a header with a secret instead")
+    parts = _AUTHORITY.fullmatch(authority)
+    if not parts:
+        raise ValueError("must have a host, optionally with a port")
+    host = _ipv6(parts[1]) if parts[1] else _name(parts[2].lower())
+    port = _port(int(parts[3])) if parts[3] else _DEFAULT_PORTS[scheme]
     return Url(scheme, host, port, target if target.startswith("/") else f"/{target}")
 
 
 def check(url: Url, *, allowed: Sequence[Network]) -> None:
-    """Refuses an address written as such that may not be called; a name is looked up at the call.
+    """Validate a URL's IP address, if it has one; a name is resolved and checked by the call.
 
     Raises:
-        ValueError: fit for answers.
+        ValueError: the address may not be called; safe to return to clients.
     """
     address = _literal(url.host)
-    if address is not None and not may_be_called(address, allowed=allowed):
-        raise ValueError("must lead to a public address, or to one within GIFTCARD_ALLOWED_NETWORKS")
+    if address is not None and not is_allowed(address, allowed=allowed):
+        raise ValueError("must have a public address, or one within GIFTCARD_ALLOWED_NETWORKS")
 
 
 def _literal(host: str) -> str | None:
@@ -95,21 +95,21 @@ def _name(host: str) -> str:
         try:
             return str(IPv4Address(host))
         except ValueError:
-            raise ValueError("must have its IPv4 address as four decimal numbers, like 192.0.2.1") from None
+            raise ValueError("must have an IPv4 address of four decimal numbers, like 192.0.2.1") from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, host.split("."))):
-        raise ValueError("must name its host by a name like example.com, without a dot at its end")
+        raise ValueError("must have a host name like example.com, without a trailing dot")
     return host
 
 
-def _ip6(host: str) -> str:
+def _ipv6(host: str) -> str:
     try:
         return str(IPv6Address(host))
     except ValueError:
-        raise ValueError("must have an IPv6 address between its brackets") from None
+        raise ValueError("must have an IPv6 address within the brackets") from None
 
 
 def _port(port: int) -> int:
-    # Below 1024 live mail, file and name services, some of which would take a request for their own commands.
+    # Ports below 1024 belong to mail, file and name services, some of which would read a request as commands.
     if port not in _DEFAULT_PORTS.values() and not 1_024 <= port <= 65_535:
         raise ValueError("must have port 80, 443, or one from 1024 to 65535")
     return port

@@ -16,8 +16,8 @@ from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
 from lib.safe_http import headers as outside_headers
 from lib.safe_http import url as outside_url
-from lib.safe_http.client import Request, call_and_tell
-from lib.safe_http.response import unwanted
+from lib.safe_http.client import Request, call_with_detail
+from lib.safe_http.response import failure_of_response
 from lib.validation import StrictModel
 
 # What a redirect takes along to another host, if it names no secret; any other header may be meant for the first only.
@@ -79,7 +79,7 @@ def circuit_of(call: HttpCall) -> str:
 )
 def http_call(wanted: HttpCall, context: Context) -> Complete:
     """At least once, without `once()`: a job that is queued again calls again, under the same key."""
-    answer, detail = call_and_tell(
+    answer, detail = call_with_detail(
         _request(wanted, context),
         allowed=context.settings.giftcard_allowed_networks,
         until=min(time.monotonic() + wanted.timeout_seconds, context.until),
@@ -87,7 +87,8 @@ def http_call(wanted: HttpCall, context: Context) -> Complete:
         secrets=context.settings.secrets(),
     )
     if not wanted.expects(answer.status):
-        raise unwanted(answer, said=f"{outside_url.parse(wanted.url).host} answered {answer.status}", detail=detail)
+        host = outside_url.parse(wanted.url).host
+        raise failure_of_response(answer, message=f"{host} answered {answer.status}", detail=detail)
     return Complete(detail=detail)
 
 
@@ -110,7 +111,7 @@ def _request(wanted: HttpCall, context: Context) -> Request:
 
 def _value(name: str, text: str, known: Mapping[str, SecretStr]) -> str:
     value = job_secrets.filled(text, known)
-    if not outside_headers.is_value(value):
+    if not outside_headers.is_valid_value(value):
         raise TransientError(f"the secret in the header {name} holds what no header can", counts=False)
     return value
 

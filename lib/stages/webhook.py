@@ -12,8 +12,8 @@ from lib.job import Complete, Snooze
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
 from lib.safe_http import url as outside_url
-from lib.safe_http.client import Request, call_and_tell
-from lib.safe_http.response import unwanted
+from lib.safe_http.client import Request, call_with_detail
+from lib.safe_http.response import failure_of_response
 from lib.validation import Id, StrictModel
 from lib.webhooks import signing
 
@@ -55,7 +55,7 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
     url = outside_url.parse(target["url"])
     signed = signing.headers(message.event_id, message.body, secrets=secrets, at=target["at"])
     usual = {"Content-Type": "application/json", "User-Agent": "giftcard-jobs"}
-    answer, detail = call_and_tell(
+    answer, detail = call_with_detail(
         Request(method="POST", url=url, headers=usual | signed, common={}, body=message.body.encode()),
         allowed=context.settings.giftcard_allowed_networks,
         until=min(time.monotonic() + _PATIENCE, context.until),
@@ -65,7 +65,7 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
     if answer.status == _GONE:
         context.store.disable_webhook_endpoint(message.endpoint_id, url=target["url"], reason="it answered 410 Gone")
     if not 200 <= answer.status <= 299:
-        raise unwanted(answer, said=f"{url.host} answered {answer.status}", detail=detail)
+        raise failure_of_response(answer, message=f"{url.host} answered {answer.status}", detail=detail)
     return Complete(detail=detail)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from lib.errors import PermanentError, TransientError
 from lib.safe_http.client import Request, call
-from lib.safe_http.response import MOST_BYTES, Answer
+from lib.safe_http.response import MAX_READ_BYTES, Response
 from lib.safe_http.url import parse
 from tests.support import raw_server as told
 from tests.support.raw_server import Server, a_server, redirect
@@ -32,7 +32,7 @@ def other() -> Iterator[Server]:
         yield server
 
 
-def ask(url: str, *, seconds: float = 5, allowed: Any = LOOPBACK, follow: bool = True, **fields: Any) -> Answer:
+def ask(url: str, *, seconds: float = 5, allowed: Any = LOOPBACK, follow: bool = True, **fields: Any) -> Response:
     usual: dict[str, Any] = {"method": "GET", "headers": {}, "common": {}}
     request = Request(url=parse(url), **(usual | fields))
     return call(request, allowed=allowed, until=time.monotonic() + seconds, follow=follow)
@@ -42,7 +42,7 @@ def test_request_arrives_as_it_is_meant(server: Server) -> None:
     answer = ask(
         f"{server.url}a%20b?c=d", method="PUT", headers={"X-Own": "1"}, common={"Accept": "*/*"}, body="ü".encode()
     )
-    assert (answer.status, answer.body, answer.whole, answer.headers["content-length"]) == (200, b"yes", True, "3")
+    assert (answer.status, answer.body, answer.complete, answer.headers["content-length"]) == (200, b"yes", True, "3")
     (asked,) = server.asked
     assert (asked.method, asked.path, asked.body) == ("PUT", "/a%20b?c=d", "ü".encode())
     assert asked.headers == {
@@ -90,7 +90,7 @@ def test_no_cookie_of_one_call_is_in_the_next(server: Server) -> None:
 def test_answer_that_takes_too_long_is_given_up_in_time(server: Server, way: Any) -> None:
     server.answer = way
     began = time.monotonic()
-    with pytest.raises(TransientError, match=r"^127\.0\.0\.1 did not answer in time \(ReadTimeout\)$"):
+    with pytest.raises(TransientError, match=r"^127\.0\.0\.1 did not respond in time \(ReadTimeout\)$"):
         ask(server.url, seconds=0.4)
     assert time.monotonic() - began < 0.9
 
@@ -98,7 +98,7 @@ def test_answer_that_takes_too_long_is_given_up_in_time(server: Server, way: Any
 @pytest.mark.parametrize("way", [told.hang_up, told.cut, told.nonsense, told.endless_header])
 def test_broken_answer_is_no_answer_and_is_not_repeated(server: Server, way: Any) -> None:
     server.answer = way
-    with pytest.raises(TransientError, match=r"^127\.0\.0\.1 gave no (whole )?answer") as failure:
+    with pytest.raises(TransientError, match=r"^127\.0\.0\.1 gave no (complete HTTP )?response") as failure:
         ask(server.url)
     assert "not HTTP" not in str(failure.value)
 
@@ -140,7 +140,7 @@ def test_answer_of_two_gigabytes_is_not_read_on(server: Server) -> None:
 
     server.answer = endless
     answer = ask(server.url)
-    assert (answer.status, answer.whole, len(answer.body)) == (200, False, MOST_BYTES)
+    assert (answer.status, answer.complete, len(answer.body)) == (200, False, MAX_READ_BYTES)
 
 
 # Redirects
@@ -185,7 +185,7 @@ def test_another_host_gets_the_common_headers_only(server: Server, other: Server
 
 def test_body_with_a_secret_goes_to_no_other_host(server: Server, other: Server) -> None:
     server.then(redirect(307, other.url))
-    with pytest.raises(PermanentError, match="a secret in the body is not for that"):
+    with pytest.raises(PermanentError, match="may not receive the secret in the body"):
         ask(server.url, method="POST", body=b"secret", sealed=True)
     server.then(redirect(303, other.url))
     ask(server.url, method="POST", body=b"secret", sealed=True)
@@ -199,7 +199,7 @@ def test_body_with_a_secret_goes_to_no_other_host(server: Server, other: Server)
 )  # fmt: skip
 def test_redirect_to_the_inside_is_not_followed(server: Server, location: str) -> None:
     server.then(redirect(302, location.format(port=server.port)))
-    with pytest.raises(PermanentError, match=r"^what 127\.0\.0\.1 redirects to leads to where no call may go"):
+    with pytest.raises(PermanentError, match=r"^the redirect target of 127\.0\.0\.1 has a forbidden address"):
         ask(server.url, allowed=(ip_network("127.0.0.1"),))
     assert len(server.asked) == 1
 

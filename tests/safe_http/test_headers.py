@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.safe_http.headers import check, is_value
+from lib.safe_http.headers import check, is_valid_value
 
 OURS = """Host host HOST Content-Length content_length Transfer-Encoding transfer_encoding TE Trailer Connection
     Keep-Alive Proxy-Connection Proxy-Authorization Upgrade Expect Accept-Encoding Content-Encoding HTTP2-Settings
@@ -32,7 +32,7 @@ def test_value_that_could_end_its_line_is_refused_and_not_repeated(value: str) -
     with pytest.raises(ValueError, match=r"^must have a value of printable ASCII, .* for X-Secret$") as refused:
         check({"X-Secret": value})
     assert str(refused.value).isprintable()
-    assert not is_value(value)
+    assert not is_valid_value(value)
 
 
 def test_header_set_twice_is_refused() -> None:

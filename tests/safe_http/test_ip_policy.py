@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from lib.safe_http.ip_policy import may_be_called
+from lib.safe_http.ip_policy import is_allowed
 
 INSIDE = """
     0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.254
@@ -26,19 +26,19 @@ PUBLIC = """
 
 @pytest.mark.parametrize("address", INSIDE)
 def test_address_that_is_not_public_may_not_be_called(address: str) -> None:
-    assert not may_be_called(address, allowed=())
+    assert not is_allowed(address, allowed=())
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_public_address_may_be_called(address: str) -> None:
-    assert may_be_called(address, allowed=())
+def test_public_address_is_allowed(address: str) -> None:
+    assert is_allowed(address, allowed=())
 
 
 @pytest.mark.parametrize(
     "address", ["", "localhost", "1.1.1", "0x1.1.1.1", "1.1.1.1.", "1.1.1.01", "[::1]", "1.1.1.1/32"]
 )
 def test_what_is_no_address_may_not_be_called(address: str) -> None:
-    assert not may_be_called(address, allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))
+    assert not is_allowed(address, allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_what_is_no_address_may_not_be_called(address: str) -> None:
 )
 def test_allowed_networks_are_open_and_no_others(address: str, may: bool) -> None:
     allowed = (ip_network("10.1.0.0/16"), ip_network("fd12::/16"))
-    assert may_be_called(address, allowed=allowed) == may
+    assert is_allowed(address, allowed=allowed) == may

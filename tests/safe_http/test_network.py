@@ -14,7 +14,7 @@ import trustme
 
 from lib.errors import PermanentError, TransientError
 from lib.safe_http.client import Request, call
-from lib.safe_http.response import Answer
+from lib.safe_http.response import Response
 from lib.safe_http.tls import tls
 from lib.safe_http.url import parse
 from tests.support.raw_server import Server, a_server, redirect
@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def ask(url: str, *, seconds: float = 5, **headers: str) -> Answer:
+def ask(url: str, *, seconds: float = 5, **headers: str) -> Response:
     request = Request(method="GET", url=parse(url), headers=headers, common={})
     return call(request, allowed=ONE, until=time.monotonic() + seconds)
 
@@ -64,7 +64,7 @@ def test_name_that_leads_elsewhere_after_the_check_is_not_followed_there(server:
 
 def test_name_that_led_outside_when_it_was_saved_is_checked_at_the_call(server: Server, resolver: Resolver) -> None:
     resolver(["127.0.0.2"])
-    with pytest.raises(PermanentError, match=r"^inside\.example leads to where no call may go"):
+    with pytest.raises(PermanentError, match=r"^inside\.example has a forbidden address"):
         ask(f"http://inside.example:{server.port}/")
     assert server.asked == []
 
@@ -113,13 +113,13 @@ def test_address_that_swallows_everything_leaves_time_for_the_next(resolver: Res
 def test_resolver_that_says_nothing_is_given_up_in_time(monkeypatch: Any) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(3))
     began = time.monotonic()
-    with pytest.raises(TransientError, match=r"^slow\.example did not answer in time \(ConnectTimeout\)$"):
+    with pytest.raises(TransientError, match=r"^slow\.example did not respond in time \(ConnectTimeout\)$"):
         ask("http://slow.example/", seconds=0.3)
     assert time.monotonic() - began < 1
 
 
 def test_name_of_nobody_is_no_answer() -> None:
-    with pytest.raises(TransientError, match=r"^nobody\.invalid gave no answer \(ConnectError: "):
+    with pytest.raises(TransientError, match=r"^nobody\.invalid gave no response \(ConnectError: "):
         ask("http://nobody.invalid/")
 
 

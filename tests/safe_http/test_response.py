@@ -8,36 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lib.safe_http.response import KEPT_BYTES, MOST_BYTES, Answer, kept, retry_after
+from lib.safe_http.response import MAX_READ_BYTES, MAX_STORED_BYTES, Response, excerpt, retry_after
 
 SECRET = "s3cr3t-of-a-job"
 
 
-def an_answer(body: bytes, *, whole: bool = True, **headers: str) -> Answer:
+def an_answer(body: bytes, *, complete: bool = True, **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status=200, headers=named, body=body, whole=whole)
+    return Response(status=200, headers=named, body=body, complete=complete)
 
 
 def test_short_answer_is_kept_as_one_line() -> None:
-    assert kept(an_answer('{"ok":\r\n\ttrue, "ü": "\x00"}'.encode()), secrets=[]) == '{"ok": true, "ü": " "}'
+    assert excerpt(an_answer('{"ok":\r\n\ttrue, "ü": "\x00"}'.encode()), secrets=[]) == '{"ok": true, "ü": " "}'
 
 
 def test_long_answer_is_kept_up_to_two_kilobytes() -> None:
-    text = kept(an_answer(b"x" * 10_000), secrets=[])
-    assert text == "x" * KEPT_BYTES
-    assert len(kept(an_answer("ü".encode() * 10_000), secrets=[]).encode()) == KEPT_BYTES
-    assert kept(an_answer("ä€".encode() * 10_000), secrets=[]).startswith("ä€ä€")
+    text = excerpt(an_answer(b"x" * 10_000), secrets=[])
+    assert text == "x" * MAX_STORED_BYTES
+    assert len(excerpt(an_answer("ü".encode() * 10_000), secrets=[]).encode()) == MAX_STORED_BYTES
+    assert excerpt(an_answer("ä€".encode() * 10_000), secrets=[]).startswith("ä€ä€")
 
 
-def test_secrets_and_personal_data_are_not_kept() -> None:
+def test_secrets_and_personal_data_are_not_excerpt() -> None:
     body = f"you sent {SECRET}, kate@example.com paid with 4111 1111 1111 1111; Bearer abcdefgh".encode()
-    assert kept(an_answer(body), secrets=[SECRET]) == (
+    assert excerpt(an_answer(body), secrets=[SECRET]) == (
         "you sent [secret], [email] paid with [card …1111]; Bearer [secret]"
     )
 
 
 @given(
-    before=some.integers(0, KEPT_BYTES + 600),
+    before=some.integers(0, MAX_STORED_BYTES + 600),
     matter=some.sampled_from([SECRET, "k.rodgers-of-wherever@example.com", "4111111111111111"]),
     cut=some.integers(3, 40),
     times=some.integers(0, 40),
@@ -47,37 +47,37 @@ def test_nothing_of_it_is_kept_wherever_the_text_is_cut(before: int, matter: str
     text = f"{SECRET} " * times + "." * before + f" {matter}"
     for answer in (
         an_answer(f"{text} and more".encode()),
-        an_answer(text[: len(text) - len(matter) + cut].encode(), whole=False),
+        an_answer(text[: len(text) - len(matter) + cut].encode(), complete=False),
     ):
-        assert matter[:3] not in kept(answer, secrets=[SECRET])
+        assert matter[:3] not in excerpt(answer, secrets=[SECRET])
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
 def test_packed_answer_is_unpacked(pack: object) -> None:
     body = pack(b"packed all the same")  # type: ignore[operator]
-    assert kept(an_answer(body, content_encoding="gzip"), secrets=[]) == "packed all the same"
+    assert excerpt(an_answer(body, content_encoding="gzip"), secrets=[]) == "packed all the same"
 
 
 def test_bomb_is_unpacked_no_further_than_needed() -> None:
     bomb = an_answer(gzip.compress(b"a" * 10_000_000), content_encoding="GZIP")
-    assert len(bomb.body) < MOST_BYTES
+    assert len(bomb.body) < MAX_READ_BYTES
     tracemalloc.start()
     try:
-        assert kept(bomb, secrets=[]) == "a" * KEPT_BYTES
+        assert excerpt(bomb, secrets=[]) == "a" * MAX_STORED_BYTES
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
 
 
 @pytest.mark.parametrize("packed", ["br", "zstd", "gzip, br", "nonsense"])
-def test_what_cannot_be_unpacked_is_not_kept(packed: str) -> None:
-    assert kept(an_answer(b"\x8b\x02\x80secret", content_encoding=packed), secrets=[]) == ""
-    assert kept(an_answer(b"not packed at all", content_encoding="gzip"), secrets=[]) == ""
+def test_what_cannot_be_unpacked_is_not_excerpt(packed: str) -> None:
+    assert excerpt(an_answer(b"\x8b\x02\x80secret", content_encoding=packed), secrets=[]) == ""
+    assert excerpt(an_answer(b"not packed at all", content_encoding="gzip"), secrets=[]) == ""
 
 
 @given(some.binary(max_size=300), some.booleans())
-def test_whatever_comes_can_be_stored(body: bytes, whole: bool) -> None:
-    text = kept(an_answer(body, whole=whole), secrets=[SECRET])
+def test_whatever_comes_can_be_stored(body: bytes, complete: bool) -> None:
+    text = excerpt(an_answer(body, complete=complete), secrets=[SECRET])
     assert "\x00" not in text
     text.encode()
 
@@ -99,7 +99,7 @@ def test_whatever_comes_can_be_stored(body: bytes, whole: bool) -> None:
         ({}, None),
     ],
 )
-def test_retry_after_is_heard_in_both_forms(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_both_forms(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
 
 

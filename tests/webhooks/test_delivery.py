@@ -97,7 +97,7 @@ def test_slow_receiver_is_not_waited_for(make_world: Make, receiver: Receiver, h
     an_endpoint(world, receiver)
     job = told_of_one(world, receiver, how)
     assert (job["status"], job["attempts"]) == ("queued", 1)
-    assert job["last_error"].startswith("TransientError: 127.0.0.1 did not answer in time")
+    assert job["last_error"].startswith("TransientError: 127.0.0.1 did not respond in time")
     assert telling_took(world, job) < 2000
 
 
