@@ -1,4 +1,4 @@
-"""Encryption of what the database must not be able to read by itself: card numbers, webhook secrets."""
+"""Encryption of card numbers and webhook secrets, which the database must not be able to read."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def split_keys(setting: SecretStr | None) -> list[str]:
-    """Return the keys of `GIFTCARD_ENCRYPTION_KEYS`, which separates them by commas, newest first."""
+    """Return the keys of `GIFTCARD_ENCRYPTION_KEYS` (comma-separated, newest first)."""
     return [key.strip() for key in setting.get_secret_value().split(",")] if setting else []
 
 
@@ -18,12 +18,12 @@ def cipher(keys: Sequence[str]) -> "MultiFernet":
     """Return a cipher that encrypts under the first Fernet key and decrypts under each, so that keys rotate.
 
     Raises:
-        ValueError: no key, or one that cannot be used; it names the key by its position, never by its content.
+        ValueError: there is no key, or one is invalid; it names the key's position, never its content.
     """
-    from cryptography.fernet import MultiFernet  # half of a cold start, and few stages need it
+    from cryptography.fernet import MultiFernet  # takes half of a cold start, and few stages need it
 
     if not keys:
-        raise ValueError("at least one encryption key is needed")
+        raise ValueError("at least one encryption key is required")
     return MultiFernet([_fernet(key, position=position) for position, key in enumerate(keys, start=1)])
 
 

@@ -1,41 +1,41 @@
-"""Everything that can go wrong, in one tree.
+"""All exceptions, in one tree.
 
 GiftcardError
-├── Failure                   what a handler raises; others than these count as transient
-│   ├── PermanentError            the job itself is at fault: trying again cannot help
-│   │   ├── Declined              a vendor's definite no, stored under the key it was asked with
-│   │   └── UnknownOutcome        nobody can tell whether an effect happened: a person decides
-│   └── TransientError            trying again may help
-│       ├── DuplicatePersonalCode every candidate is taken; does not count for the circuit
-│       ├── TtrExceeded           one attempt took longer than its ttr
-│       └── Interrupted           the run's lease ended without a settle: its process was killed
-├── SettingsError             a variable of the environment is wrong
-├── Invalid                   what a caller asked for is not valid; nothing was done
+├── Failure                   raised by handlers; any other exception counts as transient
+│   ├── PermanentError            the job itself is at fault: a retry cannot help
+│   │   ├── Declined              a vendor's final refusal, stored under the request's key
+│   │   └── UnknownOutcome        whether an effect happened is unknown: an operator decides
+│   └── TransientError            a retry may help
+│       ├── DuplicatePersonalCode every candidate is taken
+│       ├── TtrExceeded           an attempt took longer than its ttr
+│       └── Interrupted           the run's lease expired without a settle: its process was killed
+├── SettingsError             an environment variable is invalid
+├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage does not take
-├── LeaseLost                 the job belongs to someone else now: stop, nothing you do counts
+├── LeaseLost                 another run has the job now: stop
 └── StoreError
-    ├── Unavailable           the database cannot be reached, or went away in the middle of a call
-    ├── Misconfigured         it answers, but not to us: missing schema, wrong version, wrong key
-    ├── Refused               it said no, and why (our own SQLSTATEs and data errors)
-    └── Conflict              a unique constraint said no
+    ├── Unavailable           the database cannot be reached, or was lost during a call
+    ├── Misconfigured         the database rejects us: missing schema, wrong version, wrong key
+    ├── Refused               the database refused the call (our own SQLSTATEs and data errors)
+    └── Conflict              a unique constraint is violated
 """
 
 from typing import Any
 
-# 401, 403 and 409 are not here: they are our own misconfiguration or a race, and must not kill a queue.
+# Without 401, 403 and 409: those are our own misconfiguration or a race, and must not dead-letter a queue.
 PERMANENT_HTTP_STATUSES = frozenset({400, 402, 404, 410, 413, 415, 422})
 
 
 class GiftcardError(Exception):
-    """The root: catch it to catch what this package raises on purpose."""
+    """The base of all exceptions that this package raises on purpose."""
 
 
 class SettingsError(GiftcardError):
-    """The message names the variable, what it holds (unless secret) and what is allowed."""
+    """An invalid setting. The message names the variable, its value (unless secret) and what is allowed."""
 
 
 class Failure(GiftcardError):
-    """What a handler raises. `detail`: a small JSON object kept with the run, such as a vendor's status."""
+    """A failed run. `detail`: a small JSON object stored with the run, such as a vendor's status."""
 
     def __init__(self, message: str = "", *, detail: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -43,22 +43,22 @@ class Failure(GiftcardError):
 
 
 class PermanentError(Failure):
-    """The job goes to `error` at once and is not revived."""
+    """A failure for good: the job goes to `error` at once and is not revived."""
 
 
 class Declined(PermanentError):
-    """The vendor said no for good and will repeat it under the same key; nothing happened out there."""
+    """The vendor refused for good, and will do so again under the same key; there was no effect."""
 
 
 class UnknownOutcome(PermanentError):
-    """An effect was begun long ago, its key is no longer alive at the vendor, and the vendor cannot be asked."""
+    """An effect began long ago, its key has expired at the vendor, and the vendor offers no lookup."""
 
 
 class TransientError(Failure):
-    """The job is retried by its stage's policy.
+    """A failure that is retried by the stage's policy.
 
-    `retry_after` is the other side's wish in seconds (a floor under the delay), or None. `counts`: towards opening the
-    circuit; not where the fault is ours, such as a setting that is missing.
+    `retry_after` is the server's Retry-After in seconds (a floor under the delay), or None. `counts`: whether it counts
+    towards opening the circuit; false where the fault is ours, such as a missing setting.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class TransientError(Failure):
 
 
 class DuplicatePersonalCode(TransientError):
-    """No free personal code was found in three tries."""
+    """Three tries found no free personal code."""
 
 
 class TtrExceeded(TransientError):
-    """The attempt outlived its ttr; what it returns later is dropped."""
+    """The attempt exceeded its ttr; its later result is dropped."""
 
 
 class Interrupted(TransientError):
-    """The function that ran the job was killed."""
+    """The process that ran the job was killed."""
 
 
 class Invalid(GiftcardError):
-    """`field` names what is at fault."""
+    """An invalid request. `field` names the part at fault."""
 
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
@@ -103,7 +103,7 @@ class InvalidJob(Invalid):
 
 
 class LeaseLost(GiftcardError):
-    """The lease is not the job's current one any more."""
+    """The lease is no longer the job's current one."""
 
 
 class StoreError(GiftcardError):
@@ -111,18 +111,18 @@ class StoreError(GiftcardError):
 
 
 class Unavailable(StoreError):
-    """Nothing is known of the call: it may have been carried out."""
+    """The database was lost: the call may have been carried out."""
 
 
 class Misconfigured(StoreError):
-    """The message says which side to mend."""
+    """The database or its settings are wrong; the message states what to fix."""
 
 
 class Refused(StoreError):
     """The database refused; nothing was changed.
 
-    `sqlstate` is one of ours (GC400 bad argument, GC404 no such thing, GC409 not in this state, GC422 same key
-    with other content) or a data error's. `field` names the argument at fault, where there is one.
+    `sqlstate` is one of ours (GC400 invalid argument, GC404 not found, GC409 wrong state, GC422 same key with other
+    content) or a data error's. `field` names the argument at fault, if any.
     """
 
     def __init__(self, message: str, *, sqlstate: str, field: str | None = None) -> None:
@@ -132,7 +132,7 @@ class Refused(StoreError):
 
 
 class Conflict(StoreError):
-    """A unique constraint refused; `constraint` is its name."""
+    """A unique constraint named `constraint` is violated."""
 
     def __init__(self, message: str, *, constraint: str) -> None:
         super().__init__(message)
@@ -140,5 +140,5 @@ class Conflict(StoreError):
 
 
 def is_permanent_status(status: int) -> bool:
-    """Return whether an HTTP status means that the request itself is at fault, for good."""
+    """Return whether an HTTP status means that the request itself is at fault."""
     return status in PERMANENT_HTTP_STATUSES

@@ -1,4 +1,4 @@
-"""A job as handlers see it, and the outcomes they can give it: frozen values."""
+"""Jobs as handlers see them, and the outcomes of their runs: frozen values."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ Semantics = Literal["at_least_once", "at_most_once"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One claimed row of `giftcard_jobs`. Times are aware UTC.
+    """A claimed row of `giftcard_jobs`. Times are aware UTC.
 
-    `attempts` is the number of the attempt that runs now, within the present round; `run_no` counts all runs for
-    ever. `max_attempts`, `retry_delays`: None means the stage's policy. `ttr` is in seconds, already resolved.
-    `interrupted`: the run was killed and is brought back only to be settled as a failure.
+    `attempts` is the number of the current attempt within the current round; `run_no` counts all runs. `max_attempts`,
+    `retry_delays`: None means the stage's policy. `ttr` is the effective value in seconds. `interrupted`: the run was
+    killed and is claimed only to be settled as a failure.
     """
 
     id: int
@@ -41,28 +41,28 @@ class Job:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """Read each time: a payload that cannot be read spoils its own job only."""
+        """Parse the payload on each access, so that an invalid one fails its own job only."""
         value: dict[str, Any] = json.loads(self.payload_json)
         return value
 
     @property
     def context(self) -> dict[str, Any]:
-        """What earlier stages of the flow have learned."""
+        """Parse the context: what earlier stages of the flow stored."""
         value: dict[str, Any] = json.loads(self.context_json)
         return value
 
     @property
     def run(self) -> tuple[int, int]:
-        """What tells this run from every other: the lease names the claim, which may have taken many jobs."""
+        """The key of this run: (job id, run number). A lease does not identify it, because a claim takes many jobs."""
         return self.id, self.run_no
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextJob:
-    """A job to enqueue in the same transaction as the settle that causes it: same tenant, flow and context.
+    """A job to enqueue in the transaction of the settle, with the same tenant, flow and context.
 
-    `payload` None: the payload of the job that is settled. `at`: not before this (aware) time; `delay_seconds`: so much
-    later. The others are rules of its own; None: those of its stage.
+    `payload` None: the payload of the settled job. `at`: not before this (aware) time; `delay_seconds`: relative to the
+    settle. The other fields override the stage's settings unless None.
     """
 
     stage: str
@@ -79,7 +79,7 @@ class NextJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
-    """The work is done. `context` is merged into the job's. `detail`: a small object kept with the run."""
+    """The job is done. `context` is merged into the job's. `detail`: a small object stored with the run."""
 
     context: dict[str, Any] = field(default_factory=dict)
     next: tuple[NextJob, ...] = ()
@@ -88,7 +88,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A failure that is tried again after `delay` seconds. `counts`: towards opening the circuit."""
+    """A failure, retried after `delay` seconds. `counts`: whether it counts towards opening the circuit."""
 
     delay: float
     error: str
@@ -98,7 +98,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Error:
-    """A dead letter. `revive` seconds from now it goes back to queued by itself; None: never."""
+    """A dead letter. It is revived after `revive` seconds; None: never."""
 
     error: str
     revive: float | None = None
@@ -109,7 +109,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snooze:
-    """Not now, and not a failure: look again in `delay` seconds; the attempt is given back."""
+    """Run again in `delay` seconds; not a failure, and the attempt does not count."""
 
     delay: float
     waiting_for: str
@@ -118,7 +118,7 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The handler never began: the attempt is given back and the job is due at once."""
+    """The handler never began: the attempt does not count and the job is due at once."""
 
 
 Outcome = Complete | Retry | Error | Snooze | Release

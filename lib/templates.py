@@ -1,4 +1,4 @@
-"""Templates of mails and pages. Jinja2 is imported with this module: only what renders asks for it."""
+"""Jinja2 templates of mails and pages. Import this module only where you render: Jinja2 is slow to load."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 
 def templates(folder: Path) -> Environment:
-    """The templates of a folder. A name that is not given is an error, and HTML is escaped."""
+    """Return the templates of a folder. An undefined name is an error, and HTML is escaped."""
     return Environment(
         loader=FileSystemLoader(folder),
         autoescape=select_autoescape(["html"]),

@@ -1,4 +1,4 @@
-"""What every part of the store has: the wire, and how its answers come back."""
+"""The base class of all groups of store calls."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from lib.store.wire import Wire
 
 
 class Calls:
-    """One method per SQL function, typed; this is what they are made with."""
+    """A group of typed methods, one per SQL function, over a wire."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
     def _dict(self, function: str, *, repeat: bool = False, **arguments: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = self._wire.call(function, repeat=repeat, **arguments)
-        return answer
+        result: dict[str, Any] = self._wire.call(function, repeat=repeat, **arguments)
+        return result
 
     def _rows(self, function: str, **arguments: Any) -> list[dict[str, Any]]:
-        """What a function that only reads answers as an array."""
-        answer: list[dict[str, Any]] = self._wire.call(function, repeat=True, **arguments)
-        return answer
+        """Call a read-only function that returns an array."""
+        rows: list[dict[str, Any]] = self._wire.call(function, repeat=True, **arguments)
+        return rows

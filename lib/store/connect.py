@@ -1,4 +1,4 @@
-"""Chooses the wire. Only the one in use is imported: each import is a user's cold start."""
+"""The choice of the wire. Only the one in use is imported: each import slows down a cold start."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from lib.store.store import Store
 
 
 class _NoWire:
-    """Nothing to call: the application starts all the same, and says what is missing to whoever asks."""
+    """No database is configured: the application starts, and each call fails with the missing setting."""
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         raise Misconfigured("no database: set DATABASE_URL, or SUPABASE_URL and SUPABASE_SECRET_KEY")
@@ -18,9 +18,9 @@ class _NoWire:
 
 
 def connect(settings: Settings) -> Store:
-    """The store that these settings ask for. Opens no connection yet.
+    """Return the store of these settings, without opening a connection.
 
-    Supabase's address and key win over DATABASE_URL, which migrations and psql need in any case.
+    The Supabase URL and key take precedence over DATABASE_URL, which migrations and psql need in any case.
     """
     key = settings.supabase_secret_key or settings.supabase_service_role_key
     if settings.supabase_url and key:

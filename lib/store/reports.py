@@ -1,4 +1,4 @@
-"""The calls about days and about other queues: reports of what was, messages that become jobs."""
+"""Calls for daily reports and pgmq imports."""
 
 from datetime import date
 from typing import Any
@@ -7,22 +7,22 @@ from lib.store.calls import Calls
 
 
 class ReportCalls(Calls):
-    """What each does is told where it is made: `supabase/schemas/55_reports.sql`, `80_pgmq.sql`."""
+    """Documented in `supabase/schemas/55_reports.sql` and `80_pgmq.sql`."""
 
     def make_report(self, tenant_id: str, *, day: date | None) -> dict[str, Any]:
-        """The report of a tenant's day, made now and kept. `day` None: yesterday, by the database's clock."""
+        """Create and store the report of a tenant's day. `day` None: yesterday by the database's clock."""
         return self._dict("giftcard_make_report", repeat=True, tenant_id=tenant_id, day=day and day.isoformat())
 
     def report(self, tenant_id: str, *, day: date) -> dict[str, Any]:
-        """As it was last made. Refused(GC404): never."""
+        """Return the stored report. Raise Refused (GC404) if there is none."""
         return self._dict("giftcard_report", repeat=True, tenant_id=tenant_id, day=day.isoformat())
 
     def list_reports(self, *, tenant_id: str | None, older: str | None, limit: int) -> dict[str, Any]:
-        """A page of them, the newest day first."""
+        """Return a page of reports, newest day first."""
         return self._dict("giftcard_list_reports", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
 
     def report_tenants(self, day: date) -> list[str]:
-        """Tenants in which something happened on that day, the first thousand."""
+        """Return the first thousand tenants with activity on a day."""
         tenants: list[str] = self._wire.call("giftcard_report_tenants", repeat=True, day=day.isoformat())
         return tenants
 

@@ -1,7 +1,7 @@
 """The wire over supabase-py: each call is an RPC of PostgREST, a POST of JSON over HTTPS.
 
-Of supabase-py only its client of PostgREST is imported. `supabase.Client.rpc` hands each call to that and does nothing
-else, while importing the whole takes twice as long (auth, storage, realtime, functions): a user's cold start.
+Only the PostgREST client of supabase-py is imported. `supabase.Client.rpc` only delegates to it, and importing all of
+supabase-py (auth, storage, realtime, functions) takes twice as long, which slows down cold starts.
 """
 
 import math
@@ -12,24 +12,24 @@ from postgrest import APIError, SyncPostgrestClient
 
 from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
 from lib.store.sqlstate import from_sqlstate
-from lib.store.wire import repeated
+from lib.store.wire import with_retries
 
-# Seconds. Supabase ends a statement of ours after 8: it shall give up first, and say so.
+# Seconds. Supabase cancels a statement after 8: longer than that, so that its error arrives.
 _TIMEOUT = httpx.Timeout(10, connect=5)
-# A connection outlives the second between two looks of a tick. One of a function that was frozen for long is not used.
+# A connection outlives the second between two scans of a tick, but not a long freeze of the function.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
 
 
 class SupabaseWire:
-    """Safe across threads: the HTTP client keeps connections, and gives each to one call at a time.
+    """Thread-safe: the HTTP client reuses connections, each for one call at a time.
 
-    `key_variable` is the name of the setting that the key came from: messages say it, never the key.
+    `key_variable` is the name of the setting that holds the key: messages name it and never contain the key.
     """
 
     def __init__(self, url: str, key: str, *, key_variable: str) -> None:
         self._key_variable = key_variable
-        self._http = httpx.Client(timeout=_TIMEOUT, limits=_LIMITS, event_hooks={"response": [_sift]})
-        # A new key (sb_…) is no JWT: Supabase's gateway makes one of it, unless we say that we have one.
+        self._http = httpx.Client(timeout=_TIMEOUT, limits=_LIMITS, event_hooks={"response": [_check_response]})
+        # A new key (sb_…) is not a JWT: Supabase's gateway creates the JWT, unless Authorization is set.
         authorization = {} if key.startswith("sb_") else {"Authorization": f"Bearer {key}"}
         self._client = SyncPostgrestClient(
             f"{url.rstrip('/')}/rest/v1",
@@ -40,10 +40,10 @@ class SupabaseWire:
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         """See `lib.store.wire.Wire`."""
-        return repeated(lambda: self._once(function, arguments), repeat=repeat)
+        return with_retries(lambda: self._once(function, arguments), repeat=repeat)
 
     def close(self) -> None:
-        """Closes all connections; no more calls."""
+        """Close all connections; no call may follow."""
         self._http.close()
 
     def _once(self, function: str, arguments: dict[str, Any]) -> Any:
@@ -51,65 +51,65 @@ class SupabaseWire:
             return self._client.rpc(function, _adapt(arguments)).execute().data
         except _NoContent:
             return None
-        # None of these as the cause: what an HTTP error remembers holds the key.
+        # `from None`: an HTTP error holds the request and its key.
         except APIError as error:
-            raise self._told_by_postgrest(error, function) from None
+            raise self._postgrest_error(error, function) from None
         except _NotPostgrest as error:
-            raise self._told_by_another(error.status, error.said, function) from None
+            raise self._proxy_error(error.status, error.message, function) from None
         except httpx.HTTPError as error:
-            said = f"{type(error).__name__} {error}".strip()
-            raise Unavailable(f"Supabase cannot be reached or gave up during {function}: {said}") from None
+            message = f"{type(error).__name__} {error}".strip()
+            raise Unavailable(f"Supabase cannot be reached or gave up during {function}: {message}") from None
         except ValueError as error:
-            raise _not_sent(error) from None
+            raise _unsendable(error) from None
 
-    def _told_by_postgrest(self, error: APIError, function: str) -> GiftcardError:
-        state, said = error.code or "", error.message or ""
+    def _postgrest_error(self, error: APIError, function: str) -> GiftcardError:
+        state, text = error.code or "", error.message or ""
         key = self._key_variable
         if state == "42501":
             return Misconfigured(
                 f"the role of {key} may not call {function}: it must be the project's secret key (sb_secret_…) or "
-                f"service_role key, not the publishable or anon key. {said}"
+                f"service_role key, not the publishable or anon key. {text}"
             )
         if not state.startswith("PGRST"):
-            return from_sqlstate(state, said, detail=error.details, function=function, check=f"SUPABASE_URL and {key}")
+            return from_sqlstate(state, text, detail=error.details, function=function, check=f"SUPABASE_URL and {key}")
         if state in ("PGRST000", "PGRST001", "PGRST002", "PGRST003", "PGRSTX00"):
-            return Unavailable(f"PostgREST cannot reach the database or gave up during {function}: {said}")
+            return Unavailable(f"PostgREST cannot reach the database or gave up during {function}: {text}")
         if state in ("PGRST202", "PGRST203"):
             return Misconfigured(
                 f"{function} is missing: run the migrations (make migrate), or reload PostgREST's schema cache "
-                f"(notify pgrst, 'reload schema'). {said}"
+                f"(notify pgrst, 'reload schema'). {text}"
             )
         if state.startswith("PGRST3"):
-            return Misconfigured(f"{key} is not a key of the project at SUPABASE_URL, or has expired. {said}")
+            return Misconfigured(f"{key} is not a key of the project at SUPABASE_URL, or has expired. {text}")
         if state == "PGRST106":
-            return Misconfigured(f"the schema public is not exposed by this project's Data API. {said}")
-        return Misconfigured(f"PostgREST does not take the call of {function}: is SUPABASE_URL right? {state} {said}")
+            return Misconfigured(f"the schema public is not exposed by this project's Data API. {text}")
+        return Misconfigured(f"PostgREST rejects the call of {function}: check SUPABASE_URL. {state} {text}")
 
-    def _told_by_another(self, status: int, said: str, function: str) -> GiftcardError:
-        """Whoever stands before PostgREST: the gateway of Supabase, a proxy, or something else altogether."""
+    def _proxy_error(self, status: int, text: str, function: str) -> GiftcardError:
+        """Return the exception for a response from something else: Supabase's gateway, a proxy, another server."""
         if status in (408, 429) or status >= 500:
-            return Unavailable(f"Supabase cannot be reached or gave up during {function}: {status} {said}")
+            return Unavailable(f"Supabase cannot be reached or gave up during {function}: {status} {text}")
         if status in (401, 403):
-            return Misconfigured(f"{self._key_variable} is not a key of the project at SUPABASE_URL. {status} {said}")
-        return Misconfigured(f"nobody speaks PostgREST at SUPABASE_URL: {status} {said}")
+            return Misconfigured(f"{self._key_variable} is not a key of the project at SUPABASE_URL. {status} {text}")
+        return Misconfigured(f"no PostgREST at SUPABASE_URL: {status} {text}")
 
 
 class _NoContent(Exception):
-    """The function returns void. supabase-py would make an empty list of it."""
+    """The function returns void, which supabase-py would turn into an empty list."""
 
 
 class _NotPostgrest(Exception):
-    """Not an answer of PostgREST. supabase-py's error would lack the status, and a page of HTML would be no error."""
+    """The response is not from PostgREST. supabase-py's error lacks the status, and it accepts a page of HTML."""
 
-    def __init__(self, status: int, said: str) -> None:
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(status)
         self.status = status
-        self.said = said
+        self.message = message
 
 
-def _sift(response: httpx.Response) -> None:
-    """Lets pass what PostgREST says: JSON, with a code if it is an error."""
-    response.read()  # or the connection could not be used again
+def _check_response(response: httpx.Response) -> None:
+    """Accept PostgREST's responses only: JSON, with a code if it is an error."""
+    response.read()  # otherwise the connection cannot be reused
     if response.status_code == 204:
         raise _NoContent
     is_json = response.headers.get("content-type", "").startswith("application/json")
@@ -125,7 +125,7 @@ def _sift(response: httpx.Response) -> None:
 
 
 def _adapt(arguments: dict[str, Any]) -> dict[str, Any]:
-    """As JSON can hold it: numbers that are none become text, which Postgres reads as such where the type has them."""
+    """Convert arguments to JSON: numbers that are not finite become text, which Postgres parses by the type."""
 
     def one(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -135,10 +135,10 @@ def _adapt(arguments: dict[str, Any]) -> dict[str, Any]:
     return {f"p_{name}": one(value) for name, value in arguments.items()}
 
 
-def _not_sent(error: ValueError) -> Exception:
-    """What JSON cannot hold is refused as Postgres would refuse it."""
+def _unsendable(error: ValueError) -> Exception:
+    """Return the exception of Postgres for a value that JSON cannot hold."""
     if isinstance(error, UnicodeEncodeError):
-        return Refused("text with half a surrogate pair in it cannot be stored", sqlstate="22P02")
+        return Refused("text with an unpaired surrogate cannot be stored", sqlstate="22P02")
     if "JSON compliant" in str(error):
         return Refused("a number that is not finite cannot be stored as JSON", sqlstate="22P02")
     return error

@@ -1,4 +1,4 @@
-"""What a wire is: a way to call one SQL function by name. Everything above it sees the same values on each."""
+"""A wire calls SQL functions by name. All wires return the same values."""
 
 import time
 from collections.abc import Callable
@@ -6,33 +6,33 @@ from typing import Any, Protocol
 
 from lib.errors import Unavailable
 
-# A call that is harmless to repeat is tried once more after each of these pauses (seconds).
+# A repeatable call is tried again after each of these pauses (seconds) …
 _PAUSES = (0.05, 0.5)
-# No try begins so many seconds after the first one began.
-_PATIENCE = 5.0
+# … but not later than this after its first try began (seconds).
+_RETRY_WINDOW = 5.0
 
 
 class Wire(Protocol):
-    """Calls `public.<function>(p_<name> => value, …)` and answers plain JSON values (times as RFC 3339 text).
+    """Calls `public.<function>(p_<name> => value, …)` and returns plain JSON values (times as RFC 3339 text).
 
-    Lists and dicts travel as jsonb, tuples as SQL arrays. Numbers take the type of the argument, as in JSON; a number
-    that it cannot hold is refused. A function that returns void answers None. None of ours returns rows or empty text.
+    Lists and dicts are sent as jsonb, tuples as SQL arrays. Numbers take the argument's type; one out of its range
+    is refused. Void is returned as None. None of our functions returns rows or empty text.
     """
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
-        """One call, one transaction. `repeat`: a second call does no harm, so a lost connection is tried again.
+        """Call a function in its own transaction. `repeat`: retry on a lost connection, for idempotent calls.
 
         Raises:
-            Unavailable, Misconfigured, Refused, Conflict, LeaseLost: as `lib.errors` explains them.
+            Unavailable, Misconfigured, Refused, Conflict, LeaseLost: see `lib.errors`.
         """
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Close the connections."""
 
 
-def repeated(once: Callable[[], Any], *, repeat: bool) -> Any:
-    """What `once` answers; tried again, briefly, while it is Unavailable and if `repeat` allows it."""
-    until = time.monotonic() + _PATIENCE
+def with_retries(once: Callable[[], Any], *, repeat: bool) -> Any:
+    """Return the result of `once`; with `repeat`, retry it briefly while it raises Unavailable."""
+    until = time.monotonic() + _RETRY_WINDOW
     for pause in (*_PAUSES, None) if repeat else (None,):
         try:
             return once()

@@ -125,7 +125,7 @@ def test_no_try_begins_when_patience_has_ended(
     line: tuple[Wire, Proxy], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire, between = line
-    monkeypatch.setattr(wires, "_PATIENCE", 0.01)
+    monkeypatch.setattr(wires, "_RETRY_WINDOW", 0.01)
     between.cut(99)
     with pytest.raises(Unavailable):
         wire.call("wire_note", repeat=True, name="é")
