@@ -1,4 +1,7 @@
-"""Secrets that jobs name and nobody sees: `{{secret:NAME}}` stands for `GIFTCARD_SECRET_NAME` until a call is made."""
+"""Defines `GIFTCARD_SECRET_<NAME>`: secrets of jobs.
+
+A job refers to a secret as `{{secret:NAME}}`, which is replaced only when the call is sent.
+"""
 
 import html
 import json
@@ -10,65 +13,65 @@ from pydantic import SecretStr
 
 from lib.errors import SettingsError, TransientError
 
-# A shorter one could not be told from other text, and so not be kept out of it.
+# Characters. A shorter secret could not be redacted: it would match other text.
 _LENGTHS = range(8, 4_097)
 
 _NAME = "[A-Z][A-Z0-9_]{0,62}"
 VARIABLE = re.compile(f"GIFTCARD_SECRET_({_NAME})")
-_MARK = re.compile(rf"\{{\{{secret:({_NAME})\}}\}}")
-_LIKE_A_MARK = re.compile(r"\{\{\s*secret\b", re.IGNORECASE)
+_REFERENCE = re.compile(rf"\{{\{{secret:({_NAME})\}}\}}")
+_ALMOST_REFERENCE = re.compile(r"\{\{\s*secret\b", re.IGNORECASE)
 
 
-def said_in(environ: Mapping[str, str]) -> dict[str, SecretStr]:
-    """The secrets by name. Raises SettingsError for the first that is wrong."""
-    found = {}
+def read(environ: Mapping[str, str]) -> dict[str, SecretStr]:
+    """Return the secrets by name. Raise SettingsError for the first invalid one."""
+    secrets = {}
     for variable, value in environ.items():
         match = VARIABLE.fullmatch(variable)
         if match and value.strip():
             if len(value.strip()) not in _LENGTHS:
-                raise SettingsError(f"{variable}: a secret has {_LENGTHS[0]} to {_LENGTHS[-1]} characters")
-            found[match[1]] = SecretStr(value.strip())
-    return found
+                raise SettingsError(f"{variable}: a secret must have {_LENGTHS[0]} to {_LENGTHS[-1]} characters")
+            secrets[match[1]] = SecretStr(value.strip())
+    return secrets
 
 
 def check(text: str) -> None:
-    """Refuses what looks like the name of a secret and is none.
+    """Validate the references in a text.
 
     Raises:
-        ValueError: fit for answers.
+        ValueError: a reference is malformed; safe to return to clients.
     """
-    if _LIKE_A_MARK.search(_MARK.sub(" ", text)):
-        raise ValueError("must name a secret like {{secret:NAME}}, in capitals, digits and underscores")
+    if _ALMOST_REFERENCE.search(_REFERENCE.sub(" ", text)):
+        raise ValueError("must refer to a secret like {{secret:NAME}}, in capitals, digits and underscores")
 
 
 def named_in(text: str) -> bool:
-    """Whether it names a secret."""
-    return _MARK.search(text) is not None
+    """Return whether a text refers to a secret."""
+    return _REFERENCE.search(text) is not None
 
 
 def filled(text: str, secrets: Mapping[str, SecretStr], *, written: Callable[[str], str] = str) -> str:
-    """The text with its secrets in place, each as `written` makes it fit there.
+    """Replace the references in a text with their secrets, each encoded by `written`.
 
     Raises:
-        TransientError: one is not set. That is a fault of this deployment and not of the job.
+        TransientError: a secret is not set; the deployment is at fault, not the job.
     """
 
     def value(match: re.Match[str]) -> str:
         secret = secrets.get(match[1])
         if secret is None:
-            raise TransientError(f"the secret {match[1]} is not set: GIFTCARD_SECRET_{match[1]}", counts=False)
+            raise TransientError(f"the secret {match[1]} is not set: set GIFTCARD_SECRET_{match[1]}", counts=False)
         return written(secret.get_secret_value())
 
-    return _MARK.sub(value, text)
+    return _REFERENCE.sub(value, text)
 
 
 def in_json(secret: str) -> str:
-    """As it stands between the quotes of JSON."""
+    """Escape a secret for use within a JSON string."""
     return json.dumps(secret)[1:-1]
 
 
 def forms(secret: str) -> set[str]:
-    """How others may write it when they repeat it: in JSON, in an address, on a page."""
+    """Return all forms in which a response may repeat a secret: plain, in JSON, in a URL, in HTML."""
     plain_json = json.dumps(secret, ensure_ascii=False)[1:-1]
     return {
         secret,

@@ -1,4 +1,4 @@
-"""Every setting, from the environment: the one list. `docs/settings.md` explains each."""
+"""Defines all environment variables with a fixed name: the one list. `docs/settings.md` explains each."""
 
 import os
 import re
@@ -11,15 +11,15 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_valid
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lib.config import job_secrets, parsers, stage_overrides
-from lib.config.stage_overrides import StageRules, seconds_list
+from lib.config.stage_overrides import StageOverrides, seconds_list
 from lib.errors import SettingsError
 
-# What a function needs beyond budget and ttr: time to settle and respond.
+# What a function needs beyond budget and ttr, to settle and respond.
 MARGIN_SECONDS = 20
 
-_OURS = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
-# Read by `flask jobs`, which is no part of the application.
-_OF_COMMANDS = frozenset({"GIFTCARD_URL"})
+_OWN_NAMES = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
+# Read only by `flask jobs`.
+_CLI_VARIABLES = frozenset({"GIFTCARD_URL"})
 # Former names, which are no longer read, and what each is called now.
 RENAMED: Mapping[str, str] = {
     "GIFTCARD_QUEUE_INLETS": "GIFTCARD_PGMQ_QUEUES",
@@ -28,20 +28,20 @@ RENAMED: Mapping[str, str] = {
 
 
 class Settings(BaseSettings):
-    """Read once a start, by `load`; frozen. Empty values count as unset."""
+    """All settings, read once at start by `load`; frozen. Empty values count as unset."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         extra="ignore",
         env_ignore_empty=True,
         hide_input_in_errors=True,
-        enable_decoding=False,  # lists are written with commas, not as JSON
+        enable_decoding=False,  # lists are comma-separated, not JSON
     )
 
-    # Who we are
+    # Environment
     giftcard_env: Literal["production", "preview", "development", "test"] | None = None
     vercel_env: str | None = None
-    # Doors: an unset secret shuts its door
+    # Endpoints: each is disabled while its secret is unset
     cron_secret: SecretStr | None = None
     giftcard_admin_token: SecretStr | None = None
     giftcard_api_token: SecretStr | None = None
@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     giftcard_circuit_threshold: int = Field(default=3, ge=0, le=1_000)
     giftcard_circuit_cooldown_seconds: float = Field(default=60, gt=0, le=86_400)
     giftcard_vendor_key_hours: float = Field(default=20, gt=0, le=8_760)
-    # Vendors
+    # Providers and mail
     giftcard_payment_provider: Literal["ledger", "http", "square"] = "ledger"
     giftcard_payment_url: str | None = Field(default=None, repr=False)  # it may hold a password
     giftcard_payment_token: SecretStr | None = None
@@ -86,10 +86,10 @@ class Settings(BaseSettings):
     smtp_url: SecretStr | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
-    # Reports by mail; and queues of pgmq whose messages become jobs, with the stage of each
+    # Reports by mail; pgmq imports: queues and the stage of each
     report_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_pgmq_queues: tuple[tuple[str, str], ...] = ()
-    # Who hears of trouble, and when; who may read the numbers; Sentry
+    # Monitoring: alerts, metrics, Sentry
     giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_alert_url: SecretStr | None = None
     giftcard_alert_late_seconds: float = Field(default=900, ge=60, le=86_400)
@@ -98,21 +98,21 @@ class Settings(BaseSettings):
     sentry_dsn: SecretStr | None = None
     sentry_traces_sample_rate: float = Field(default=0, ge=0, le=1)
     sentry_monitor_slug: str = Field(default="giftcard-jobs", pattern=r"^[a-z0-9_-]{1,50}$")
-    # Events that Square sends: what it signs them with, the address it sends them to, the tenant they are of
+    # Square's webhooks: the key that signs them, the URL that receives them, the tenant they belong to
     square_webhook_signature_key: SecretStr | None = None
     square_webhook_url: str | None = Field(default=None, repr=False)
     square_tenant_id: str = Field(default="default", min_length=1, max_length=200)
-    # Calls of jobs to addresses that they name
+    # Networks that http_call jobs and webhooks may reach besides public addresses
     giftcard_allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    # How many days what has ended stays; 0: for ever
+    # Retention in days; 0: forever
     giftcard_retention_days: int = Field(default=30, ge=0, le=36_500)
     giftcard_dead_letter_days: int = Field(default=90, ge=0, le=36_500)
     giftcard_archive_days: int = Field(default=365, ge=0, le=36_500)
     giftcard_history_days: int = Field(default=90, ge=0, le=36_500)
     giftcard_tick_days: int = Field(default=30, ge=0, le=36_500)
     giftcard_circuit_change_days: int = Field(default=90, ge=0, le=36_500)
-    # Not variables of their own: what `load` makes of many.
-    _stage_rules: Mapping[str, StageRules] = PrivateAttr(default_factory=dict)
+    # Collected by `load` from many variables.
+    _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
     _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
 
@@ -121,39 +121,39 @@ class Settings(BaseSettings):
     _split_recipients = field_validator("report_recipients", "giftcard_alert_recipients", mode="before")(
         parsers.recipients
     )
-    _split_inlets = field_validator("giftcard_pgmq_queues", mode="before")(parsers.inlets)
+    _split_pgmq_queues = field_validator("giftcard_pgmq_queues", mode="before")(parsers.pgmq_queues)
     _check_address = field_validator("supabase_url", mode="before")(parsers.address)
     _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(parsers.key)
 
     @property
-    def stage_rules(self) -> Mapping[str, StageRules]:
-        """What `GIFTCARD_STAGE_<NAME>_*` say, by stage. A name that no stage has is in it too."""
-        return self._stage_rules
+    def stage_overrides(self) -> Mapping[str, StageOverrides]:
+        """The overrides `GIFTCARD_STAGE_<STAGE>_*` by stage, including names that no stage has."""
+        return self._stage_overrides
 
     @property
     def job_secrets(self) -> Mapping[str, SecretStr]:
-        """What `GIFTCARD_SECRET_<NAME>` hold, by name."""
+        """The secrets `GIFTCARD_SECRET_<NAME>` by name."""
         return self._job_secrets
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Variables that look like ours and that nobody reads: most are misspelt."""
+        """Variables that look like ours but are unknown: most are typing errors."""
         return self._unknown
 
     @property
     def environment(self) -> str:
-        """`GIFTCARD_ENV`, else Vercel's word, else production: what is unknown is treated with most care."""
+        """`GIFTCARD_ENV`, else `VERCEL_ENV`, else production, the safest choice."""
         if self.giftcard_env:
             return self.giftcard_env
         return self.vercel_env if self.vercel_env in ("production", "preview", "development") else "production"
 
     @property
     def is_production(self) -> bool:
-        """Preview counts: it may hold real data."""
+        """Whether this is production or preview, which may hold real data."""
         return self.environment in ("production", "preview")
 
     def secrets(self) -> list[str]:
-        """The values that must never be shown, the longest first."""
+        """Return the values that must never appear in output, longest first."""
         values = (getattr(self, name) for name in type(self).model_fields)
         wholes = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
         parts = {part for whole in wholes for part in _parts(whole) if len(part) >= 8}
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
 
 
 def _parts(secret: str) -> list[str]:
-    """What of a secret is secret by itself: the items of a list; a URL's password, as it stands there and in clear."""
+    """Return the secret and its parts: items of a list; the password of a URL, encoded and decoded."""
     try:
         password = urlsplit(secret).password or ""
     except ValueError:
@@ -171,18 +171,18 @@ def _parts(secret: str) -> list[str]:
 
 
 def _is_unknown(name: str) -> bool:
-    ours = _OURS.fullmatch(name) is not None and name not in _OF_COMMANDS
-    of_many = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.VARIABLE.fullmatch(name)
-    return ours and name.lower() not in Settings.model_fields and not of_many
+    looks_ours = _OWN_NAMES.fullmatch(name) is not None and name not in _CLI_VARIABLES
+    is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.VARIABLE.fullmatch(name)
+    return looks_ours and name.lower() not in Settings.model_fields and not is_pattern
 
 
 def load() -> Settings:
-    """Settings from the process's environment.
+    """Return the settings of the process's environment.
 
     Raises:
-        SettingsError: one sentence that names the variable, for the first that is wrong.
+        SettingsError: the first invalid variable, named in one sentence.
     """
-    said, of_jobs = stage_overrides.said_in(os.environ), job_secrets.said_in(os.environ)
+    overrides, secrets_of_jobs = stage_overrides.read(os.environ), job_secrets.read(os.environ)
     try:
         settings = Settings()
     except ValidationError as error:
@@ -193,9 +193,9 @@ def load() -> Settings:
         raise SettingsError(f"{variable}{value}: {first['msg'].removeprefix('Value error, ')}") from None
     if settings.giftcard_inline and settings.is_production:
         raise SettingsError(
-            f"GIFTCARD_INLINE is for GIFTCARD_ENV=development or test, and this is {settings.environment}"
+            f"GIFTCARD_INLINE requires GIFTCARD_ENV=development or test, but this is {settings.environment}"
         )
-    settings._stage_rules = said
-    settings._job_secrets = of_jobs
+    settings._stage_overrides = overrides
+    settings._job_secrets = secrets_of_jobs
     settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
     return settings

@@ -1,4 +1,4 @@
-"""What the environment says of single stages: `GIFTCARD_STAGE_<NAME>_…`."""
+"""Defines `GIFTCARD_STAGE_<STAGE>_<SETTING>`: overrides for single stages."""
 
 import re
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 def seconds_list(value: Any) -> Any:
-    """`30,60,120` as a list."""
+    """Split `30,60,120`."""
     return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-class StageRules(BaseModel):
-    """None: not said. Times in seconds; `longest_seconds`: how far heartbeats may draw out one attempt; `concurrency`:
-    runs at once in the whole fleet."""
+class StageOverrides(BaseModel):
+    """The overrides of a stage; None: not set. `longest_seconds`: the longest attempt with heartbeats; `concurrency`:
+    simultaneous runs in all processes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     max_attempts: int | None = Field(default=None, ge=1, le=25)
@@ -34,28 +34,28 @@ class StageRules(BaseModel):
     _split_delays = field_validator("delays", mode="before")(seconds_list)
 
 
-VARIABLE = re.compile(rf"GIFTCARD_STAGE_([A-Z][A-Z0-9_]*?)_({'|'.join(StageRules.model_fields).upper()})")
+VARIABLE = re.compile(rf"GIFTCARD_STAGE_([A-Z][A-Z0-9_]*?)_({'|'.join(StageOverrides.model_fields).upper()})")
 
 
-def said_in(environ: Mapping[str, str]) -> dict[str, StageRules]:
-    """The rules by stage. Raises SettingsError for the first that is wrong."""
-    found: dict[str, dict[str, str]] = {}
+def read(environ: Mapping[str, str]) -> dict[str, StageOverrides]:
+    """Return the overrides by stage. Raise SettingsError for the first invalid one."""
+    values: dict[str, dict[str, str]] = {}
     for name, value in environ.items():
         match = VARIABLE.fullmatch(name)
         if match and value:
-            found.setdefault(match[1].lower(), {})[match[2].lower()] = value
-    return {stage: _rules(stage, values) for stage, values in found.items()}
+            values.setdefault(match[1].lower(), {})[match[2].lower()] = value
+    return {stage: _parse(stage, values_of_stage) for stage, values_of_stage in values.items()}
 
 
-def _rules(stage: str, values: dict[str, str]) -> StageRules:
+def _parse(stage: str, values: dict[str, str]) -> StageOverrides:
     try:
-        return StageRules.model_validate(values)
+        return StageOverrides.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        rule = str(first["loc"][0])
-        raise SettingsError(f"{variable(stage, rule)}={values[rule]!r}: {first['msg']}") from None
+        setting = str(first["loc"][0])
+        raise SettingsError(f"{variable(stage, setting)}={values[setting]!r}: {first['msg']}") from None
 
 
-def variable(stage: str, rule: str) -> str:
-    """The name of the variable that sets a rule."""
-    return f"GIFTCARD_STAGE_{stage}_{rule}".upper()
+def variable(stage: str, setting: str) -> str:
+    """Return the name of the variable that overrides a stage's setting."""
+    return f"GIFTCARD_STAGE_{stage}_{setting}".upper()

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lib.config.settings import Settings
-from lib.config.stage_overrides import StageRules, variable
+from lib.config.stage_overrides import StageOverrides, variable
 from lib.job import Outcome, Semantics
 from lib.jobs.context import Context
 from lib.jobs.failure_policy import CanRetry, FailurePolicy
@@ -57,7 +57,7 @@ class Stage:
 
     def effective_settings(self, settings: Settings) -> dict[str, EffectiveSetting]:
         """Return every setting in force: `GIFTCARD_STAGE_<NAME>_*`, its own setting, its file, those of all stages."""
-        return {name: self._effective(name, settings) for name in (*StageRules.model_fields, "circuit_threshold")}
+        return {name: self._effective(name, settings) for name in (*StageOverrides.model_fields, "circuit_threshold")}
 
     def effective(self, settings: Settings, name: str) -> Any:
         """Return the value in force of one setting."""
@@ -86,7 +86,7 @@ class Stage:
         return self.payload.model_validate_json(json.dumps(payload), context={"settings": settings})
 
     def _effective(self, name: str, settings: Settings) -> EffectiveSetting:
-        override = getattr(settings.stage_rules.get(self.name), name, None)
+        override = getattr(settings.stage_overrides.get(self.name), name, None)
         if override is not None:
             return EffectiveSetting(override, variable(self.name, name))
         setting = self.settings_of.get(name)

@@ -1,1 +1,1 @@
-"""What others see of the work: log events, Sentry, and the redaction both share."""
+"""Telemetry: log events, Sentry, and the redaction that both use."""

@@ -1,4 +1,4 @@
-"""Facts and their wording are apart: code emits an event with its fields, this module makes the log line of it."""
+"""Log events: code emits an event with its fields, this module formats the log line."""
 
 import logging
 import sys
@@ -9,8 +9,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 LOG = logging.getLogger("giftcards")
 
-# Every event, with how grave it is. Errors are events for Sentry too, the others lead up to them. docs/events.md
-# tells the fields of each.
+# All events and their levels. In Sentry, errors become events, others breadcrumbs. docs/events.md lists the fields.
 LEVELS = {
     "run_failed": logging.WARNING,
     "run_dead_lettered": logging.ERROR,
@@ -37,42 +36,42 @@ LEVELS = {
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Tells that something happened. Fields are plain values, already free of secrets and personal data."""
-    if heard(event):
-        # Not through log(): it looks for file and line of its caller, which no line of ours shows.
+    """Log an event. Fields are plain values without secrets and personal data."""
+    if is_enabled(event):
+        # Not through log(): it searches the caller's file and line, which no formatter here uses.
         level = LEVELS[event]
         LOG.handle(LOG.makeRecord(LOG.name, level, "", 0, event, (), None, extra={"fields": fields}))
 
 
-def heard(event: str) -> bool:
-    """Whether anybody listens: what it costs to gather an event's fields is spared if not."""
+def is_enabled(event: str) -> bool:
+    """Return whether an event is logged, to skip collecting its fields otherwise."""
     return LOG.isEnabledFor(LEVELS[event])
 
 
 class _Json(JsonFormatter):
-    """One JSON object a line, for machines."""
+    """Formats an event as a line of JSON."""
 
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        """Ours alone: time (UTC), level, event, and the event's fields."""
+        """Set exactly these: time (UTC), level, event, and the event's fields."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         log_data.update(time=time, level=record.levelname.lower(), event=record.getMessage())
         log_data.update(getattr(record, "fields", {}))
 
 
 class _Terminal(logging.Formatter):
-    """One readable line, for people: `attempt 3/5`."""
+    """Formats an event as a readable line: `attempt 3/5`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = dict(getattr(record, "fields", {}))
-        attempt, most = fields.pop("attempt", None), fields.pop("max_attempts", None)
-        shown = [f"attempt {attempt}/{most}"] if attempt is not None else []
-        shown += [f"{name}={value}" for name, value in fields.items() if value not in (None, "", [])]
+        attempt, max_attempts = fields.pop("attempt", None), fields.pop("max_attempts", None)
+        parts = [f"attempt {attempt}/{max_attempts}"] if attempt is not None else []
+        parts += [f"{name}={value}" for name, value in fields.items() if value not in (None, "", [])]
         time = self.formatTime(record, "%H:%M:%S")
-        return f"{time} {record.levelname[:4]:4} {record.getMessage():18} {'  '.join(shown)}"
+        return f"{time} {record.levelname[:4]:4} {record.getMessage():18} {'  '.join(parts)}"
 
 
 def configure(*, readable: bool) -> None:
-    """Sends events to standard error: JSON, or readable on a terminal. Call it once a process."""
+    """Log events to standard error, as JSON or `readable` lines. Call this once per process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Terminal() if readable else _Json())
     LOG.handlers = [handler]

@@ -1,11 +1,11 @@
-"""Takes secrets and personal data out of text that is stored, logged or shown."""
+"""Redaction of secrets and personal data in text that is stored, logged or returned."""
 
 import re
 from typing import Any
 
 MAX_ERROR_LENGTH = 500
 
-# It begins where a word begins and never looks back: without that, a long text without an @ takes its length squared.
+# Starts at a word boundary and never backtracks: otherwise a long text without an @ takes quadratic time.
 _EMAIL = re.compile(r"(?<![^\s<>\"'(),;:@])[^\s<>\"'(),;:@]++@[^\s<>\"'(),;:@]+\.[^\s<>\"'(),;:@]+")
 _CARD_NUMBER = re.compile(r"(?<!\d)(?:\d[ -]?){12,18}\d(?!\d)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
@@ -14,7 +14,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+|[\ud800-\udfff]")
 
 
 def covered(value: Any) -> Any:
-    """The same JSON value with mail addresses and card numbers covered, for showing."""
+    """Return a JSON value with its mail addresses and card numbers covered."""
     if isinstance(value, dict):
         return {name: covered(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def _cover(text: str) -> str:
 
 
 def clean(text: str, *, secrets: list[str], limit: int = MAX_ERROR_LENGTH) -> str:
-    """One line without secrets, mail addresses, card numbers and control characters, at most `limit` characters."""
+    """Return one line, up to `limit` characters, without secrets, mail addresses, card numbers and controls."""
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     text = _CONTROL.sub(" ", text)

@@ -1,7 +1,7 @@
-"""Sentry: only with SENTRY_DSN. It hears of events, never of local variables, bodies or personal data.
+"""Sentry, if SENTRY_DSN is set: events only, never local variables, bodies or personal data.
 
-Errors become events there, grouped by stage and kind of error; what came before is their trail. With a sample rate, a
-run is a transaction in the trace that began when its flow was enqueued.
+Errors are sent as events, grouped by stage and kind of error; other log events become their breadcrumbs. With a sample
+rate, a run is a transaction in the trace that began when its flow was enqueued.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from lib.telemetry.redact import clean
 
 Json = dict[str, Any]
 
-# What a request waits for at most until its events are sent: afterwards the platform may freeze the process.
+# How long a request waits for its events to be sent: afterwards the platform may freeze the process.
 _FLUSH_SECONDS = 2.0
-_LONGEST_TEXT = 2_000
-# Of a request, what tells which route it was and nothing of who asked.
-_OF_REQUESTS = ("method",)
+_MAX_TEXT_LENGTH = 2_000
+# The fields of a request that are sent: nothing about the client.
+_REQUEST_FIELDS = ("method",)
 
 
 def configure(settings: Settings) -> None:
-    """Sets the SDK up and lets it listen to events. Call it once a process, and only with a DSN."""
+    """Set up the SDK and forward log events to it. Call this once per process, and only with a DSN."""
     import sentry_sdk
     from sentry_sdk.integrations.dedupe import DedupeIntegration
     from sentry_sdk.integrations.flask import FlaskIntegration
@@ -33,16 +33,16 @@ def configure(settings: Settings) -> None:
 
     secrets = settings.secrets()
 
-    def scrubbed(event: Any, _hint: Any) -> Any:
+    def scrub(event: Any, _hint: Any) -> Any:
         if "request" in event:
-            event["request"] = {name: event["request"][name] for name in _OF_REQUESTS if name in event["request"]}
+            event["request"] = {name: event["request"][name] for name in _REQUEST_FIELDS if name in event["request"]}
         return _scrubbed(event, secrets)
 
-    assert settings.sentry_dsn is not None  # noqa: S101 - the caller has looked
+    assert settings.sentry_dsn is not None  # noqa: S101 - the caller has checked
     sentry_sdk.init(
         dsn=settings.sentry_dsn.get_secret_value(),
         environment=settings.environment,
-        # The rest costs half a second of a cold start, or sends what is nobody's business.
+        # Other integrations add half a second to a cold start, or send private data.
         default_integrations=False,
         auto_enabling_integrations=False,
         integrations=[FlaskIntegration(transaction_style="url"), DedupeIntegration(), ThreadingIntegration()],
@@ -50,21 +50,21 @@ def configure(settings: Settings) -> None:
         include_local_variables=False,
         max_request_body_size="never",
         traces_sample_rate=settings.sentry_traces_sample_rate,
-        before_send=scrubbed,
-        before_send_transaction=scrubbed,
+        before_send=scrub,
+        before_send_transaction=scrub,
         before_breadcrumb=lambda crumb, hint: _scrubbed(crumb, secrets),
     )
-    LOG.addHandler(_Listener())
+    LOG.addHandler(_Handler())
 
 
 def flush() -> None:
-    """Sends what waits. Nothing to do without Sentry."""
+    """Send pending events. Does nothing without Sentry."""
     if sdk := _active():
         sdk.flush(timeout=_FLUSH_SECONDS)
 
 
 def message(text: str, *, level: str, group: str) -> bool:
-    """An alert; whether there was anybody to take it."""
+    """Send an alert; return False without Sentry."""
     sdk = _active()
     if sdk is None:
         return False
@@ -76,7 +76,7 @@ def message(text: str, *, level: str, group: str) -> bool:
 
 @contextlib.contextmanager
 def checked_in(settings: Settings, *, longest: float) -> Iterator[None]:
-    """A check-in of the minute's tick: in progress, then ok or error. `longest`: seconds that it may take."""
+    """Check in the tick of the minute: in progress, then ok or error. `longest`: its time limit in seconds."""
     sdk = _active()
     if sdk is None:
         yield
@@ -92,13 +92,13 @@ def checked_in(settings: Settings, *, longest: float) -> Iterator[None]:
         "failure_issue_threshold": 2,
         "recovery_threshold": 1,
     }
-    ticket = capture_checkin(monitor_slug=slug, status="in_progress", monitor_config=monitor)
+    check_in_id = capture_checkin(monitor_slug=slug, status="in_progress", monitor_config=monitor)
     status = "error"
     try:
         yield
         status = "ok"
     finally:
-        capture_checkin(monitor_slug=slug, check_in_id=ticket, status=status, monitor_config=monitor)
+        capture_checkin(monitor_slug=slug, check_in_id=check_in_id, status=status, monitor_config=monitor)
 
 
 def with_trace(rows: list[Json]) -> list[Json]:
@@ -116,7 +116,7 @@ def with_trace(rows: list[Json]) -> list[Json]:
 
 
 def processed(job: Job) -> contextlib.AbstractContextManager[None]:
-    """A transaction around a run, in the trace that its job carries. Without Sentry nothing, and at no cost."""
+    """Return a transaction around a run, in its job's trace. Without Sentry, a null context."""
     sdk = _active()
     return contextlib.nullcontext() if sdk is None else _transaction(sdk, job)
 
@@ -136,29 +136,29 @@ def _transaction(sdk: Any, job: Job) -> Iterator[None]:
             yield
 
 
-class _Listener(logging.Handler):
-    """Events on their way to Sentry: errors as such, the others as what led to them."""
+class _Handler(logging.Handler):
+    """Forwards log events to Sentry: errors as events, the others as breadcrumbs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never raises: who tells of an error shall not get another one."""
+        """Forward a record. Never raises: reporting an error must not cause another."""
         sdk = _active()
         if sdk is None:
             return
         fields: Json = getattr(record, "fields", {})
-        said = str(fields.get("error") or fields.get("text") or "")
+        text = str(fields.get("error") or fields.get("text") or "")
         with contextlib.suppress(Exception):
             if record.levelno < logging.ERROR:
                 level = record.levelname.lower()
-                sdk.add_breadcrumb(category=record.getMessage(), level=level, message=said, data=_plain(fields))
+                sdk.add_breadcrumb(category=record.getMessage(), level=level, message=text, data=_plain(fields))
                 return
-            where, kind = str(fields.get("stage") or record.getMessage()), said.partition(":")[0]
+            group, kind = str(fields.get("stage") or record.getMessage()), text.partition(":")[0]
             with sdk.new_scope() as scope:
-                scope.fingerprint = [where, kind]
+                scope.fingerprint = [group, kind]
                 scope.set_tag("event", record.getMessage())
                 if "stage" in fields:
                     scope.set_tag("stage", fields["stage"])
                 scope.set_context("fields", _plain(fields))
-                sdk.capture_message(f"{where}: {said}" if said else where, level="error")
+                sdk.capture_message(f"{group}: {text}" if text else group, level="error")
 
 
 def _plain(fields: Json) -> Json:
@@ -166,15 +166,15 @@ def _plain(fields: Json) -> Json:
 
 
 def _active() -> Any:
-    """The SDK, if it is set up in this process."""
+    """Return the SDK if it is set up in this process."""
     sdk = sys.modules.get("sentry_sdk")
     return sdk if sdk is not None and sdk.get_client().is_active() else None
 
 
 def _scrubbed(value: Any, secrets: list[str]) -> Any:
-    """The same with every text in it cleaned."""
+    """Return a value with all its texts redacted."""
     if isinstance(value, dict):
         return {name: _scrubbed(inner, secrets) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_scrubbed(inner, secrets) for inner in value]
-    return clean(value, secrets=secrets, limit=_LONGEST_TEXT) if isinstance(value, str) else value
+    return clean(value, secrets=secrets, limit=_MAX_TEXT_LENGTH) if isinstance(value, str) else value

@@ -161,7 +161,7 @@ class Runner:
         **fields: object,
     ) -> None:
         """Every line of a run has the same fields."""
-        if not events.heard(event):
+        if not events.is_enabled(event):
             return
         events.emit(
             event,

@@ -29,7 +29,7 @@ def test_variable_with_another_spelling_is_unknown() -> None:
 
 @pytest.mark.parametrize("value", ["1234567", "x" * 4_097])
 def test_secret_of_no_proper_length_stops_the_start_and_is_not_shown(value: str) -> None:
-    with pytest.raises(SettingsError, match=r"^GIFTCARD_SECRET_PIN: a secret has 8 to 4096 characters$"):
+    with pytest.raises(SettingsError, match=r"^GIFTCARD_SECRET_PIN: a secret must have 8 to 4096 characters$"):
         settings_of(GIFTCARD_SECRET_PIN=value)
 
 
@@ -49,7 +49,7 @@ def test_secrets_are_filled_in_once_and_as_they_fit() -> None:
 
 
 def test_secret_that_is_not_set_is_named() -> None:
-    with pytest.raises(TransientError, match=r"^the secret OTHER is not set: GIFTCARD_SECRET_OTHER$"):
+    with pytest.raises(TransientError, match=r"^the secret OTHER is not set: set GIFTCARD_SECRET_OTHER$"):
         job_secrets.filled("{{secret:KEY}} {{secret:OTHER}}", KNOWN)
 
 
@@ -69,7 +69,7 @@ def test_text_that_names_secrets_properly_or_none_passes(text: str) -> None:
      f"{{{{secret:{'A' * 64}}}}}"],
 )  # fmt: skip
 def test_secret_named_in_another_spelling_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must name a secret like"):
+    with pytest.raises(ValueError, match="must refer to a secret like"):
         job_secrets.check(text)
 
 

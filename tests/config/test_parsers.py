@@ -23,7 +23,7 @@ def test_a_recipient_that_is_no_address_is_told_by_its_place_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     said = refused(monkeypatch, REPORT_RECIPIENTS=f"kim@ops.example,{address}")
-    assert said == "REPORT_RECIPIENTS: address 2 must be like name@example.com, and no more; several go by comma"
+    assert said == "REPORT_RECIPIENTS: address 2 must be like name@example.com; separate addresses with commas"
 
 
 def test_more_than_20_recipients_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

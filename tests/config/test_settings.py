@@ -32,7 +32,7 @@ def test_with_nothing_set_everything_has_the_contracts_value() -> None:
     assert settings.giftcard_vendor_key_hours == 20
     assert not settings.giftcard_paused
     assert not settings.giftcard_allow_preview
-    assert settings.stage_rules == {}
+    assert settings.stage_overrides == {}
 
 
 WRONG = [
@@ -91,7 +91,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch, fiel
 def test_variables_that_are_not_ours_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIFTCARDS", "x")
     monkeypatch.setenv("GIFTCARD_STAGE_EMAIL_COLOUR", "red")
-    assert load().stage_rules == {}
+    assert load().stage_overrides == {}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_former_name_is_no_setting_and_leads_to_one() -> None:
 def test_the_rules_of_stages_are_no_variable_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAGE_RULES", '{"email": {"max_attempts": 1}}')
     monkeypatch.setenv("UNKNOWN", '["x"]')
-    assert (load().stage_rules, load().unknown) == ({}, ())
+    assert (load().stage_overrides, load().unknown) == ({}, ())
 
 
 # Secrets
@@ -207,9 +207,9 @@ def test_each_stage_may_have_rules_of_its_own(monkeypatch: pytest.MonkeyPatch) -
         ("HTTP_CALL_TTR_SECONDS", "120"),
     ):
         monkeypatch.setenv(f"GIFTCARD_STAGE_{name}", value)
-    rules = load().stage_rules
-    assert set(rules) == {"email", "http_call"}
-    email, call = rules["email"], rules["http_call"]
+    overrides = load().stage_overrides
+    assert set(overrides) == {"email", "http_call"}
+    email, call = overrides["email"], overrides["http_call"]
     assert (email.max_attempts, email.base_seconds, email.cap_seconds, email.jitter) == (7, 0.5, 9, 0)
     assert (email.delays, email.ttr_seconds, call.max_attempts) == (None, None, None)
     assert (call.delays, call.ttr_seconds) == ((30, 60, 120), 120)

@@ -64,7 +64,7 @@ def _allowed(field: FieldInfo) -> str | None:
 
 def _fields() -> dict[str, FieldInfo]:
     own = {name.upper(): field for name, field in settings.Settings.model_fields.items()}
-    of_stage = {f"GIFTCARD_STAGE_<NAME>_{n.upper()}": f for n, f in settings.StageRules.model_fields.items()}
+    of_stage = {f"GIFTCARD_STAGE_<NAME>_{n.upper()}": f for n, f in settings.StageOverrides.model_fields.items()}
     return own | of_stage
 
 

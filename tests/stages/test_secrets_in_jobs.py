@@ -97,7 +97,7 @@ def test_secrets_are_nowhere_else_though_the_server_repeats_them(world: World, s
 def test_secret_that_is_not_set_is_a_failure_that_passes(make_world: Make, world: World, server: Server) -> None:
     job = called(world, server, headers={"Authorization": "Bearer {{secret:NEW}}"})
     assert (job["status"], job["attempts"]) == ("queued", 1)
-    assert job["last_error"] == "TransientError: the secret NEW is not set: GIFTCARD_SECRET_NEW"
+    assert job["last_error"] == "TransientError: the secret NEW is not set: set GIFTCARD_SECRET_NEW"
     assert server.asked == []
     world.move(10)
     now_set = make_world(GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8", GIFTCARD_SECRET_NEW="new-secret")
@@ -113,7 +113,7 @@ def test_secret_that_no_header_can_hold_is_not_sent_and_not_shown(world: World, 
 
 def test_secret_that_is_not_set_is_not_looked_for_in_other_settings(world: World, server: Server) -> None:
     job = called(world, server, body="{{secret:CRON_SECRET}} {{secret:DATABASE_URL}}")
-    assert job["last_error"].endswith("the secret CRON_SECRET is not set: GIFTCARD_SECRET_CRON_SECRET")
+    assert job["last_error"].endswith("the secret CRON_SECRET is not set: set GIFTCARD_SECRET_CRON_SECRET")
 
 
 def test_secrets_go_to_no_other_host(world: World, server: Server) -> None:

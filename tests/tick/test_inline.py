@@ -211,7 +211,7 @@ def test_command_shows_the_traceback_of_the_handler(make_world: Make) -> None:
 
 @pytest.mark.parametrize("where", ["production", "preview", None])
 def test_production_does_not_start_with_it(where: str | None) -> None:
-    with pytest.raises(SettingsError, match="GIFTCARD_INLINE is for GIFTCARD_ENV=development or test"):
+    with pytest.raises(SettingsError, match="GIFTCARD_INLINE requires GIFTCARD_ENV=development or test"):
         settings_of(GIFTCARD_INLINE=1, GIFTCARD_ENV=where)
     assert not settings_of(GIFTCARD_ENV=where).giftcard_inline
     assert settings_of(GIFTCARD_INLINE=1, GIFTCARD_ENV="development").giftcard_inline

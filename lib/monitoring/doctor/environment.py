@@ -50,7 +50,7 @@ def secrets(deployment: Deployment) -> Finding:
 def variables(deployment: Deployment) -> Finding:
     """Check for unknown variables: misspelt, renamed, or without the one that they need."""
     settings = deployment.settings
-    no_stages = sorted(set(settings.stage_rules) - set(deployment.registry.stages))
+    no_stages = sorted(set(settings.stage_overrides) - set(deployment.registry.stages))
     unknown = [f"GIFTCARD_STAGE_{stage.upper()}_… (there is no stage {stage})" for stage in no_stages]
     unknown += [name for name in settings.unknown if name not in RENAMED]
     found = {f"{name} is now {RENAMED[name]}: rename it": _RENAME for name in settings.unknown if name in RENAMED}
