@@ -1,1 +1,1 @@
-"""The report of a day, made by Postgres (`supabase/schemas/55_reports.sql`): how it is asked for, as CSV, as a mail."""
+"""Daily reports, which Postgres creates (`supabase/schemas/55_reports.sql`): requests, CSV and mail."""

@@ -1,4 +1,4 @@
-"""A report as CSV: one figure a row, so that a spreadsheet can sort, filter and pivot them."""
+"""Reports as CSV: one figure per row, so that spreadsheets can sort, filter and pivot them."""
 
 import csv
 import io
@@ -14,18 +14,18 @@ Json = dict[str, Any]
 
 COLUMNS = ("tenant_id", "day", "figure", "currency", "stage", "reason", "count", "amount", "amount_minor")
 
-# What a spreadsheet may take for a formula, also in the wide forms of East Asian keyboards.
+# Characters that may begin a formula in a spreadsheet, including their full-width forms.
 _FORMULA = re.compile(r"[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
 
 def as_csv(report: Json) -> str:
-    """RFC 4180 with a header line, in UTF-8 once it is encoded. Amounts in major units and in minor ones."""
+    """Return the report as CSV (RFC 4180) with a header line and amounts in major and minor units."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="")
     writer.writeheader()
     for figure in _figures(report):
         row = {"tenant_id": report["tenant_id"], "day": report["day"]} | figure
-        writer.writerow({name: _harmless(value) for name, value in row.items()})
+        writer.writerow({name: _escaped(value) for name, value in row.items()})
     return out.getvalue()
 
 
@@ -46,8 +46,8 @@ def _money(figure: str, currency: str, count: int, amount: int) -> Json:
     return {"figure": figure, "currency": currency, "count": count, "amount": f"{major:f}", "amount_minor": amount}
 
 
-def _harmless(value: Any) -> Any:
-    """Text as a cell that stays text. Tabs, line ends and blanks before it are gone first: spreadsheets skip them."""
+def _escaped(value: Any) -> Any:
+    """Return a cell value that no spreadsheet reads as a formula. `clean` strips leading blanks, which they skip."""
     if not isinstance(value, str):
         return value
     text = clean(value, secrets=[])

@@ -1,6 +1,6 @@
-"""A report as a mail: text and HTML, with the cards of the last days as bars that are cells of a table.
+"""Reports as mail: text and HTML, with the cards of the last days as bars made of table cells.
 
-No picture: mail programs load none without asking, and one that is attached is an attachment.
+Not an image: mail programs do not load remote images, and list embedded ones as attachments.
 """
 
 from datetime import UTC, date, datetime
@@ -17,20 +17,20 @@ Json = dict[str, Any]
 
 _TEMPLATES = templates(Path(__file__).parent / "templates")
 _TEMPLATES.filters["money"] = format_money
-_LONGEST_NAME = 60
+_MAX_NAME_LENGTH = 60
 
 
 def report_mail(*, sender: str, recipient: str, message_id: str, report: Json) -> EmailMessage:
-    """The message, ready to send. `message_id` with its brackets, the same at every attempt."""
-    tenant = clean(report["tenant_id"], secrets=[], limit=_LONGEST_NAME)
-    # 7bit: not every server on the way takes more.
+    """Return the message, ready to send. `message_id` includes its brackets and is the same at every attempt."""
+    tenant = clean(report["tenant_id"], secrets=[], limit=_MAX_NAME_LENGTH)
+    # 7bit: not every server on the way accepts 8bit.
     message = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
     message["Subject"] = f"Gift cards of {tenant} on {report['day']}"
     message["From"] = sender
     message["To"] = recipient
     message["Date"] = datetime.now(UTC)
     message["Message-ID"] = message_id
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: who is away does not answer it
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
     values = report | {"tenant_id": tenant, "bars": bars(report["last_days"])}
     message.set_content(_TEMPLATES.get_template("report.txt").render(values))
     message.add_alternative(_TEMPLATES.get_template("report.html").render(values), subtype="html")
@@ -38,13 +38,13 @@ def report_mail(*, sender: str, recipient: str, message_id: str, report: Json) -
 
 
 def bars(days: list[Json]) -> list[Json]:
-    """One bar a day: its `label`, its number of `cards`, its `percent` of the longest. What is not 0 can be seen."""
-    most = max((day["cards"] for day in days), default=0)
+    """Return a bar per day: {label, cards, percent of the longest bar}, with at least 1 % unless there are no cards."""
+    max_cards = max((day["cards"] for day in days), default=0)
     return [
         {
             "label": date.fromisoformat(day["day"]).strftime("%a %d %b"),
             "cards": day["cards"],
-            "percent": max(1, round(100 * day["cards"] / most)) if day["cards"] else 0,
+            "percent": max(1, round(100 * day["cards"] / max_cards)) if day["cards"] else 0,
         }
         for day in days
     ]

@@ -1,6 +1,6 @@
-"""Webhooks: tenants are told what has become of their work (`supabase/schemas/60_webhooks.sql`, `docs/webhooks.md`).
+"""Webhooks notify tenants of events (`supabase/schemas/60_webhooks.sql`, `docs/webhooks.md`).
 
-service       what operators do with endpoints
-schemas       what callers may ask for
+service       operations on endpoints
+schemas       requests
 signing       secrets, and the headers of Standard Webhooks
 """

@@ -146,7 +146,7 @@ def test_a_day_that_is_not_over_is_told_so() -> None:
 
 def test_a_day_of_nothing_makes_a_mail_too() -> None:
     message = mail(NOTHING)
-    assert "Everybody who has paid has a card" in body(message, "html")
+    assert "Every payment has a card" in body(message, "html")
     assert "bgcolor" not in body(message, "html")
     assert "#" not in body(message, "plain")
 
