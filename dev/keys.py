@@ -1,4 +1,4 @@
-"""Secrets of development: made once, kept beside the data they protect."""
+"""Secrets of development: created once and stored with the data they protect."""
 
 import base64
 import fcntl
@@ -12,11 +12,11 @@ from lib.errors import Misconfigured
 
 
 def _fernet_key() -> str:
-    """A key as `Fernet.generate_key()` makes it."""
+    """Return a key like `Fernet.generate_key()`."""
     return base64.urlsafe_b64encode(os.urandom(32)).decode()
 
 
-_MAKERS: Mapping[str, Callable[[], str]] = {
+_GENERATORS: Mapping[str, Callable[[], str]] = {
     "CRON_SECRET": secrets.token_urlsafe,
     "GIFTCARD_ADMIN_TOKEN": secrets.token_urlsafe,
     "GIFTCARD_API_TOKEN": secrets.token_urlsafe,
@@ -26,17 +26,17 @@ _MAKERS: Mapping[str, Callable[[], str]] = {
 
 
 def secrets_file(path: Path) -> dict[str, str]:
-    """The secrets in the file, by environment variable; those it lacks are made and written into it.
+    """Return the secrets of the file by environment variable, creating missing ones in it.
 
-    Only the owner can read the file. Raises Misconfigured if it holds something else.
+    Only the owner can read the file. Raise Misconfigured if its content is invalid.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # two programs started at once must not make two sets
+        fcntl.flock(file, fcntl.LOCK_EX)  # two programs started at once must not create two sets
         os.fchmod(descriptor, 0o600)
         known = _parse(file.read(), path)
-        values = {name: known.get(name) or make() for name, make in _MAKERS.items()}
+        values = {name: known.get(name) or generate() for name, generate in _GENERATORS.items()}
         if values != known:
             file.seek(0)
             file.write(json.dumps(known | values, indent=2) + "\n")
@@ -50,5 +50,5 @@ def _parse(text: str, path: Path) -> dict[str, str]:
     except ValueError:
         known = None
     if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
-        raise Misconfigured(f"{path} does not hold secrets by name as JSON: mend it, or delete it for new ones")
+        raise Misconfigured(f"{path} is not a JSON object of secrets: fix it, or delete it for new ones")
     return known

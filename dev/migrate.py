@@ -1,8 +1,8 @@
-"""Applies supabase/migrations to a database, each file once.
+"""Apply supabase/migrations to a database, each file once.
 
     DATABASE_URL=postgresql://… python -m dev.migrate       (without one: the embedded Postgres in .local/)
 
-What was applied is written where the Supabase CLI looks for it, so either may push the next migration.
+Applied migrations are recorded in the Supabase CLI's table, so that the CLI can apply the next one, too.
 Exit codes: 0 done, 1 a migration failed or the database has others, 2 the database cannot be reached.
 """
 
@@ -17,10 +17,10 @@ import psycopg
 from dev import ROOT
 from lib.errors import Misconfigured, Refused, StoreError, Unavailable
 
-# Any number serves as long as all agree; this one spells "migrate".
+# Any number shared by all processes; this one spells "migrate".
 _LOCK = int.from_bytes(b"migrate")
 
-# The table of the Supabase CLI, in the steps in which the CLI itself makes it.
+# The table of the Supabase CLI, created in the same steps as by the CLI.
 _LEDGER = """
 create schema if not exists supabase_migrations;
 create table if not exists supabase_migrations.schema_migrations (version text not null primary key);
@@ -31,7 +31,7 @@ alter table supabase_migrations.schema_migrations add column if not exists name 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file, `<version>_<name>.sql`; the version is 14 digits, a time in UTC."""
+    """A file `<version>_<name>.sql`; the version is a UTC time of 14 digits."""
 
     version: str
     name: str
@@ -43,12 +43,12 @@ class Migration:
 
 
 def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list[str]:
-    """Applies what is missing, in order, each file in a transaction of its own; answers the files it applied.
+    """Apply the missing migrations in order, each in its own transaction, and return their file names.
 
-    Several may run at once: each file is applied by one of them while the others wait. The lock lasts as long as
-    the transaction, because a lock of the session would not survive a transaction pooler.
-    Raises Refused if a migration fails (it then leaves nothing behind), Misconfigured if files or database are not
-    as expected (see `_refuse_drift`), Unavailable if the database cannot be reached.
+    Several processes may run at once: each file is applied by one of them while the others wait. The lock belongs to
+    the transaction, because a session lock does not work with a transaction pooler.
+    Raise Refused if a migration fails (it is rolled back), Misconfigured if files and database differ (see
+    `_check_drift`), Unavailable if the database cannot be reached.
     """
     migrations = read_migrations(directory)
     try:
@@ -56,11 +56,11 @@ def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list
             _prepare(connection, migrations)
             return [migration.file for migration in migrations if _apply_once(connection, migration)]
     except psycopg.Error as error:
-        raise _translated(error) from None  # the original may repeat the address with its password
+        raise _translated(error) from None  # the original may repeat the URL with its password
 
 
 def read_migrations(directory: Path) -> list[Migration]:
-    """The migrations of a folder in order. Raises Misconfigured if a file's name is not as it should be."""
+    """Return the migrations of a folder in order. Raise Misconfigured for an invalid file name."""
     migrations: list[Migration] = []
     for path in sorted(directory.glob("*.sql")):
         match = re.fullmatch(r"(\d{14})_(\w+)\.sql", path.name)
@@ -75,56 +75,55 @@ def read_migrations(directory: Path) -> list[Migration]:
 
 
 def _prepare(connection: psycopg.Connection, migrations: Sequence[Migration]) -> None:
-    """Makes the ledger if it is missing, and refuses a database whose history is not that of the folder."""
+    """Create the ledger if it is missing, and check that the database's history matches the folder."""
     with connection.transaction():
         _lock(connection)
-        connection.execute("set local client_min_messages = warning")  # no notice of what exists already
+        connection.execute("set local client_min_messages = warning")  # no notices about existing objects
         connection.execute(_LEDGER)
         query = "select version, statements from supabase_migrations.schema_migrations order by version"
         applied: dict[str, list[str] | None] = dict(connection.execute(query).fetchall())
-    _refuse_drift(applied, migrations)
+    _check_drift(applied, migrations)
 
 
-def _refuse_drift(applied: dict[str, list[str] | None], migrations: Sequence[Migration]) -> None:
-    """Raises Misconfigured if files and database tell of different pasts: what the database has had and the files have
-    not; a file that was changed after it was applied; a file that was passed over."""
+def _check_drift(applied: dict[str, list[str] | None], migrations: Sequence[Migration]) -> None:
+    """Raise Misconfigured if an applied migration has no file or was changed, or if an older one is missing."""
     files = {migration.version: migration for migration in migrations}
-    strangers = [version for version in applied if version not in files]
-    if strangers:
+    unknown = [version for version in applied if version not in files]
+    if unknown:
         raise Misconfigured(
-            f"the database has had migrations that this code does not have ({', '.join(strangers)}): "
-            "use the code that made them, or another database"
+            f"the database has migrations that this code does not have ({', '.join(unknown)}): "
+            "use the code that has them, or another database"
         )
     for version, statements in applied.items():
-        # Older releases of the Supabase CLI wrote no statements down.
-        if statements and _essence("".join(statements)) != _essence(files[version].sql):
+        # Older releases of the Supabase CLI did not record statements.
+        if statements and _normalized("".join(statements)) != _normalized(files[version].sql):
             raise Misconfigured(
-                f"{files[version].file} is not what was applied to this database: put the file back as it was, "
-                "and write what is new into a file of its own"
+                f"{files[version].file} differs from what was applied to this database: restore the file, "
+                "and put the changes into a new one"
             )
     newest = max(applied, default="")
     for migration in migrations:
         if migration.version < newest and migration.version not in applied:
             raise Misconfigured(
-                f"{migration.file} was never applied, and {files[newest].file}, which is newer, was: "
-                "give the file a newer version by its name"
+                f"{migration.file} is not applied, but the newer {files[newest].file} is: "
+                "rename the file to a newer version"
             )
 
 
-def _essence(sql: str) -> str:
-    """What two ways of writing the same down agree in: the Supabase CLI takes a file apart at its semicolons."""
+def _normalized(sql: str) -> str:
+    """Return SQL in a form to compare: the Supabase CLI splits files at their semicolons."""
     return re.sub(r"[\s;]+", "", sql)
 
 
 def _apply_once(connection: psycopg.Connection, migration: Migration) -> bool:
-    """Applies the migration unless it was applied before; answers whether it did."""
+    """Apply the migration if it is missing; return whether it was applied."""
     query = "select 1 from supabase_migrations.schema_migrations where version = %s"
     record = "insert into supabase_migrations.schema_migrations (version, statements, name) values (%s, %s, %s)"
     with connection.transaction():
         _lock(connection)
         if connection.execute(query, [migration.version]).fetchone():
             return False
-        connection.execute("reset all")  # what the file before this one has set for its session
+        connection.execute("reset all")  # undo session settings of the previous file
         try:
             connection.execute(migration.sql.encode())  # without parameters: the whole file in one message
         except psycopg.Error as error:
@@ -140,32 +139,37 @@ def _lock(connection: psycopg.Connection) -> None:
 
 
 def _explain(error: psycopg.Error, migration: Migration) -> str:
-    """File, line if the database tells one, and all it says."""
-    said = error.diag
-    position = int(said.statement_position or 0)
+    """Return the file, the line if known, and the database's messages."""
+    diagnostics = error.diag
+    position = int(diagnostics.statement_position or 0)
     line = f", line {migration.sql.count(chr(10), 0, position) + 1}" if position else ""
-    parts = [said.message_primary or str(error), said.message_detail, said.message_hint, said.context]
+    parts = [
+        diagnostics.message_primary or str(error),
+        diagnostics.message_detail,
+        diagnostics.message_hint,
+        diagnostics.context,
+    ]
     return f"{migration.file}{line}: " + "\n  ".join(part for part in parts if part)
 
 
 def _translated(error: psycopg.Error) -> StoreError:
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if isinstance(error, psycopg.OperationalError):
-        return Unavailable(said)
+        return Unavailable(message)
     if error.sqlstate is None:
-        return Unavailable("its address is not like postgresql://user:password@host:5432/database")
-    return Misconfigured(said)
+        return Unavailable("DATABASE_URL must be like postgresql://user:password@host:5432/database")
+    return Misconfigured(message)
 
 
 def main() -> int:
-    """The command; see the module."""
-    from dev.postgres import database  # needs a package that only developers have; the rest of this file does not
+    """Run the command and return its exit code."""
+    from dev.postgres import database  # requires a development package; the rest of this file does not
 
     try:
         with database() as url:
             applied = migrate(url)
     except Unavailable as error:
-        print(f"The database cannot be used: {error}", file=sys.stderr)
+        print(f"Cannot use the database: {error}", file=sys.stderr)
         return 2
     except StoreError as error:
         print(f"Not migrated: {error}", file=sys.stderr)

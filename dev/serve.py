@@ -2,7 +2,7 @@
 
     python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
 
-Everything it keeps lies in .local/. Ctrl-C or SIGTERM ends it, and the Postgres it started.
+All its data is in .local/. Ctrl-C or SIGTERM stops it, and the Postgres that it started.
 """
 
 import importlib
@@ -30,8 +30,8 @@ _HOST = "127.0.0.1"
 _WELCOME = """
 Gift cards at {url}   (Ctrl-C to stop)
 
-  The cron door is called each full minute. Mails are written to {mails}.
-  The tokens lie in .local/secrets.json. To send an order, and to see where things stand:
+  A clock calls the cron endpoint each full minute. Mails are written to {mails}.
+  The tokens are in .local/secrets.json. To send an order, run a tick and see the status:
 
     token() {{ python3 -c 'import json, sys; print(json.load(open(".local/secrets.json"))[sys.argv[1]])' "$1"; }}
     curl {url}/api/v1/giftcards -H "Authorization: Bearer $(token GIFTCARD_API_TOKEN)" \\
@@ -43,8 +43,8 @@ Gift cards at {url}   (Ctrl-C to stop)
 
 
 def main() -> int:
-    """Runs until told to stop. Exit codes: 0 stopped, 1 it could not start."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # while it starts, both end it in the same way
+    """Run until a signal. Exit codes: 0 stopped, 1 could not start."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # during the start, both signals stop it in the same way
     try:
         with database() as url:
             for file in migrate(url):
@@ -54,67 +54,70 @@ def main() -> int:
     except KeyboardInterrupt:
         pass
     except StoreError as error:
-        print(f"Not started: {error}", file=sys.stderr)
+        print(f"Cannot start: {error}", file=sys.stderr)
         return 1
     print("Stopped.")
     return 0
 
 
 def _environment(url: str) -> dict[str, str]:
-    """What the application needs to know; a value that is set already wins, but none leads it to Supabase."""
-    ours = {
+    """Return the application's variables: those already set take precedence, but Supabase is never used."""
+    defaults = {
         "DATABASE_URL": url,
         "GIFTCARD_ENV": "development",
         "GIFTCARD_MAIL_DIR": str(LOCAL / "mails"),
         **secrets_file(LOCAL / "secrets.json"),
     }
-    return ours | {name: os.environ[name] for name in ours if os.environ.get(name)} | {"SUPABASE_URL": ""}
+    return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
 def _run() -> None:
-    """Serves and ticks until a signal comes."""
+    """Serve and tick until a signal."""
     signals = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in every thread from here on: only `sigwait` sees them
-    # Imported by name and late: it reads the environment, and nothing in lib may depend on api.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
+    # Imported by name, and late: it reads the environment.
     app = importlib.import_module("api.index").app
     stop = threading.Event()
-    with _served(app) as url:
+    with _serve(app) as url:
         clock = threading.Thread(
-            target=run_clock, args=(url, os.environ["CRON_SECRET"]), kwargs={"stop": stop, "tell": _tell}, daemon=True
+            target=run_clock,
+            args=(url, os.environ["CRON_SECRET"]),
+            kwargs={"stop": stop, "report": _log},
+            daemon=True,
         )
         clock.start()
-        _tell(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
+        _log(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
         signal.sigwait(signals)
         stop.set()
-        services(app).shutdown.ask(patience=3)  # takes on no more work
+        services(app).shutdown.ask(patience=3)  # start no more jobs
         clock.join()
 
 
 @contextmanager
-def _served(app: Any) -> Iterator[str]:
-    """The application on a thread, a thread for each request as on Vercel; its address."""
+def _serve(app: Any) -> Iterator[str]:
+    """Serve the application, with a thread per request as on Vercel; yield its URL."""
     with _free_port(int(os.environ.get("PORT") or 8000)) as listener:
         server = make_server(_HOST, listener.getsockname()[1], app, threaded=True, fd=listener.fileno())
-    serving = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
-    serving.start()
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
+    thread.start()
     try:
         yield f"http://{_HOST}:{server.port}"
     finally:
         server.shutdown()
-        serving.join()
+        thread.join()
 
 
 def _free_port(first: int) -> socket.socket:
-    """A listening socket on the first free port from `first` on, of a hundred."""
+    """Return a listening socket on the first free port of the hundred from `first` on."""
     for port in range(first, first + 100):
         try:
             return socket.create_server((_HOST, port), backlog=128)
         except OSError:
             continue
-    raise SystemExit(f"No free port from {first} to {first + 99}.")
+    raise SystemExit(f"No free port from {first} to {first + 99}: set PORT to another one.")
 
 
-def _tell(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)
 
 

@@ -1,14 +1,14 @@
-"""For tests of stages of your own: a real Postgres, real ticks, time that moves, a vendor at the wire.
+"""Fixtures for tests of your own stages: a real Postgres, real ticks, time travel, an HTTP vendor.
 
     pytest_plugins = ["dev.testing"]      # in conftest.py
 
-    lab, make_lab           the application over a database of this test's own (`dev.testing.labs`)
-    vendor                  somebody to call over HTTP, who answers as the test says (`dev.testing.vendors`)
-    database_url            the address of that database; connection: an open one to it
-    empty_database_url      the address of a database with nothing in it
-    postgres, template      the server of the session, and the database that others are copied from
+    lab, make_lab           the application with its own database (`dev.testing.labs`)
+    vendor                  an HTTP server that responds as the test defines (`dev.testing.vendors`)
+    database_url            the URL of that database; connection: an open connection to it
+    empty_database_url      the URL of an empty database
+    postgres, template      the server of the session, and the database that is copied for each test
 
-docs/testing.md builds a stage with it, step by step. Nothing here is installed in production.
+docs/testing.md tests a stage with them, step by step. Not installed in production.
 """
 
 import shutil
@@ -28,81 +28,81 @@ from dev.testing.labs import Lab
 from dev.testing.vendors import Vendor, a_vendor
 
 
-def _quick_folder() -> str | None:
-    """Memory, where it can be had: a database costs 25 ms there and up to 150 ms on a disk. None: the usual place."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+def _memory_folder() -> str | None:
+    """Return a folder in memory if available, else None: a database takes 25 ms there and up to 150 ms on disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - our own folder is created in it
     return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > 2 * 1024**3 else None
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Embedded]:
-    """The server of this session (of this worker under xdist). A test may stop it: the next one starts it again."""
-    careless = {"fsync": "off", "full_page_writes": "off"}  # survives a killed server, not a killed machine
+    """The server of this session (of this worker under xdist). If a test stops it, the next one starts it again."""
+    fast = {"fsync": "off", "full_page_writes": "off"}  # survives a killed server, not a killed machine
     with (
-        tempfile.TemporaryDirectory(prefix="giftcards-", dir=_quick_folder()) as folder,
-        embedded(Path(folder) / "postgres", settings=careless) as server,
+        tempfile.TemporaryDirectory(prefix="giftcards-", dir=_memory_folder()) as folder,
+        embedded(Path(folder) / "postgres", settings=fast) as server,
     ):
         yield server
 
 
 @pytest.fixture(scope="session")
 def template(postgres: Embedded) -> str:
-    """The name of a database that has had all migrations and that nobody uses."""
+    """The name of the migrated database, which has no connections."""
     migrate(postgres.create_database("migrated"))
     return "migrated"
 
 
 @pytest.fixture(scope="session")
-def worn_out() -> list[str]:
-    """Databases whose tests are over."""
+def used_databases() -> list[str]:
+    """Databases of finished tests."""
     return []
 
 
-def _fresh(postgres: Embedded, worn_out: list[str], *, template: str | None) -> Iterator[str]:
+def _fresh(postgres: Embedded, used_databases: list[str], *, template: str | None) -> Iterator[str]:
     postgres.start()
-    # Dropped one test later: dropping waits 100 ms for a connection that has only just been closed.
-    while worn_out:
-        postgres.drop_database(worn_out.pop())
+    # Dropped one test later: a drop waits 100 ms for a connection that has just been closed.
+    while used_databases:
+        postgres.drop_database(used_databases.pop())
     name = f"test_{uuid.uuid4().hex[:12]}"
     yield postgres.create_database(name, template=template)
-    worn_out.append(name)
+    used_databases.append(name)
 
 
 @pytest.fixture
-def database_url(postgres: Embedded, template: str, worn_out: list[str]) -> Iterator[str]:
-    """The address of a fresh, migrated database."""
-    yield from _fresh(postgres, worn_out, template=template)
+def database_url(postgres: Embedded, template: str, used_databases: list[str]) -> Iterator[str]:
+    """The URL of a fresh, migrated database."""
+    yield from _fresh(postgres, used_databases, template=template)
 
 
 @pytest.fixture
-def empty_database_url(postgres: Embedded, worn_out: list[str]) -> Iterator[str]:
-    """The address of a fresh database with nothing in it."""
-    yield from _fresh(postgres, worn_out, template=None)
+def empty_database_url(postgres: Embedded, used_databases: list[str]) -> Iterator[str]:
+    """The URL of a fresh, empty database."""
+    yield from _fresh(postgres, used_databases, template=None)
 
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[psycopg.Connection]:
-    """A connection to this test's database; every statement commits by itself."""
+    """A connection to this test's database, in autocommit mode."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def make_lab(database_url: str, tmp_path: Path) -> Iterator[Callable[..., Lab]]:
-    """Makes labs over this test's database: `make_lab(GIFTCARD_MAX_ATTEMPTS=2)`. Mails become files of this test."""
+    """Return a factory of labs on this test's database: `make_lab(GIFTCARD_MAX_ATTEMPTS=2)`. Mails become files."""
     own = secrets_file(tmp_path / "secrets.json") | {"GIFTCARD_MAIL_DIR": str(tmp_path / "mails")}
-    with ExitStack() as made:
-        yield lambda **environ: made.enter_context(closing(Lab(database_url, **(own | environ))))
+    with ExitStack() as labs:
+        yield lambda **environ: labs.enter_context(closing(Lab(database_url, **(own | environ))))
 
 
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab]) -> Lab:
-    """The application as it comes."""
+    """The application with default settings."""
     return make_lab()
 
 
 @pytest.fixture
 def vendor() -> Iterator[Vendor]:
-    """Somebody to call; `with a_vendor() as another` for one more."""
+    """An HTTP vendor; use `with a_vendor() as another` for one more."""
     with a_vendor() as one:
         yield one

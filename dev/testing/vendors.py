@@ -1,4 +1,4 @@
-"""A vendor at the wire: a real little HTTP server that answers as a test says, and keeps what it was asked."""
+"""An HTTP vendor for tests: a real server that responds as a test defines and records its requests."""
 
 import json
 import threading
@@ -10,13 +10,13 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-# 503; or (200, {"id": "x"}); or (429, {}, {"Retry-After": "7"}); or "cut": the connection is dropped without an answer.
-Answer = int | tuple[int, Any] | tuple[int, Any, dict[str, str]] | Literal["cut"]
+# 503; or (200, {"id": "x"}); or (429, {}, {"Retry-After": "7"}); or "cut": the connection is closed without a response.
+Response = int | tuple[int, Any] | tuple[int, Any, dict[str, str]] | Literal["cut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One request. `headers` are found in any case; `body` is JSON as a value, anything else as text."""
+class Request:
+    """A received request. `headers` are case-insensitive; `body` is parsed JSON, or text."""
 
     method: str
     path: str
@@ -26,21 +26,21 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True)
 class Vendor:
-    """Answers `usually` (200 and an empty object) when the script is empty. `url` is its address, without a path."""
+    """A vendor. It returns `default` (200 and an empty object) after the scripted responses. `url` has no path."""
 
     url: str
-    usually: Answer = (200, {})
-    asked: list[Asked] = field(default_factory=list)
-    _script: deque[Answer] = field(default_factory=deque)
+    default: Response = (200, {})
+    requests: list[Request] = field(default_factory=list)
+    _responses: deque[Response] = field(default_factory=deque)
 
-    def answers(self, *script: Answer) -> None:
-        """What the next requests get, in this order."""
-        self._script.extend(script)
+    def respond(self, *responses: Response) -> None:
+        """Set the responses to the next requests, in this order."""
+        self._responses.extend(responses)
 
-    def answer_to(self, asked: Asked) -> Answer:
-        """The answer to a request, which is kept."""
-        self.asked.append(asked)
-        return self._script.popleft() if self._script else self.usually
+    def response_to(self, request: Request) -> Response:
+        """Record a request and return its response."""
+        self.requests.append(request)
+        return self._responses.popleft() if self._responses else self.default
 
 
 class _Server(ThreadingHTTPServer):
@@ -48,21 +48,21 @@ class _Server(ThreadingHTTPServer):
     vendor: Vendor
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Silent: clients give up in the middle."""
+        """Ignore errors: clients may disconnect early."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         text = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode(errors="replace")
-        asked = Asked(method=self.command, path=self.path, headers=self.headers, body=_read(text))
-        answer = self.server.vendor.answer_to(asked)
-        if isinstance(answer, str):
+        request = Request(method=self.command, path=self.path, headers=self.headers, body=_read(text))
+        response = self.server.vendor.response_to(request)
+        if isinstance(response, str):
             self.close_connection = True
             return
-        status, body, headers = (*answer, {}, {})[:3] if isinstance(answer, tuple) else (answer, {}, {})
+        status, body, headers = (*response, {}, {})[:3] if isinstance(response, tuple) else (response, {}, {})
         content = json.dumps(body).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(content))}.items():
@@ -70,10 +70,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - called by the name of the method
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _respond  # noqa: N815 - the names that the base class calls
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 def _read(text: str) -> Any:
@@ -85,7 +85,7 @@ def _read(text: str) -> Any:
 
 @contextmanager
 def a_vendor() -> Iterator[Vendor]:
-    """A vendor on a free port of this machine."""
+    """Start a vendor on a free local port."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.vendor = Vendor(url=f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

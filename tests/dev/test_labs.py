@@ -75,7 +75,7 @@ def test_drain_runs_what_is_due_and_what_follows(lab: Lab) -> None:
 
 
 def test_job_that_is_always_due_does_not_drain_for_ever(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dev.testing.labs._MOST_TICKS", 3)
+    monkeypatch.setattr("dev.testing.labs._MAX_TICKS", 3)
     with_stage(lab, lambda payload, context: Snooze(delay=0, waiting_for="nothing")).add("own")
     with pytest.raises(AssertionError, match="still due after 3 ticks"):
         lab.drain()
@@ -102,7 +102,7 @@ def test_whole_house_works_in_it(lab: Lab) -> None:
 
 
 def test_one_job_is_meant(lab: Lab) -> None:
-    with pytest.raises(AssertionError, match="0 jobs fit, not one"):
+    with pytest.raises(AssertionError, match="0 jobs match, not one"):
         lab.job()
 
 
@@ -110,7 +110,7 @@ def test_one_job_is_meant(lab: Lab) -> None:
 
 
 def test_vendor_answers_by_its_script_and_then_as_usual(vendor: Vendor) -> None:
-    vendor.answers(503, (201, {"id": "x"}), (429, None, {"Retry-After": "7"}))
+    vendor.respond(503, (201, {"id": "x"}), (429, None, {"Retry-After": "7"}))
     with httpx.Client(base_url=vendor.url) as client:
         answers = [client.get("/things") for _ in range(4)]
     assert [(answer.status_code, answer.json()) for answer in answers] == [
@@ -120,28 +120,28 @@ def test_vendor_answers_by_its_script_and_then_as_usual(vendor: Vendor) -> None:
         (200, {}),
     ]
     assert answers[2].headers["Retry-After"] == "7"
-    vendor.usually = (200, [1])
+    vendor.default = (200, [1])
     assert httpx.get(vendor.url).json() == [1]
 
 
 def test_vendor_keeps_what_it_was_asked(vendor: Vendor) -> None:
     httpx.post(f"{vendor.url}/things?a=1", json={"n": 1}, headers={"Idempotency-Key": "k"})
     httpx.put(f"{vendor.url}/text", content="plain")
-    first, second = vendor.asked
+    first, second = vendor.requests
     assert (first.method, first.path, first.body) == ("POST", "/things?a=1", {"n": 1})
     assert first.headers["idempotency-key"] == "k"
     assert (second.method, second.body) == ("PUT", "plain")
 
 
 def test_vendor_drops_the_connection(vendor: Vendor) -> None:
-    vendor.answers("cut")
+    vendor.respond("cut")
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(vendor.url)
-    assert len(vendor.asked) == 1
+    assert len(vendor.requests) == 1
     assert httpx.get(vendor.url).status_code == 200
 
 
 def test_two_vendors_are_two(vendor: Vendor) -> None:
     with a_vendor() as other:
         httpx.get(other.url)
-        assert (len(vendor.asked), len(other.asked)) == (0, 1)
+        assert (len(vendor.requests), len(other.requests)) == (0, 1)

@@ -100,7 +100,7 @@ def test_the_clock_calls_as_vercel_does_and_waits_for_no_call(door: CronDoor) ->
         if len(told) == 4:
             stop.set()
 
-    run_clock(f"http://127.0.0.1:{door.server_port}", "sesame", every=0.05, stop=stop, tell=tell)
+    run_clock(f"http://127.0.0.1:{door.server_port}", "sesame", every=0.05, stop=stop, report=tell)
     assert door.calls[0] == ("/api/cron/giftcard-jobs", "Bearer sesame", "vercel-cron/1.0")
     assert any(line.endswith("tick 500 out of order") for line in told[:3])
     assert any(line.endswith("tick 200 3 started, 2 completed, 1 retried, circuit email opened") for line in told)
@@ -114,8 +114,8 @@ def test_the_clock_outlives_an_application_that_is_away() -> None:
         if len(told) == 2:
             stop.set()
 
-    run_clock("http://127.0.0.1:1", "sesame", every=0.02, stop=stop, tell=tell)
-    assert all("no answer: ConnectError" in line for line in told)
+    run_clock("http://127.0.0.1:1", "sesame", every=0.02, stop=stop, report=tell)
+    assert all("no response: ConnectError" in line for line in told)
 
 
 def test_database_url_chooses_another_postgres(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

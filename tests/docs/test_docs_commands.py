@@ -81,7 +81,7 @@ def _stage() -> str:
 def programme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: Vendor) -> Iterator[Vendor]:
     """The loyalty programme. The page's file lies in lib/stages, as it says; its URL leads to a server of ours."""
     name = _stage().splitlines()[0].removeprefix("# lib/stages/").removesuffix(".py")
-    vendor.usually = (200, {"balance": 125})
+    vendor.default = (200, {"balance": 125})
     (tmp_path / f"{name}.py").write_text(_stage().replace("https://loyalty.example.com", vendor.url))
     monkeypatch.setattr(stages, "__path__", [*stages.__path__, str(tmp_path)])
     importlib.invalidate_caches()
@@ -112,26 +112,26 @@ def test_the_pages_stage_runs(world: World, programme: Vendor) -> None:
     job_id = _enqueue(world)
     assert world.tick()["completed"] == 1
     assert world.job(job_id)["context"] == {"loyalty_balance": 125}
-    (asked,) = programme.asked
-    assert asked.headers["Idempotency-Key"].startswith("gc_")
-    assert (asked.path, asked.body) == ("/points", {"member": "M-1520", "points": 25})
+    (request,) = programme.requests
+    assert request.headers["Idempotency-Key"].startswith("gc_")
+    assert (request.path, request.body) == ("/points", {"member": "M-1520", "points": 25})
 
 
 def test_the_pages_stage_asks_again_under_the_same_key(world: World, programme: Vendor) -> None:
-    programme.answers(503)
+    programme.respond(503)
     job_id = _enqueue(world)
     assert world.tick()["retried"] == 1
     assert world.job(job_id)["last_error"] == "TransientError: the loyalty programme answered 503"
     world.move(10)
     assert world.tick()["completed"] == 1
-    assert len({asked.headers["Idempotency-Key"] for asked in programme.asked}) == 1
+    assert len({request.headers["Idempotency-Key"] for request in programme.requests}) == 1
     world.sql("select giftcard_requeue(%s, p_force => true)", job_id)
     assert world.tick()["completed"] == 1
-    assert len(programme.asked) == 2, "the result was there"
+    assert len(programme.requests) == 2, "the result was there"
 
 
 def test_the_pages_stage_gives_up_what_is_refused(world: World, programme: Vendor) -> None:
-    programme.answers(422)
+    programme.respond(422)
     job_id = _enqueue(world)
     assert world.tick()["errored"] == 1
     assert world.job(job_id)["revive_at"] is None
@@ -146,4 +146,4 @@ def test_a_payload_that_does_not_fit_the_pages_stage_is_an_error_of_that_job_alo
     assert (report["completed"], report["errored"]) == (1, 1)
     assert world.job(job_id)["status"] == "completed"
     assert world.job(wrong)["last_error"].startswith("PermanentError: payload: member")
-    assert len(programme.asked) == 1
+    assert len(programme.requests) == 1

@@ -64,7 +64,7 @@ def test_the_page_builds_its_stage_step_by_step(project: Path) -> None:
 def test_the_pages_tables_name_what_there_is() -> None:
     told = {name.split("(")[0] for cells in rows("testing", columns=2) for name in named(cells[0])}
     lab = {name for name in vars(Lab) if not name.startswith("_")} | {"store", "registry", "settings"}
-    vendor = {"url", "usually", "asked", "answers"}
+    vendor = {"url", "default", "requests", "respond"}
     assert vendor <= set(Vendor.__dataclass_fields__) | set(vars(Vendor))
     fixtures = {"lab", "make_lab", "vendor", "connection", "database_url"}
     assert told - {"lab.", "vendor."} == (lab - {"close"}) | vendor | fixtures

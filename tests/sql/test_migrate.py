@@ -112,7 +112,7 @@ def test_a_file_that_was_changed_after_it_was_applied_is_refused(empty_database_
     migrate(empty_database_url, directory=directory)
     write(directory, SECOND, "insert into fruit values ('pineapple');")
     write(directory, "20260103000000_third.sql", "insert into fruit values ('plum');")
-    with pytest.raises(Misconfigured, match=f"^{SECOND} is not what was applied to this database: put the file back"):
+    with pytest.raises(Misconfigured, match=f"^{SECOND} differs from what was applied to this database: restore"):
         migrate(empty_database_url, directory=directory)
     assert rows(empty_database_url, "select name from fruit") == [("apple",), ("pear",)]
 
@@ -140,7 +140,7 @@ def test_a_file_older_than_the_newest_applied_is_refused(
     migrate(empty_database_url, directory=directory)
     late = f"{version}_late.sql"
     write(directory, late, "insert into fruit values ('plum');")
-    with pytest.raises(Misconfigured, match=f"^{late} was never applied, and {SECOND}, which is newer, was"):
+    with pytest.raises(Misconfigured, match=f"^{late} is not applied, but the newer {SECOND} is"):
         migrate(empty_database_url, directory=directory)
     assert rows(empty_database_url, "select count(*) from fruit") == [(2,)]
 
