@@ -1,25 +1,26 @@
-"""`make demo`: the orders of data/orders.csv become gift cards, with all that goes wrong in real life.
+"""`make demo`: the orders of data/orders.csv become gift cards, with all the failures of real life.
 
-    play      the whole evening: setting up, playing, judging
-    direct    what the story wants, when it wants it
-    story     who meets which fate, and the times that are shortened for it
-    database  a database of its own, fresh for each run
-    supabase  a program that serves it as Supabase does, if the application shall reach it by that wire
-    payments  a payment service over HTTP: true idempotency keys, and moods
-    mailbox   a mail server that is down at first, and keeps what it gets as files
-    receiver  everybody else who is called: webhooks, alerts, scheduled calls
-    stage     the real application with its clock, and a process that is killed in the middle of its work
-    desk      an operator who makes endpoints and schedules over HTTP, and an uptime monitor
-    facts     what the database says: while it runs, and in the end
-    news      what is worth a line while it runs
-    live      the display
-    opening   what is set up, and the orders
-    checks    what should have come out
-    scheduled what went by the clock, and what should have come of it
-    told      who was told, and what they should have heard
-    summary   what came out
-    look      afterwards: `flask jobs …` on the demo's database
+    run            the whole demo: setup, run, checks
+    driver         performs the steps of the scenario
+    scenario       which order meets which failure, and the shortened times
+    database       the demo's own database, created for each run
+    supabase       a program that serves the database like Supabase, with --supabase
+    payments       a payment service over HTTP, with idempotency keys and failures
+    mailbox        a mail server that is down at first and stores its mails as files
+    receivers      the other services that are called: webhooks, alerts, scheduled calls
+    runtime        the real application with its clock, and a process that is killed
+    operator       an operator who creates endpoints and schedules over HTTP, and an uptime monitor
+    snapshot       queries on the demo's database
+    progress       the events to print while the demo runs
+    display        the live display
+    intro          the setup and the imported orders
+    results        all results, in one value
+    checks         the expected results
+    schedules      the results of scheduled jobs, and their checks
+    notifications  webhooks and alerts, and their checks
+    summary        the printed results
+    inspect        afterwards: `flask jobs …` on the demo's database
 
-Only the vendors are made up; what is shown is read from the database, from their books and from the mails.
-Needs the packages of requirements-dev.txt.
+Only the vendors are simulated; all output comes from the database, the vendors' records and the mails.
+Requires the packages of requirements-dev.txt.
 """

@@ -1,10 +1,10 @@
-"""The command.
+"""The command `python -m demo`.
 
-    python -m demo                    DATABASE_URL chooses another Postgres than the embedded one
-    python -m demo --supabase COMMAND the application goes through what COMMAND serves: see demo/supabase.py
+    python -m demo                    on the embedded Postgres, or on DATABASE_URL
+    python -m demo --supabase COMMAND through the API that COMMAND serves: see demo/supabase.py
     python -m demo jobs status        afterwards: `flask jobs …` on the demo's database
 
-Exit codes: 0 all came out as it should, 1 something did not (it says what), 2 it could not begin, 130 Ctrl-C.
+Exit codes: 0 all checks passed, 1 a check failed, 2 the demo could not start, 130 Ctrl-C.
 """
 
 import argparse
@@ -17,23 +17,23 @@ from dev import LOCAL
 
 
 def main() -> int:
-    """Parses the arguments; see the module."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="Orders become gift cards.")
-    parser.add_argument("--folder", type=Path, default=LOCAL, help="where Postgres, mails and log are kept (.local)")
-    parser.add_argument("--supabase", type=shlex.split, metavar="COMMAND", help="serves DATABASE_URL as Supabase does")
-    parser.add_argument("jobs", nargs=argparse.REMAINDER, help="jobs …: what `flask jobs …` does, on its database")
-    wanted = parser.parse_args()
-    if wanted.jobs and wanted.jobs[0] != "jobs":
-        parser.error(f"{wanted.jobs[0]!r} is not known: jobs status, jobs show ID, jobs requeue ID, jobs tick")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both ways of stopping it are the same
+    parser.add_argument("--folder", type=Path, default=LOCAL, help="the folder of Postgres, mails and log (.local)")
+    parser.add_argument("--supabase", type=shlex.split, metavar="COMMAND", help="serves DATABASE_URL like Supabase")
+    parser.add_argument("jobs", nargs=argparse.REMAINDER, help="jobs …: run `flask jobs …` on the demo's database")
+    arguments = parser.parse_args()
+    if arguments.jobs and arguments.jobs[0] != "jobs":
+        parser.error(f"{arguments.jobs[0]!r} is unknown: use jobs status, jobs show ID, jobs requeue ID, jobs tick")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both signals stop it in the same way
     try:
-        if wanted.jobs:
-            from demo.inspect import look
+        if arguments.jobs:
+            from demo.inspect import run_command
 
-            return look(wanted.folder, wanted.jobs)
-        from demo.run import play
+            return run_command(arguments.folder, arguments.jobs)
+        from demo.run import run_demo
 
-        return play(wanted.folder, supabase=wanted.supabase)
+        return run_demo(arguments.folder, supabase=arguments.supabase)
     except KeyboardInterrupt:
         print("Stopped.")
         return 130

@@ -1,4 +1,4 @@
-"""A database for the demo: fresh on the embedded Postgres, or the one of DATABASE_URL, in which nothing is wiped."""
+"""The demo's database: new on the embedded Postgres, or the one of DATABASE_URL, where no data is deleted."""
 
 import fcntl
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from demo.supabase import served
+from demo.supabase import serve
 from dev.migrate import migrate
 from dev.postgres import embedded
 from lib.errors import Refused, Unavailable
 
 NAME = "giftcards_demo"
 
-# Each run is a tenant of its own, named like demo-20261127-181500.
+# Each run has its own tenant, like demo-20261127-181500.
 _TENANT = r"^demo-\d{8}-\d{6}$"
 
 _FOREIGN = (
@@ -25,21 +25,23 @@ _FOREIGN = (
     "select exists (select from public.giftcard_orders where tenant_id !~ %(tenant)s)",
     "select exists (select from public.giftcard_schedules where tenant_id !~ %(tenant)s)",
 )
-# What a demo that was stopped has left would be run by this one's ticks, with keys and vendors that are gone.
+# Jobs of a stopped demo: the ticks of this one would run them, but their keys and vendors are gone.
 _CANCEL = """
 update public.giftcard_jobs set status = 'cancelled', revive_at = null
  where tenant_id ~ %(tenant)s and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
 """
 _UNSCHEDULE = "delete from public.giftcard_schedules where tenant_id ~ %(tenant)s"
-_CLOSE = "select public.giftcard_reset_circuit(circuit, 'demo') from public.giftcard_circuits where state <> 'closed'"
-_UNTOLD = "delete from public.giftcard_alerts where condition like 'circuit:%'"
+_RESET_CIRCUITS = (
+    "select public.giftcard_reset_circuit(circuit, 'demo') from public.giftcard_circuits where state <> 'closed'"
+)
+_FORGET_ALERTS = "delete from public.giftcard_alerts where condition like 'circuit:%'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """`where` says without secrets where it is. `leftovers`: jobs of a stopped demo that were cancelled.
+    """A migrated database. `where`: its location, without secrets. `leftovers`: cancelled jobs of a stopped demo.
 
-    `supabase`: how the application reaches it, as variables; none: by `url`.
+    `supabase`: the variables with which the application reaches it; empty: by `url`.
     """
 
     url: str
@@ -52,32 +54,30 @@ class Database:
 
 
 @contextmanager
-def own_database(folder: Path, *, supabase: Sequence[str] | None) -> Iterator[Database]:
-    """The database to play in, migrated. `supabase`: the command that serves it as Supabase does, if any shall.
+def demo_database(folder: Path, *, supabase: Sequence[str] | None) -> Iterator[Database]:
+    """Yield the migrated database. `supabase`: the command that serves it like Supabase, if any.
 
     Raises:
-        Refused: it holds jobs or orders that are not a demo's, or is not ours to make roles in.
-        StoreError: it cannot be had, or cannot be migrated.
+        Refused: it holds jobs or orders of others, or `supabase` is combined with DATABASE_URL.
+        StoreError: it cannot be reached or migrated.
     """
     url = os.environ.get("DATABASE_URL", "").strip()
     if url and supabase:
-        raise Refused(
-            "the way over Supabase is played on the embedded Postgres only: unset DATABASE_URL", sqlstate="GC400"
-        )
+        raise Refused("--supabase works with the embedded Postgres only: unset DATABASE_URL", sqlstate="GC400")
     if url:
-        yield _prepared(url)
+        yield _prepare(url)
         return
     with embedded(folder / "postgres") as server, ExitStack() as stack:
         server.drop_database(NAME)
-        where = f"embedded in {short(folder / 'postgres')}; database {NAME}, made afresh"
+        where = f"embedded in {short(folder / 'postgres')}; database {NAME}, newly created"
         url = server.create_database(NAME)
-        way = stack.enter_context(served(supabase, url)) if supabase else {}
-        yield _prepared(url, where=where, supabase=way)
+        variables = stack.enter_context(serve(supabase, url)) if supabase else {}
+        yield _prepare(url, where=where, supabase=variables)
 
 
 @contextmanager
-def kept_database(folder: Path) -> Iterator[str]:
-    """The address of the database that the last demo has left."""
+def existing_database(folder: Path) -> Iterator[str]:
+    """Yield the URL of the database of the last demo."""
     url = os.environ.get("DATABASE_URL", "").strip()
     if url:
         yield url
@@ -87,27 +87,27 @@ def kept_database(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Holds the folder for this process. Refused: another demo plays in it."""
+def exclusive(folder: Path) -> Iterator[None]:
+    """Lock the folder for this process. Raise Refused if another demo uses it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Refused("another demo is playing here: wait for its end", sqlstate="GC409") from None
+            raise Refused("another demo is running here: wait for its end", sqlstate="GC409") from None
         yield
 
 
-def _prepared(url: str, *, where: str | None = None, supabase: Mapping[str, str] | None = None) -> Database:
+def _prepare(url: str, *, where: str | None = None, supabase: Mapping[str, str] | None = None) -> Database:
     try:
         where = where or _address(url)
         with psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=None) as connection:
-            _refuse_foreign(connection)
+            _check_foreign_data(connection)
             migrations = migrate(url)
             leftovers = connection.execute(_CANCEL, {"tenant": _TENANT}).rowcount
             connection.execute(_UNSCHEDULE, {"tenant": _TENANT})
-            connection.execute(_CLOSE)
-            connection.execute(_UNTOLD)
+            connection.execute(_RESET_CIRCUITS)
+            connection.execute(_FORGET_ALERTS)
             row = connection.execute(
                 "select split_part(current_setting('server_version'), ' ', 1), "
                 "to_char(now() at time zone 'UTC', '\"demo-\"YYYYMMDD-HH24MISS')"
@@ -115,8 +115,8 @@ def _prepared(url: str, *, where: str | None = None, supabase: Mapping[str, str]
     except psycopg.OperationalError as error:
         raise Unavailable(" ".join(str(error).split())) from None
     except psycopg.ProgrammingError as error:
-        if error.sqlstate is None:  # its words would repeat the address, with its password
-            raise Unavailable("the address is not like postgresql://user:password@host:5432/database") from None
+        if error.sqlstate is None:  # its message would repeat the URL with the password
+            raise Unavailable("DATABASE_URL must be like postgresql://user:password@host:5432/database") from None
         raise Refused(str(error), sqlstate=error.sqlstate) from None
     version, tenant = row or ("", "")
     return Database(
@@ -130,17 +130,17 @@ def _prepared(url: str, *, where: str | None = None, supabase: Mapping[str, str]
     )
 
 
-def _refuse_foreign(connection: psycopg.Connection) -> None:
-    """Lets pass what is empty, and what demos have left."""
+def _check_foreign_data(connection: psycopg.Connection) -> None:
+    """Raise Refused if the database holds anything but data of demos."""
     for query in _FOREIGN:
         try:
             row = connection.execute(query, {"tenant": _TENANT}).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
-            continue  # not there yet, or a table that is not ours: that is for the migration to say
+            continue  # missing, or not our table, which the migration reports
         if row and row[0]:
             raise Refused(
-                "this database has jobs or orders of its own, or schedules, and the demo's ticks would run them: "
-                "choose another DATABASE_URL, or none for the embedded Postgres",
+                "this database has jobs or orders of its own, or schedules, which the demo's ticks would run: "
+                "use another DATABASE_URL, or unset it for the embedded Postgres",
                 sqlstate="GC409",
             )
 
@@ -151,6 +151,6 @@ def _address(url: str) -> str:
 
 
 def short(path: Path, *, resolve: bool = True) -> str:
-    """Relative to where we are, if it lies below. `resolve` False: a link stays a link."""
+    """Return the path relative to the current folder if it is below it. `resolve` False: do not follow links."""
     path = path.resolve() if resolve else path
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

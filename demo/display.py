@@ -1,4 +1,4 @@
-"""The display: on a terminal a picture that moves, through a pipe plain lines."""
+"""The display: live on a terminal, plain lines through a pipe."""
 
 import re
 import sys
@@ -14,18 +14,18 @@ from rich.text import Text
 from demo.progress import Line
 
 FLOW = ("customer_ingest", "personal_code", "payment", "issue_card", "email")
-_SHOWN = (*FLOW, "webhook")
+_STAGES = (*FLOW, "webhook")
 _COLOURS = {"completed": "green", "running": "cyan", "queued": "yellow", "error": "red", "cancelled": "red"}
-_WORDS = {"completed": "done", "running": "running", "queued": "waiting", "error": "dead", "cancelled": "cancelled"}
+_LABELS = {"completed": "done", "running": "running", "queued": "waiting", "error": "dead", "cancelled": "cancelled"}
 _WIDTH = 40
 _PIPE_WIDTH = 120
-_PLAIN_EVERY = 3.0  # seconds between two lines of progress where nothing can move
+_PLAIN_EVERY = 3.0  # seconds between two lines of progress through a pipe
 
 Counts = dict[str, dict[str, int]]
 
 
 class _Trimmed:
-    """Standard output without the blanks by which tables fill their lines."""
+    """Standard output without the trailing blanks of tables."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
@@ -35,7 +35,7 @@ class _Trimmed:
 
 
 def new_console() -> Console:
-    """Colours and movement on a terminal, plain lines of a sensible width through a pipe."""
+    """Return a console: coloured on a terminal, with a fixed width through a pipe."""
     console = Console(highlight=False, markup=False)
     if console.is_terminal:
         return console
@@ -43,18 +43,18 @@ def new_console() -> Console:
 
 
 class Display:
-    """Shows where everything stands, with a line for what happens. `whole` is the number of orders."""
+    """Shows the state of all jobs, and a line per event. `total` is the number of orders."""
 
-    def __init__(self, console: Console, *, whole: int) -> None:
+    def __init__(self, console: Console, *, total: int) -> None:
         self._console = console
-        self._whole = max(1, whole)
+        self._total = max(1, total)
         self._began = time.monotonic()
         self._last_line = 0.0
         self._live = Live(console=console, refresh_per_second=10, transient=True) if console.is_terminal else None
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Seconds since the start."""
         return time.monotonic() - self._began
 
     def __enter__(self) -> "Display":
@@ -68,41 +68,41 @@ class Display:
         if self._live:
             self._live.stop()
 
-    def tell(self, lines: list[Line]) -> None:
-        """Lines that stay."""
+    def print(self, lines: list[Line]) -> None:
+        """Print lines permanently."""
         for style, text in lines:
             if not self._live:
                 self._console.print(f"{self.seconds:5.1f} s  {text}", soft_wrap=True)
                 continue
-            line = Table.grid(padding=(0, 2))  # what does not fit goes on below its beginning
+            line = Table.grid(padding=(0, 2))  # wraps below the start of the text
             line.add_row(Text(f"{self.seconds:5.1f} s", style="dim"), Text(text, style=style))
             self._console.print(line)
 
-    def show(self, counts: Counts, *, circuits: dict[str, str]) -> None:
-        """How it stands now."""
+    def update(self, counts: Counts, *, circuits: dict[str, str]) -> None:
+        """Show the current state."""
         if self._live:
-            self._live.update(self._picture(counts, circuits))
+            self._live.update(self._render(counts, circuits))
         elif self.seconds - self._last_line >= _PLAIN_EVERY:
             self._last_line = self.seconds
-            done = "  ".join(f"{stage} {counts.get(stage, {}).get('completed', 0)}" for stage in _SHOWN)
+            done = "  ".join(f"{stage} {counts.get(stage, {}).get('completed', 0)}" for stage in _STAGES)
             self._console.print(f"{self.seconds:5.1f} s  done: {done}{_circuits(circuits)}", soft_wrap=True)
 
-    def _picture(self, counts: Counts, circuits: dict[str, str]) -> Group:
+    def _render(self, counts: Counts, circuits: dict[str, str]) -> Group:
         table = Table(box=None, padding=(0, 1), show_header=False)
-        for stage in _SHOWN:
+        for stage in _STAGES:
             by = counts.get(stage, {})
-            words = [f"{by[status]} {_WORDS[status]}" for status in _COLOURS if by.get(status)]
-            table.add_row(stage, self._bar(by), Text(", ".join(words), style="dim"))
+            labels = [f"{by[status]} {_LABELS[status]}" for status in _COLOURS if by.get(status)]
+            table.add_row(stage, self._bar(by), Text(", ".join(labels), style="dim"))
         foot = f"{self.seconds:5.1f} s{_circuits(circuits) or '   all circuits closed'}"
         return Group(Text(), table, Text(foot, style="red" if circuits else "dim"))
 
     def _bar(self, by: dict[str, int]) -> Text:
         bar = Text()
         drawn = 0
-        total = 0
+        jobs = 0
         for status, colour in _COLOURS.items():
-            total += by.get(status, 0)
-            upto = min(_WIDTH, -(-total * _WIDTH // self._whole))  # rounded up: a single job is seen
+            jobs += by.get(status, 0)
+            upto = min(_WIDTH, -(-jobs * _WIDTH // self._total))  # rounded up: a single job is visible
             bar.append("█" * (upto - drawn), style=colour)
             drawn = upto
         return bar.append("░" * (_WIDTH - drawn), style="dim")

@@ -1,4 +1,4 @@
-"""What the demo says before it begins: what it sets up, which times it bends, which orders it takes in."""
+"""The output before the start: setup, shortened times, imported orders."""
 
 from pathlib import Path
 
@@ -7,18 +7,18 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.database import Database, short
-from demo.scenario import MONITOR_EVERY, REPORT_TIMES, REPORT_TIMES_REALLY, TICKS_PER_SECOND, shortened
+from demo.scenario import MONITOR_EVERY, REPORT_CRON, REPORT_CRON_DEFAULT, TICKS_PER_SECOND, shortened
 from lib.giftcards.csv_import import Imported
 
 
 def heading(console: Console, text: str) -> None:
-    """A new chapter."""
+    """Print a heading."""
     console.print()
     console.print(Text(text, style="bold"))
 
 
 def rows(*columns: str) -> Table:
-    """A plain table, indented; without columns it has no header."""
+    """Return an indented table; without columns it has no header."""
     table = Table(box=None, show_header=bool(columns), header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("")
     for at, column in enumerate(columns):
@@ -26,20 +26,22 @@ def rows(*columns: str) -> Table:
     return table
 
 
-def setting_up(
+def setup(
     console: Console, database: Database, *, url: str, payments: str, mail_port: int, others: str, log: Path
 ) -> None:
-    """Who plays, where, and with which settings."""
+    """Print the setup and the shortened settings."""
     console.print(Text("Gift cards: the demo", style="bold"))
     console.print(
-        "All of it is real: Postgres, the web application, the clock that calls its cron door, HTTP, SMTP.\n"
-        "Only the moods of those who are called are made up."
+        "All of it is real: Postgres, the web application, the clock that calls its cron endpoint, HTTP, SMTP.\n"
+        "Only the failures of the called services are simulated."
     )
-    heading(console, "Setting up")
+    heading(console, "Setup")
     table = rows()
     table.add_row("", "Postgres", f"{database.version}, {database.where}")
-    table.add_row("", "by way of", f"supabase-py, {way['SUPABASE_URL']}" if (way := database.supabase) else "psycopg")
-    table.add_row("", "migrations", ", ".join(database.migrations) or "it has had them all")
+    table.add_row(
+        "", "wire", f"supabase-py, {variables['SUPABASE_URL']}" if (variables := database.supabase) else "psycopg"
+    )
+    table.add_row("", "migrations", ", ".join(database.migrations) or "up to date")
     table.add_row(
         "",
         "tenant",
@@ -47,40 +49,38 @@ def setting_up(
     )
     table.add_row("", "application", f"{url} (api/index.py); it logs to {short(log)}")
     table.add_row("", "payments", f"{payments}, with Idempotency-Key")
-    table.add_row("", "mail server", f"127.0.0.1:{mail_port}, down at first: nobody listens")
-    table.add_row("", "others", f"{others}: who gets webhooks and alerts, and who is called by schedules")
-    table.add_row("", "", "they are on this machine, so GIFTCARD_ALLOWED_NETWORKS lets calls go to 127.0.0.1")
+    table.add_row("", "mail server", f"127.0.0.1:{mail_port}, down at first: connections are refused")
+    table.add_row("", "others", f"{others}: receivers of webhooks, alerts and scheduled calls")
+    table.add_row("", "", "they are on this machine, so GIFTCARD_ALLOWED_NETWORKS allows calls to 127.0.0.1")
     console.print(table)
     _times(console)
 
 
 def _times(console: Console) -> None:
-    heading(console, "Times, shortened by settings; all else is as it ships")
-    table = rows("setting", "here", "really", "")
+    heading(console, "Times shortened by settings; everything else has its default")
+    table = rows("setting", "demo", "default", "")
     for setting in shortened():
         table.add_row("", setting.variable, setting.value, setting.default, setting.meaning)
     table.add_row(
         "",
         "(the clock)",
-        f"{TICKS_PER_SECOND} a second",
-        "1 a minute",
-        "calls of the cron door; each starts up to 10 jobs",
+        f"{TICKS_PER_SECOND} per second",
+        "1 per minute",
+        "calls of the cron endpoint; each starts up to 10 jobs",
     )
     table.add_row(
-        "", "(the monitor)", f"each {MONITOR_EVERY:g} s", "minutes", "asks /api/health/deep, which sends alerts"
+        "", "(the monitor)", f"every {MONITOR_EVERY:g} s", "minutes", "calls /api/health/deep, which sends alerts"
     )
-    table.add_row("", "(the report)", REPORT_TIMES, REPORT_TIMES_REALLY, "once, when the orders are through")
+    table.add_row("", "(the report)", REPORT_CRON, REPORT_CRON_DEFAULT, "once, after the orders")
     console.print(table)
 
 
-def orders_in(console: Console, imported: Imported) -> None:
-    """What the file brought."""
+def imported_orders(console: Console, imported: Imported) -> None:
+    """Print the result of the import."""
     heading(console, "Orders")
-    console.print(
-        f"  data/orders.csv: {imported.created} orders taken in, {len(imported.wrong)} rows are wrong and stop no other"
-    )
+    console.print(f"  data/orders.csv: {imported.created} orders imported, {len(imported.wrong)} invalid rows skipped")
     table = rows()
     for row in imported.wrong:
         table.add_row("", f"line {row['line']}", Text(str(row["problem"]), style="yellow"))
     console.print(table)
-    heading(console, "On their way")
+    heading(console, "Progress")

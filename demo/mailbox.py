@@ -1,4 +1,4 @@
-"""A mail server that is down until it is opened, and keeps what it gets as .eml files."""
+"""A mail server that is down until it is opened, and stores mails as .eml files."""
 
 import socket
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """One kept mail. `key` is the part of its Message-ID before the @; `text` its plain part."""
+    """A stored mail. `key` is the part of its Message-ID before the @; `text` its plain part."""
 
     path: Path
     key: str
@@ -27,7 +27,7 @@ class Mail:
 
 
 class MailServer:
-    """A real SMTP server over a folder. Until `open` its port is taken and nobody listens: connections are refused."""
+    """A real SMTP server on a folder. Until `open`, its port is reserved and connections are refused."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,15 +41,15 @@ class MailServer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes mails."""
+        """Whether it accepts mails."""
         return self._controller is not None
 
     def open(self) -> None:
-        """From now on mails are taken."""
+        """Accept mails from now on."""
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None
-        controller = Controller(_Keeper(self._folder), hostname=_HOST, port=self.port)
+        controller = Controller(_Handler(self._folder), hostname=_HOST, port=self.port)
         controller.start()
         self._controller = controller
 
@@ -65,23 +65,23 @@ class MailServer:
             self._reserved.close()
 
 
-class _Keeper:
-    """Each mail that comes is a file of its own, so that one sent twice is seen twice."""
+class _Handler:
+    """Stores each mail as its own file, so that duplicates are visible."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        """Called with each complete message."""
+        """Store a message."""
         self._count += 1
         name = "".join(char if char.isalnum() or char in ".-_" else "_" for char in envelope.rcpt_tos[0].split("@")[0])
         (self._folder / f"{self._count:03}-{name}.eml").write_bytes(envelope.original_content)
-        return "250 kept"
+        return "250 OK"
 
 
 def read_mails(folder: Path) -> list[Mail]:
-    """All mails of a folder, in the order in which they came."""
+    """Return all mails of a folder in the order of arrival."""
     return [_read(path) for path in sorted(folder.glob("*.eml"))]
 
 

@@ -1,4 +1,4 @@
-"""What people and machines beside the clock ask of the application over HTTP: an operator, and an uptime monitor."""
+"""Requests of an operator and of an uptime monitor to the application."""
 
 import os
 import time
@@ -9,90 +9,95 @@ from typing import Any
 import httpx
 
 from demo.receivers import BOOKKEEPER, PING, SHOP, TRANSFER, Receiver
-from demo.scenario import CALL_FAILURES, CALL_TIMES, MONITOR_EVERY, ONCE_TIMES, REPORT_TIMES
+from demo.scenario import CALL_CRON, CALL_FAILURES, MONITOR_EVERY, REPORT_CRON, TRANSFER_CRON
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
-class Desk:
-    """An operator of one tenant, with the admin token."""
+class Operator:
+    """An operator of one tenant with the admin token."""
 
     def __init__(self, url: str, receiver: Receiver, *, tenant: str) -> None:
-        self.is_closed = False
-        """Whether the report is on its way, and nothing more will be asked for."""
+        self.is_done = False
+        """Whether the report is scheduled, the last request."""
         self._client = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {os.environ['GIFTCARD_ADMIN_TOKEN']}"}, timeout=_PATIENCE
+            base_url=url, headers={"Authorization": f"Bearer {os.environ['GIFTCARD_ADMIN_TOKEN']}"}, timeout=_TIMEOUT
         )
         self._receiver = receiver
         self._tenant = tenant
         self._shop = 0
         self._pings = 0
-        self._asked_at = 0.0
+        self._checked_at = 0.0
 
-    def make_endpoints(self) -> None:
-        """The shop wants to hear of its cards and of what failed, the bookkeeper of reports."""
+    def create_endpoints(self) -> None:
+        """Create the webhook endpoints: cards and failures for the shop, reports for the bookkeeper."""
         self._shop = self._endpoint(SHOP, ["giftcard.issued", "giftcard.failed", "report.ready"])
         self._endpoint(BOOKKEEPER, ["report.ready"])
 
     def schedule_calls(self) -> None:
-        """A ping again and again, and a transfer that must not be made twice."""
-        self._pings = self._schedule("ping", CALL_TIMES, api=self._to(PING), max_retry_count=CALL_FAILURES)
+        """Schedule a recurring ping, and a transfer that must not be sent twice."""
+        self._pings = self._schedule("ping", CALL_CRON, api=self._to(PING), max_retry_count=CALL_FAILURES)
         self._schedule(
-            "transfer", ONCE_TIMES, api=self._to(TRANSFER), type="AT_MOST_ONCE", is_recurring=False, max_retry_count=5
+            "transfer",
+            TRANSFER_CRON,
+            api=self._to(TRANSFER),
+            type="AT_MOST_ONCE",
+            is_recurring=False,
+            max_retry_count=5,
         )
 
-    def ask_for_health(self) -> None:
-        """Now and then, as an uptime monitor does; whatever is wrong is told to whoever hears alerts."""
-        if time.monotonic() - self._asked_at >= MONITOR_EVERY:
-            self._asked_at = time.monotonic()
-            with suppress(httpx.HTTPError):  # it asks again
+    def check_health(self) -> None:
+        """Check the health at intervals, like an uptime monitor, which also sends alerts."""
+        if time.monotonic() - self._checked_at >= MONITOR_EVERY:
+            self._checked_at = time.monotonic()
+            with suppress(httpx.HTTPError):  # the next check follows
                 self._client.get("/api/health/deep")
 
-    def close(self) -> None:
-        """The pings end, and the day's report is scheduled."""
+    def finish(self) -> None:
+        """Delete the ping's schedule, and schedule the daily report."""
         self._client.delete(f"/api/v1/schedules/{self._pings}").raise_for_status()
         self._schedule(
-            "report", REPORT_TIMES, stage="report", payload={"day": _day_of(self._tenant)}, is_recurring=False
+            "report", REPORT_CRON, stage="report", payload={"day": _day_of(self._tenant)}, is_recurring=False
         )
-        self.is_closed = True
+        self.is_done = True
 
-    def turn_off_shop(self) -> None:
-        """Its receiver goes with the demo; what is done afterwards shall not be told to nobody."""
+    def disable_shop(self) -> None:
+        """Disable the shop's endpoint: its receiver stops with the demo."""
         path = f"/api/v1/webhook-endpoints/{self._shop}"
         self._client.patch(path, json={"enabled": False}).raise_for_status()
 
-    def leave(self) -> None:
-        """No more calls."""
+    def close(self) -> None:
+        """Close the connections."""
         self._client.close()
 
     def _endpoint(self, path: str, events: list[str]) -> int:
-        made = self._post("webhook-endpoints", tenant_id=self._tenant, url=self._receiver.url(path), events=events)
-        self._receiver.know(path, secret=made["secret"])
-        return int(made["id"])
+        endpoint = self._post("webhook-endpoints", tenant_id=self._tenant, url=self._receiver.url(path), events=events)
+        self._receiver.set_secret(path, secret=endpoint["secret"])
+        return int(endpoint["id"])
 
-    def _schedule(self, name: str, times: str, **rest: Any) -> int:
-        return int(self._post("schedules", tenant_id=self._tenant, name=name, schedule=times, **rest)["id"])
+    def _schedule(self, name: str, cron: str, **rest: Any) -> int:
+        return int(self._post("schedules", tenant_id=self._tenant, name=name, schedule=cron, **rest)["id"])
 
     def _to(self, path: str) -> dict[str, str]:
         return {"url": self._receiver.url(path)}
 
     def _post(self, to: str, **body: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = self._client.post(f"/api/v1/{to}", json=body).raise_for_status().json()
-        return answer
+        result: dict[str, Any] = self._client.post(f"/api/v1/{to}", json=body).raise_for_status().json()
+        return result
 
 
 def _day_of(tenant: str) -> str:
-    """`demo-20261127-181500` → `2026-11-27`: the day on which its orders came, by the database's clock."""
+    """Return the day of a tenant's orders: `2026-11-27` of `demo-20261127-181500`."""
     day = tenant.split("-")[1]
     return f"{day[:4]}-{day[4:6]}-{day[6:]}"
 
 
 @contextmanager
-def desk(url: str, receiver: Receiver, *, tenant: str) -> Iterator[Desk]:
-    """The operator, with endpoints for webhooks."""
-    made = Desk(url, receiver, tenant=tenant)
+def operator(url: str, receiver: Receiver, *, tenant: str) -> Iterator[Operator]:
+    """Yield an operator with webhook endpoints."""
+    created = Operator(url, receiver, tenant=tenant)
     try:
-        made.make_endpoints()
-        yield made
+        created.create_endpoints()
+        yield created
     finally:
-        made.leave()
+        created.close()

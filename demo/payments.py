@@ -1,4 +1,4 @@
-"""A payment service over HTTP, as good ones are: what an Idempotency-Key was answered, it is answered again."""
+"""A payment service over HTTP with proper idempotency: the same key always gets the same response."""
 
 import hmac
 import json
@@ -14,15 +14,15 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from demo.scenario import BUSY_TIMES, Fate
+from demo.scenario import BUSY_TIMES, Behavior
 
-_LONGEST_SILENCE = 20.0  # seconds; longer than any client waits
-_LISTEN_EVERY = 0.05
+_MAX_WAIT = 20.0  # seconds; longer than any client waits
+_POLL_INTERVAL = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """Money that was taken; `reference` is the order it was taken for, `amount` is in minor units."""
+    """A charge; `reference` is its order, `amount` is in minor units."""
 
     id: str
     key: str
@@ -32,40 +32,40 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: int
     body: dict[str, Any]
     order: dict[str, Any] = field(default_factory=dict)
     silent: bool = False
 
 
-_STRANGER = _Answer(401, {"error": "who are you?"})
+_UNAUTHORIZED = _Response(401, {"error": "unauthorized"})
 
 
 class PaymentService:
-    """The service and its books. `broken_times`: how often a broken order is answered 500."""
+    """The service and its charges. `broken_times`: how many 500 responses a broken order gets."""
 
-    def __init__(self, fates: Mapping[str, Fate], *, token: str, broken_times: int) -> None:
+    def __init__(self, behaviors: Mapping[str, Behavior], *, token: str, broken_times: int) -> None:
         self.charges: list[Charge] = []
-        self.asked: Counter[str] = Counter()
-        """Requests by order."""
-        self.silences: list[str] = []
-        """Orders whose money was taken while the answer was not given, in their order."""
+        self.requests: Counter[str] = Counter()
+        """The number of requests by order."""
+        self.without_response: list[str] = []
+        """Orders that were charged without a response, in sequence."""
         self.declined: set[str] = set()
-        self.held = 0
-        """Requests that wait for an answer right now."""
+        self.waiting = 0
+        """Requests that currently wait for a response."""
         self.token = token
-        self._fates = fates
+        self._behaviors = behaviors
         self._broken_times = broken_times
-        self._answers: dict[str, _Answer] = {}
+        self._responses: dict[str, _Response] = {}
         self._lock = threading.Lock()
-        self._frozen = False
+        self._withholding = False
         self._wake = threading.Event()
         self._server = _Server(self)
 
     @property
     def url(self) -> str:
-        """Where charges are made."""
+        """The URL of charges."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/charges"
 
     def __enter__(self) -> "PaymentService":
@@ -79,67 +79,67 @@ class PaymentService:
         self._server.shutdown()
         self._server.server_close()
 
-    def freeze(self) -> None:
-        """From now on money is taken and no answer given."""
-        self._frozen = True
+    def withhold_responses(self) -> None:
+        """Charge without responding from now on."""
+        self._withholding = True
 
-    def thaw(self) -> None:
-        """Answers again; those who wait still get none, for their connections are dropped."""
-        self._frozen = False
+    def resume_responses(self) -> None:
+        """Respond again; waiting requests get no response, their connections are closed."""
+        self._withholding = False
         self._wake.set()
         self._wake = threading.Event()
 
-    def charge(self, key: str, order: dict[str, Any]) -> _Answer:
-        """What a request is answered. The money is taken here, whether the answer arrives or not."""
+    def charge(self, key: str, order: dict[str, Any]) -> _Response:
+        """Charge an order and return the response. The charge stands even if the response does not arrive."""
         with self._lock:
             reference = str(order["reference"])
-            self.asked[reference] += 1
-            known = self._answers.get(key)
+            self.requests[reference] += 1
+            known = self._responses.get(key)
             if known is not None:
                 return (
-                    known if known.order == order else _Answer(422, {"error": "this key was used for another charge"})
+                    known if known.order == order else _Response(422, {"error": "this key was used for another charge"})
                 )
-            fate = self._fates.get(reference)
-            if fate == "busy" and self.asked[reference] <= BUSY_TIMES:
-                return _Answer(503, {"error": "too many requests at once"})
-            if fate == "broken" and self.asked[reference] <= self._broken_times:
-                return _Answer(500, {"error": "internal error"})
-            self._answers[key] = self._decide(key, order, reference, fate)
-            silent = fate == "silent" or self._frozen
-            if silent and fate != "declined":
-                self.silences.append(reference)
-                return _Answer(201, {}, silent=True)
-            return self._answers[key]
+            behavior = self._behaviors.get(reference)
+            if behavior == "busy" and self.requests[reference] <= BUSY_TIMES:
+                return _Response(503, {"error": "too many requests"})
+            if behavior == "broken" and self.requests[reference] <= self._broken_times:
+                return _Response(500, {"error": "internal error"})
+            self._responses[key] = self._decide(key, order, reference, behavior)
+            silent = behavior == "silent" or self._withholding
+            if silent and behavior != "declined":
+                self.without_response.append(reference)
+                return _Response(201, {}, silent=True)
+            return self._responses[key]
 
-    def _decide(self, key: str, order: dict[str, Any], reference: str, fate: Fate | None) -> _Answer:
-        if fate == "declined":
+    def _decide(self, key: str, order: dict[str, Any], reference: str, behavior: Behavior | None) -> _Response:
+        if behavior == "declined":
             self.declined.add(reference)
-            return _Answer(402, {"error": "declined"}, order)
-        taken = Charge(
+            return _Response(402, {"error": "declined"}, order)
+        charge = Charge(
             id=f"ch_{len(self.charges) + 1:04}",
             key=key,
             reference=reference,
             amount=order["amount"],
             currency=order["currency"],
         )
-        self.charges.append(taken)
-        return _Answer(201, {"id": taken.id, "status": "succeeded"}, order)
+        self.charges.append(charge)
+        return _Response(201, {"id": charge.id, "status": "succeeded"}, order)
 
-    def find(self, key: str) -> _Answer:
-        """What was answered under a key."""
+    def find(self, key: str) -> _Response:
+        """Return the response stored under a key."""
         with self._lock:
-            return self._answers.get(key) or _Answer(404, {"error": "nothing was asked under this key"})
+            return self._responses.get(key) or _Response(404, {"error": "unknown key"})
 
-    def keep_waiting(self, hung_up: Callable[[], bool]) -> None:
-        """Holds a request back until the service thaws or its client has given up."""
+    def hold(self, disconnected: Callable[[], bool]) -> None:
+        """Hold a request until responses are resumed or its client disconnects."""
         with self._lock:
             wake = self._wake
-            self.held += 1
-        end = time.monotonic() + _LONGEST_SILENCE
-        while not wake.wait(_LISTEN_EVERY) and not hung_up() and time.monotonic() < end:
+            self.waiting += 1
+        end = time.monotonic() + _MAX_WAIT
+        while not wake.wait(_POLL_INTERVAL) and not disconnected() and time.monotonic() < end:
             pass
         with self._lock:
-            self.held -= 1
+            self.waiting -= 1
 
 
 class _Server(ThreadingHTTPServer):
@@ -148,7 +148,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up, or is killed, is no news."""
+        """Ignore errors: clients disconnect or are killed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -158,34 +158,34 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         key = self.headers.get("Idempotency-Key")
         if not self._is_known():
-            self._send(_STRANGER)
+            self._send(_UNAUTHORIZED)
         elif not key:
-            self._send(_Answer(400, {"error": "an Idempotency-Key is missing"}))
+            self._send(_Response(400, {"error": "Idempotency-Key is missing"}))
         else:
             self._send(self.server.service.charge(key, json.loads(body)))
 
     def do_GET(self) -> None:
         keys = parse_qs(urlsplit(self.path).query).get("idempotency_key", [""])
-        self._send(self.server.service.find(keys[0]) if self._is_known() else _STRANGER)
+        self._send(self.server.service.find(keys[0]) if self._is_known() else _UNAUTHORIZED)
 
     def _is_known(self) -> bool:
         return hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.server.service.token}")
 
-    def _send(self, answer: _Answer) -> None:
-        if answer.silent:
-            self.server.service.keep_waiting(self._hung_up)
+    def _send(self, response: _Response) -> None:
+        if response.silent:
+            self.server.service.hold(self._disconnected)
             self.close_connection = True
             return
-        content = json.dumps(answer.body).encode()
-        self.send_response(answer.status)
+        content = json.dumps(response.body).encode()
+        self.send_response(response.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
-        if answer.status == 503:
+        if response.status == 503:
             self.send_header("Retry-After", "1")
         self.end_headers()
         self.wfile.write(content)
 
-    def _hung_up(self) -> bool:
+    def _disconnected(self) -> bool:
         try:
             readable = select.select([self.connection], [], [], 0)[0]
             return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
@@ -193,4 +193,4 @@ class _Handler(BaseHTTPRequestHandler):
             return True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The display is for the story."""
+        """Log nothing."""

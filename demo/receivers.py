@@ -1,6 +1,6 @@
-"""Everybody else who is called: a shop and a bookkeeper by webhooks, operators by alerts, two by scheduled calls.
+"""The receivers of webhooks (a shop, a bookkeeper), of alerts and of scheduled calls: one HTTP server.
 
-One server over HTTP, with a book of all that came.
+It records all requests.
 """
 
 import json
@@ -22,7 +22,7 @@ SHOP, BOOKKEEPER, ALERTS, PING, TRANSFER = "/shop", "/bookkeeper", "/alerts", "/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A scheduled call as it came. `at`: seconds, by this machine's clock."""
+    """A received scheduled call. `at`: seconds of the monotonic clock; `status`: of the response."""
 
     path: str
     key: str
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A webhook that was signed as it should; `id` is the event's. `status`: what it was answered."""
+    """A webhook with a valid signature; `id` is the event's. `status`: of the response."""
 
     path: str
     id: str
@@ -43,26 +43,26 @@ class Message:
 
 
 class Receiver:
-    """The server and its book."""
+    """The server and its records."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.messages: list[Message] = []
         self.forged: list[str] = []
-        """What came as a webhook and is not from us."""
+        """Webhooks with an invalid signature."""
         self.alerts: list[dict[str, Any]] = []
         self._secrets: dict[str, str] = {}
-        self._asked: Counter[str] = Counter()
+        self._requests: Counter[str] = Counter()
         self._first_key: str | None = None
         self._lock = threading.Lock()
         self._server = _Server(self)
 
     def url(self, path: str) -> str:
-        """The address of one of them."""
+        """Return the URL of a receiver."""
         return f"http://127.0.0.1:{self._server.server_address[1]}{path}"
 
-    def know(self, path: str, *, secret: str) -> None:
-        """The secret by which the webhooks for this path are signed."""
+    def set_secret(self, path: str, *, secret: str) -> None:
+        """Set the secret that signs the webhooks of a path."""
         self._secrets[path] = secret
 
     def __enter__(self) -> "Receiver":
@@ -75,10 +75,10 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
 
-    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Writes down what came; the status of its answer."""
+    def receive(self, path: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Record a request and return the status of the response."""
         with self._lock:
-            self._asked[path] += 1
+            self._requests[path] += 1
             if path in (SHOP, BOOKKEEPER):
                 return self._webhook(path, headers, body)
             if path in (PING, TRANSFER):
@@ -94,7 +94,7 @@ class Receiver:
         except (KeyError, WebhookVerificationError) as error:
             self.forged.append(f"{path}: {error}")
             return 403
-        busy = path == SHOP and self._asked[path] <= SHOP_BUSY_TIMES
+        busy = path == SHOP and self._requests[path] <= SHOP_BUSY_TIMES
         status = 410 if path == BOOKKEEPER else 503 if busy else 204
         self.messages.append(
             Message(path=path, id=headers["webhook-id"], type=event["type"], data=event["data"], status=status)
@@ -121,7 +121,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news."""
+        """Ignore errors: clients disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -130,9 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.send_response(self.server.receiver.take(self.path, headers, body))
+        self.send_response(self.server.receiver.receive(self.path, headers, body))
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The display is for the story."""
+        """Log nothing."""

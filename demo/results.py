@@ -1,4 +1,4 @@
-"""All that came out, in one value: read from the database, from the books of those who were called, from the mails."""
+"""All results, in one value: from the database, the records of the called services, and the mails."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from demo.mailbox import Mail, read_mails
 from demo.payments import Charge, PaymentService
 from demo.receivers import Call, Message, Receiver
 from demo.scenario import REPORT_READER
-from demo.snapshot import Change, Facts, Letter, OrderFacts, Report, Run
+from demo.snapshot import CircuitChange, DeadLetter, OrderState, Report, Run, Snapshot
 from lib.giftcards.csv_import import Imported
 from lib.giftcards.personal_codes import candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed:
-    """The process that was killed; `runs` are order and stage of what it had begun."""
+    """The killed process; `runs` are order and stage of its unfinished runs."""
 
     pid: int
     exit_code: int
@@ -25,8 +25,8 @@ class Killed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What went by the clock, and what others were told."""
+class Deliveries:
+    """Scheduled calls, webhooks, alerts and reports."""
 
     calls: list[Call]
     messages: list[Message]
@@ -34,61 +34,61 @@ class Told:
     alerts: list[dict[str, Any]]
     report: Report | None
     report_mails: list[Mail]
-    off: dict[str, str]
-    """Webhook endpoints that were turned off: why, by address."""
+    disabled: dict[str, str]
+    """The reasons of disabled webhook endpoints, by URL."""
     schedules: int
-    """Those that are left."""
+    """The number of schedules left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What there is when nothing moves any more."""
+    """The final state."""
 
     imported: Imported
-    orders: list[OrderFacts]
+    orders: list[OrderState]
     runs: list[Run]
-    letters: list[Letter]
-    changes: list[Change]
+    letters: list[DeadLetter]
+    changes: list[CircuitChange]
     circuits: dict[str, str]
     charges: list[Charge]
-    asked: Counter[str]
-    silences: list[str]
+    requests: Counter[str]
+    without_response: list[str]
     declined: set[str]
     mails: list[Mail]
     killed: Killed | None
     open_jobs: int
     waited: dict[str, int]
-    """By circuit: the jobs that waited before it and lost no attempt."""
-    told: Told
+    """By circuit: the jobs that waited for it and lost no attempt."""
+    deliveries: Deliveries
 
     @property
-    def dead(self) -> list[OrderFacts]:
-        """Orders that will not come to a card by themselves."""
+    def dead(self) -> list[OrderState]:
+        """Orders that will get no card without an operator."""
         return [order for order in self.orders if order.dead]
 
     @property
-    def customers(self) -> dict[int, OrderFacts]:
-        """Each customer once, with the first order of theirs."""
-        first: dict[int, OrderFacts] = {}
+    def customers(self) -> dict[int, OrderState]:
+        """The first order of each customer."""
+        first: dict[int, OrderState] = {}
         for order in self.orders:
             if order.customer_id is not None:
                 first.setdefault(order.customer_id, order)
         return first
 
     @property
-    def unanswered(self) -> list[str]:
-        """Orders whose money was taken without an answer, though nobody was killed."""
-        victims = {order for order, _ in self.killed.runs} if self.killed else set()
-        return sorted(set(self.silences) - victims)
+    def charged_without_response(self) -> list[str]:
+        """Orders that were charged without a response, except those of the killed process."""
+        killed = {order for order, _ in self.killed.runs} if self.killed else set()
+        return sorted(set(self.without_response) - killed)
 
     @property
-    def revived(self) -> list[Letter]:
-        """Dead letters that came back by themselves."""
+    def revived(self) -> list[DeadLetter]:
+        """Dead letters that were revived automatically."""
         return [letter for letter in self.letters if letter.revivals]
 
 
 def read_outcome(
-    facts: Facts,
+    snapshot: Snapshot,
     payments: PaymentService,
     receiver: Receiver,
     *,
@@ -96,45 +96,45 @@ def read_outcome(
     mails: Path,
     killed: Killed | None,
 ) -> Outcome:
-    """Reads it."""
-    changes = facts.changes()
-    came = read_mails(mails)
-    reports = [mail for mail in came if mail.to == REPORT_READER]
+    """Read the final state."""
+    changes = snapshot.changes()
+    all_mails = read_mails(mails)
+    reports = [mail for mail in all_mails if mail.to == REPORT_READER]
     return Outcome(
         imported=imported,
-        orders=facts.orders(),
-        runs=facts.runs(),
-        letters=facts.letters(),
+        orders=snapshot.orders(),
+        runs=snapshot.runs(),
+        letters=snapshot.letters(),
         changes=changes,
-        circuits=facts.circuits(),
+        circuits=snapshot.circuits(),
         charges=list(payments.charges),
-        asked=Counter(payments.asked),
-        silences=list(payments.silences),
+        requests=Counter(payments.requests),
+        without_response=list(payments.without_response),
         declined=set(payments.declined),
-        mails=[mail for mail in came if mail not in reports],
+        mails=[mail for mail in all_mails if mail not in reports],
         killed=killed,
-        open_jobs=facts.open_jobs(),
-        waited={change.circuit: facts.waited(change.circuit) for change in changes},
-        told=_read_told(facts, receiver, report_mails=reports),
+        open_jobs=snapshot.open_jobs(),
+        waited={change.circuit: snapshot.waited(change.circuit) for change in changes},
+        deliveries=_read_deliveries(snapshot, receiver, report_mails=reports),
     )
 
 
-def _read_told(facts: Facts, receiver: Receiver, *, report_mails: list[Mail]) -> Told:
-    return Told(
+def _read_deliveries(snapshot: Snapshot, receiver: Receiver, *, report_mails: list[Mail]) -> Deliveries:
+    return Deliveries(
         calls=list(receiver.calls),
         messages=list(receiver.messages),
         forged=list(receiver.forged),
         alerts=list(receiver.alerts),
-        report=facts.report(),
+        report=snapshot.report(),
         report_mails=report_mails,
-        off=facts.endpoints_off(),
-        schedules=facts.schedules(),
+        disabled=snapshot.disabled_endpoints(),
+        schedules=snapshot.schedules(),
     )
 
 
-def wanted_code(customer: OrderFacts) -> str | None:
-    """The code that a customer would have, were they alone; None: any four digits would do."""
+def preferred_code(customer: OrderState) -> str | None:
+    """Return the first choice of a customer's code; None: its digits are random."""
     if not any(char.isascii() and char.isdigit() for char in customer.external_id or ""):
         return None
-    # Only the later candidates are random.
+    # Only the other candidates are random.
     return candidates(customer.given_name, customer.external_id, attempt=1, rng=Random(0))[0]  # noqa: S311

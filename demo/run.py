@@ -1,4 +1,4 @@
-"""The whole evening, in order: setting up, orders in, all that goes wrong, and what came out."""
+"""The whole demo, in order: setup, import, run, checks."""
 
 import secrets
 import time
@@ -12,52 +12,54 @@ from rich.console import Console
 
 from demo import intro, scenario, summary
 from demo.checks import all_checks
-from demo.database import Database, alone, own_database
+from demo.database import Database, demo_database, exclusive
 from demo.display import new_console
-from demo.driver import Cast, run
+from demo.driver import Participants, run
 from demo.mailbox import MailServer
-from demo.operator import desk
+from demo.operator import operator
 from demo.payments import PaymentService
 from demo.receivers import ALERTS, Receiver
 from demo.results import read_outcome
 from demo.runtime import application, clock, worker
-from demo.snapshot import Facts
+from demo.snapshot import Snapshot
 from dev import ROOT
 from lib.config.settings import Settings
 from lib.errors import StoreError
 from lib.giftcards.csv_import import Imported, import_csv
 
 
-def play(folder: Path, *, supabase: Sequence[str] | None) -> int:
-    """Plays the demo; `folder` holds Postgres and demo/. Arguments and exit code: see `demo.__main__`."""
+def run_demo(folder: Path, *, supabase: Sequence[str] | None) -> int:
+    """Run the demo; `folder` holds Postgres and demo/. Arguments and exit code: see `demo.__main__`."""
     console = new_console()
     folder = folder.resolve()
     began = time.monotonic()
     try:
-        with alone(folder / "demo"), own_database(folder, supabase=supabase) as database, ExitStack() as stack:
-            return _play(console, stack, database, folder=folder / "demo", began=began)
+        with exclusive(folder / "demo"), demo_database(folder, supabase=supabase) as database, ExitStack() as stack:
+            return _run(console, stack, database, folder=folder / "demo", began=began)
     except StoreError as error:
-        console.print(f"The demo cannot play: {error}", style="red")
+        console.print(f"The demo cannot start: {error}", style="red")
         return 2
     except psycopg.Error as error:
-        console.print(f"The database went away: {' '.join(str(error).split())}", style="red")
+        console.print(f"The database was lost: {' '.join(str(error).split())}", style="red")
         return 1
     except httpx.HTTPError as error:
-        console.print(f"The application did not answer as it should: {error}", style="red")
+        console.print(f"The application returned an error: {error}", style="red")
         return 1
 
 
-def _play(console: Console, stack: ExitStack, database: Database, *, folder: Path, began: float) -> int:
+def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path, began: float) -> int:
     mails = stack.enter_context(MailServer(folder / "mails"))
     attempts = Settings.model_construct().max_payment_retry_attempts
-    payments = stack.enter_context(PaymentService(scenario.FATES, token=secrets.token_urlsafe(), broken_times=attempts))
+    payments = stack.enter_context(
+        PaymentService(scenario.BEHAVIORS, token=secrets.token_urlsafe(), broken_times=attempts)
+    )
     receiver = stack.enter_context(Receiver())
     log_file = folder / "log.jsonl"
     log_file.write_text("")
     log = stack.enter_context(log_file.open("a", buffering=1, encoding="utf-8"))
     _set_environment(database, payments, mails, receiver, folder=folder)
     services, url = stack.enter_context(application(log))
-    intro.setting_up(
+    intro.setup(
         console,
         database,
         url=url,
@@ -68,42 +70,49 @@ def _play(console: Console, stack: ExitStack, database: Database, *, folder: Pat
     )
     with (ROOT / "data/orders.csv").open(encoding="utf-8-sig", newline="") as rows:
         imported = import_csv(services.store, services.registry(), services.settings, rows, tenant_id=database.tenant)
-    intro.orders_in(console, imported)
+    intro.imported_orders(console, imported)
 
-    payments.freeze()
-    facts = stack.enter_context(Facts(database.url, tenant=database.tenant))
-    cast = Cast(
+    payments.withhold_responses()
+    snapshot = stack.enter_context(Snapshot(database.url, tenant=database.tenant))
+    participants = Participants(
         services=services,
-        facts=facts,
+        snapshot=snapshot,
         payments=payments,
         mails=mails,
         receiver=receiver,
-        desk=stack.enter_context(desk(url, receiver, tenant=database.tenant)),
-        worker=stack.enter_context(worker(log, settings=scenario.DOOMED)),
+        operator=stack.enter_context(operator(url, receiver, tenant=database.tenant)),
+        worker=stack.enter_context(worker(log, settings=scenario.WORKER_SETTINGS)),
         clock=stack.enter_context(clock(url, per_second=scenario.TICKS_PER_SECOND)),
     )
-    run(console, cast, imported)
-    return _judge(console, cast, imported, folder=folder, began=began)
+    run(console, participants, imported)
+    return _check(console, participants, imported, folder=folder, began=began)
 
 
-def _judge(console: Console, cast: Cast, imported: Imported, *, folder: Path, began: float) -> int:
-    cast.clock.stop()
+def _check(console: Console, participants: Participants, imported: Imported, *, folder: Path, began: float) -> int:
+    participants.clock.stop()
     mails = folder / "mails"
-    outcome = read_outcome(cast.facts, cast.payments, cast.receiver, imported=imported, mails=mails, killed=cast.killed)
-    cast.desk.turn_off_shop()
+    outcome = read_outcome(
+        participants.snapshot,
+        participants.payments,
+        participants.receiver,
+        imported=imported,
+        mails=mails,
+        killed=participants.killed,
+    )
+    participants.operator.disable_shop()
     checks = all_checks(outcome)
-    summary.what_came_out(console, outcome, ticks=cast.clock.calls, mails=mails)
-    summary.verdict(console, checks, cast.clock.complaints, seconds=time.monotonic() - began)
-    if not all(check.holds for check in checks):
+    summary.results(console, outcome, ticks=participants.clock.calls, mails=mails)
+    summary.checks(console, checks, participants.clock.errors, seconds=time.monotonic() - began)
+    if not all(check.passed for check in checks):
         return 1
-    summary.what_next(console, outcome, folder=folder)
+    summary.next_steps(console, outcome, folder=folder)
     return 0
 
 
 def _set_environment(
     database: Database, payments: PaymentService, mails: MailServer, receiver: Receiver, *, folder: Path
 ) -> None:
-    bent = {variable: value for variable, (value, _) in scenario.SHORTENED.items()}
+    shortened = {variable: value for variable, (value, _) in scenario.SHORTENED.items()}
     own = {
         "DATABASE_URL": database.url,
         **database.supabase,
@@ -115,4 +124,4 @@ def _set_environment(
         "GIFTCARD_ALERT_URL": receiver.url(ALERTS),
         "GIFTCARD_ALLOWED_NETWORKS": "127.0.0.0/8",
     }
-    scenario.set_environment(own | bent, folder=folder)
+    scenario.set_environment(own | shortened, folder=folder)

@@ -1,4 +1,4 @@
-"""The real application with its clock, and a worker process that is killed in the middle of its work."""
+"""The real application with its clock, and a worker process to be killed."""
 
 import importlib
 import logging
@@ -21,30 +21,30 @@ from lib.web.services import Services, services
 
 _HOST = "127.0.0.1"
 _CALLERS = 2
-_LONGEST_CALL = 60.0  # seconds
+_CALL_TIMEOUT = 60.0  # seconds
 _GRACE = 3.0
 
 
 @contextmanager
 def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
-    """Serve the application of `api/index.py` as on Vercel; give its services and its address."""
-    app: Any = importlib.import_module("api.index").app  # by name and late: it reads the environment
+    """Serve the application of `api/index.py` as on Vercel; yield its services and its URL."""
+    app: Any = importlib.import_module("api.index").app  # by name, and late: it reads the environment
     _log_to(log)
     server = make_server(_HOST, 0, app, threaded=True)
-    serving = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
-    serving.start()
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
+    thread.start()
     own = services(app)
     try:
         yield own, f"http://{_HOST}:{server.port}"
     finally:
         own.shutdown.ask(patience=_GRACE)
         server.shutdown()
-        serving.join()
+        thread.join()
         own.store.close()
 
 
 def _log_to(log: IO[str]) -> None:
-    """The application's events go to a file, one JSON object a line: the display is for the story."""
+    """Write the application's log events to a file, as lines of JSON."""
     events.configure(readable=False)
     for handler in logging.getLogger("giftcards").handlers:
         if isinstance(handler, logging.StreamHandler):
@@ -53,18 +53,18 @@ def _log_to(log: IO[str]) -> None:
 
 
 class Clock:
-    """Calls the cron door as Vercel does, only more often: two callers in turn, so that two ticks may be under way.
+    """Calls the cron endpoint like Vercel, but more often: two callers in turn, so that two ticks may overlap.
 
-    More would not be quicker on a small machine. `complaints`: calls that were not answered with 200.
+    More would not be faster on a small machine. `errors`: calls without a 200 response.
     """
 
     def __init__(self, url: str, *, per_second: float) -> None:
         self.calls = 0
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self._client = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {os.environ['CRON_SECRET']}", "User-Agent": "vercel-cron/1.0"},
-            timeout=_LONGEST_CALL,
+            timeout=_CALL_TIMEOUT,
         )
         self._every = _CALLERS / per_second
         self._stop = threading.Event()
@@ -74,12 +74,12 @@ class Clock:
         ]
 
     def start(self) -> None:
-        """The first call comes at once."""
+        """Start, with a call at once."""
         for caller in self._callers:
             caller.start()
 
     def stop(self) -> None:
-        """No more calls; those under way get a moment to end."""
+        """Stop, waiting briefly for pending calls."""
         self._stop.set()
         for caller in self._callers:
             if caller.ident is not None:
@@ -91,16 +91,16 @@ class Clock:
             try:
                 response = self._client.get("/api/cron/giftcard-jobs")
                 if response.status_code != 200:
-                    self.complaints.append(f"{response.status_code} {response.text[:200]}")
+                    self.errors.append(f"{response.status_code} {response.text[:200]}")
             except httpx.HTTPError as error:
                 if not self._stop.is_set():
-                    self.complaints.append(f"{type(error).__name__}: {error}")
+                    self.errors.append(f"{type(error).__name__}: {error}")
             self.calls += 1
             wait = max(0.0, began + self._every - time.monotonic())
 
 
 class Worker:
-    """A process of its own that runs `flask jobs tick`, as a second function would."""
+    """A process that runs `flask jobs tick`, like a second function."""
 
     def __init__(self, log: IO[str], settings: Mapping[str, str]) -> None:
         command = [sys.executable, "-m", "flask", "--app", "api.index", "jobs", "tick", "--limit", "1000", "--linger"]
@@ -109,22 +109,22 @@ class Worker:
         )
         self.pid = self._process.pid
         self.owner = f"{socket.gethostname()}:{self.pid}"
-        """What `lock_owner` says of the jobs that it runs."""
+        """The `lock_owner` of its jobs."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is no more, by itself or killed."""
+        """Whether it has exited or was killed."""
         return self._process.poll() is not None
 
     def kill(self) -> int:
-        """SIGKILL: no handler, no goodbye. Answers how it ended: -9."""
+        """Kill it with SIGKILL and return its exit code, -9."""
         self._process.kill()
         return self._process.wait()
 
 
 @contextmanager
 def worker(log: IO[str], *, settings: Mapping[str, str]) -> Iterator[Worker]:
-    """The process, with settings of its own, which does not outlive this context."""
+    """Yield the process, with its own settings; it is killed at the end of the context."""
     process = Worker(log, settings)
     try:
         yield process
@@ -134,9 +134,9 @@ def worker(log: IO[str], *, settings: Mapping[str, str]) -> Iterator[Worker]:
 
 @contextmanager
 def clock(url: str, *, per_second: float) -> Iterator[Clock]:
-    """A clock that is started by hand, and stopped at the end of this context at the latest."""
-    made = Clock(url, per_second=per_second)
+    """Yield a clock, not yet started; it is stopped at the end of the context."""
+    created = Clock(url, per_second=per_second)
     try:
-        yield made
+        yield created
     finally:
-        made.stop()
+        created.stop()

@@ -1,4 +1,4 @@
-"""The plot: who meets which fate, what goes by the clock, and the times that are shortened so that it fits a minute."""
+"""The scenario: the failures, the schedules, and the times shortened so that it takes a minute."""
 
 import os
 import re
@@ -11,13 +11,13 @@ from dev.keys import secrets_file
 from lib import stages
 from lib.config.settings import Settings
 
-Fate = Literal["declined", "silent", "busy", "broken"]
-"""declined: 402. silent: takes the money, does not answer. busy: 503 at first. broken: 500 until its attempts end."""
+Behavior = Literal["declined", "silent", "busy", "broken"]
+"""declined: 402. silent: charges, does not respond. busy: 503 at first. broken: 500 until the attempts are used up."""
 
-FATES: Mapping[str, Fate] = {
+BEHAVIORS: Mapping[str, Behavior] = {
     "order-0007": "busy",
     "order-0018": "silent",
-    "order-0020": "broken",  # Ada Lovelace will not give up
+    "order-0020": "broken",  # Ada Lovelace
     "order-0035": "busy",
     "order-0054": "silent",
     "order-0063": "declined",  # a unicorn
@@ -27,43 +27,44 @@ FATES: Mapping[str, Fate] = {
 }
 BUSY_TIMES = 2
 
-CALL_TIMES = "*/5 * * * * *"
-"""A call each five seconds; the first one is answered 503 so often, and each may be tried as often again."""
+CALL_CRON = "*/5 * * * * *"
+"""The ping: a call every five seconds."""
 CALL_FAILURES = 2
-ONCE_TIMES = "*/2 * * * * *"
-"""When the call is made that may be made once only, and is answered 500."""
-REPORT_TIMES = "*/2 * * * * *"
-REPORT_TIMES_REALLY = "5 0 * * *"
+"""How many 503 responses the first ping gets, and the retries of each."""
+TRANSFER_CRON = "*/2 * * * * *"
+"""The transfer: a call at most once, with a 500 response."""
+REPORT_CRON = "*/2 * * * * *"
+REPORT_CRON_DEFAULT = "5 0 * * *"
 REPORT_READER = "boss@example.com"
 SHOP_BUSY_TIMES = 2
-"""So many webhooks meet a shop that is busy. The bookkeeper is not there any more at all: 410."""
+"""How many webhooks get 503 from the shop. The bookkeeper always responds 410."""
 MONITOR_EVERY = 1.0
-"""Seconds between two looks of the uptime monitor."""
+"""Seconds between two checks of the uptime monitor."""
 
 TICKS_PER_SECOND = 4
 MAIL_PROBES = 1
-"""So many probes of the circuit meet a mail server that is still down."""
+"""How many probes of the circuit fail before the mail server is up."""
 KILL_AT = 5
-"""The process is killed when so many payments of it are under way: as many as it runs at once."""
-DOOMED = {"GIFTCARD_STAGE_PAYMENT_TTR_SECONDS": "5"}
-"""Its own settings: it is new and cold, and its payments shall not be over before it is killed."""
-PATIENCE = 150.0
-"""Seconds after which the demo gives up and says what is left."""
+"""The process is killed while this many of its payments run: its concurrency."""
+WORKER_SETTINGS = {"GIFTCARD_STAGE_PAYMENT_TTR_SECONDS": "5"}
+"""The settings of that process: its payments must not time out before it is killed."""
+TIMEOUT = 150.0
+"""Seconds after which the demo stops, and its checks report what is left."""
 
 SHORTENED: Mapping[str, tuple[str, str]] = {
-    "GIFTCARD_STAGE_PAYMENT_BASE_SECONDS": ("0.2", "pause after the first failure of a payment; doubles"),
+    "GIFTCARD_STAGE_PAYMENT_BASE_SECONDS": ("0.2", "delay after the first failure of a payment; doubles"),
     "GIFTCARD_STAGE_PAYMENT_TTR_SECONDS": ("2", "time for one attempt of a payment (killed process: 5)"),
-    "GIFTCARD_CIRCUIT_COOLDOWN_SECONDS": ("3", "an open circuit lets a probe through after this"),
-    "GIFTCARD_FAILED_JOB_RETRY_HOURS": ("0.002", "a dead letter revives after this (7 s)"),
-    "GIFTCARD_WEBHOOK_RETRY_SECONDS": ("0.5,1,2", "pauses after failed deliveries of a webhook"),
-    "GIFTCARD_TICK_LINGER": ("0", "1: a tick waits for what is due within its minute"),
+    "GIFTCARD_CIRCUIT_COOLDOWN_SECONDS": ("3", "an open circuit starts a probe after this"),
+    "GIFTCARD_FAILED_JOB_RETRY_HOURS": ("0.002", "a dead letter is revived after this (7 s)"),
+    "GIFTCARD_WEBHOOK_RETRY_SECONDS": ("0.5,1,2", "delays after failed deliveries of a webhook"),
+    "GIFTCARD_TICK_LINGER": ("0", "1: a tick waits for jobs due within its minute"),
 }
-"""By variable: the demo's value, and what it means."""
+"""By variable: the demo's value, and its meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortened:
-    """One setting that the demo bends; `default` is what the code has for it."""
+    """A setting that the demo shortens, with its default."""
 
     variable: str
     value: str
@@ -72,7 +73,7 @@ class Shortened:
 
 
 def shortened() -> list[Shortened]:
-    """The bent settings beside their real defaults."""
+    """Return the shortened settings with their defaults."""
     return [
         Shortened(variable=variable, value=value, default=_default(variable), meaning=meaning)
         for variable, (value, meaning) in SHORTENED.items()
@@ -90,10 +91,10 @@ def _default(variable: str) -> str:
 
 
 def set_environment(own: Mapping[str, str], *, folder: Path) -> None:
-    """The process's environment becomes the demo's: what the shell says of our settings does not count here."""
-    ours = {name.upper() for name in Settings.model_fields}
+    """Set the demo's environment, and remove all other settings of the application."""
+    settings = {name.upper() for name in Settings.model_fields}
     for name in list(os.environ):
-        if name in ours or name.startswith("GIFTCARD_"):
+        if name in settings or name.startswith("GIFTCARD_"):
             del os.environ[name]
     secrets = secrets_file(folder / "secrets.json")
     os.environ.update({"GIFTCARD_ENV": "development"} | secrets | dict(own))

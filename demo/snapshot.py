@@ -1,4 +1,4 @@
-"""What the database says of one run of the demo: looked at while it runs, and read whole in the end."""
+"""Queries on the data of one run of the demo, while it runs and at its end."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,7 +48,7 @@ _OPEN = """
 select count(*) from public.giftcard_jobs
  where tenant_id = %s and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
 """
-# Those that came to the shut door and went through it at their first attempt.
+# Jobs that were enqueued while the circuit was open and succeeded at their first attempt.
 _WAITED = """
 select count(*) from public.giftcard_jobs j
  where j.tenant_id = %s and j.circuit = %s and j.run_no = 1 and j.status = 'completed' and exists (
@@ -57,7 +57,7 @@ select count(*) from public.giftcard_jobs j
     where o.circuit = j.circuit and o.id > %s and j.created_at between o.changed_at and c.changed_at)
 """
 _REPORT = """
-select r.day::text, r.report -> 'totals' as told, jsonb_build_object(
+select r.day::text, r.report -> 'totals' as totals, jsonb_build_object(
          'orders', (select count(*) from public.giftcard_orders t
                      where t.tenant_id = r.tenant_id and (t.created_at at time zone 'UTC')::date = r.day),
          'payments', (select count(*) from public.giftcard_payments t
@@ -70,9 +70,9 @@ select r.day::text, r.report -> 'totals' as told, jsonb_build_object(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run that did not succeed. `pause`: seconds until the next one; None: there is none by itself.
+    """A run without success. `pause`: seconds until the next one; None: there is none.
 
-    `max_attempts` None: as its stage says.
+    `max_attempts` None: the stage's.
     """
 
     order_id: str
@@ -89,8 +89,8 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
-    """A job that is a dead letter, or was one. `revives_in` None: never by itself, or it has."""
+class DeadLetter:
+    """A job that is or was a dead letter. `revives_in`: seconds; None: never, or already revived."""
 
     job_id: int
     order_id: str
@@ -104,8 +104,8 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A circuit changed its state."""
+class CircuitChange:
+    """A change of a circuit's state."""
 
     id: int
     circuit: str
@@ -116,8 +116,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderFacts:
-    """An order and what became of it. `cards` and `payments` over its own amount; `dead`: why it comes no further."""
+class OrderState:
+    """An order and its results. `cards` and `payments` of its amount; `dead`: the errors that stopped it."""
 
     id: str
     amount: int
@@ -141,22 +141,22 @@ class OrderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report of a day: what it tells, and what the tables say of that day."""
+    """A daily report: its totals, and the counts of that day in the tables."""
 
     day: str
-    told: dict[str, int]
+    totals: dict[str, int]
     counted: dict[str, int]
 
 
-class Facts:
-    """A connection that only looks."""
+class Snapshot:
+    """Read-only queries over a connection."""
 
     def __init__(self, url: str, *, tenant: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
         self._tenant = tenant
         self._floor: int = self._scalar("select coalesce(max(id), 0) from public.giftcard_circuit_changes")
 
-    def __enter__(self) -> "Facts":
+    def __enter__(self) -> "Snapshot":
         return self
 
     def __exit__(
@@ -165,7 +165,7 @@ class Facts:
         self._connection.close()
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Jobs by stage and status."""
+        """Count jobs by stage and status."""
         query = "select stage, status, count(*) from public.giftcard_jobs where tenant_id = %s group by 1, 2"
         counts: dict[str, dict[str, int]] = {}
         for stage, status, jobs in self._connection.execute(query, [self._tenant]):
@@ -173,23 +173,23 @@ class Facts:
         return counts
 
     def open_jobs(self) -> int:
-        """Jobs that are not at their end: queued, running, or dead letters that revive."""
+        """Count unfinished jobs: queued, running, or dead letters to be revived."""
         jobs: int = self._scalar(_OPEN, self._tenant)
         return jobs
 
     def schedules(self) -> int:
-        """Schedules that are still there: one that runs once is gone when its job has ended."""
+        """Count schedules; one that runs once is deleted when its job has finished."""
         query = "select count(*) from public.giftcard_schedules where tenant_id = %s"
         schedules: int = self._scalar(query, self._tenant)
         return schedules
 
     def circuits(self) -> dict[str, str]:
-        """Circuits that are not closed, with their state."""
+        """Return circuits that are not closed, with their state."""
         query = "select circuit, state from public.giftcard_circuits where state <> 'closed' order by circuit"
         return dict(self._connection.execute(query).fetchall())
 
     def running_of(self, owner: str) -> list[tuple[str, str]]:
-        """Order and stage of the jobs that a worker has begun and not settled."""
+        """Return order and stage of a worker's running jobs."""
         query = (
             "select correlation_id, stage from public.giftcard_jobs "
             "where tenant_id = %s and status = 'running' and lock_owner = %s order by id"
@@ -197,32 +197,32 @@ class Facts:
         return self._connection.execute(query, [self._tenant, owner]).fetchall()
 
     def runs(self) -> list[Run]:
-        """Every run that did not succeed, in order."""
+        """Return all runs without success, in order."""
         return self._connection.cursor(row_factory=class_row(Run)).execute(_RUNS, [self._tenant]).fetchall()
 
-    def letters(self) -> list[Letter]:
-        """Dead letters, and jobs that have been one."""
-        return self._connection.cursor(row_factory=class_row(Letter)).execute(_LETTERS, [self._tenant]).fetchall()
+    def letters(self) -> list[DeadLetter]:
+        """Return the jobs that are or were dead letters."""
+        return self._connection.cursor(row_factory=class_row(DeadLetter)).execute(_LETTERS, [self._tenant]).fetchall()
 
-    def changes(self) -> list[Change]:
-        """What circuits did since this object was made."""
-        return self._connection.cursor(row_factory=class_row(Change)).execute(_CHANGES, [self._floor]).fetchall()
+    def changes(self) -> list[CircuitChange]:
+        """Return the changes of circuits since this object was created."""
+        return self._connection.cursor(row_factory=class_row(CircuitChange)).execute(_CHANGES, [self._floor]).fetchall()
 
     def waited(self, circuit: str) -> int:
-        """Jobs that came while a circuit was not closed, and lost no attempt by it."""
+        """Count jobs that waited for a circuit and lost no attempt."""
         jobs: int = self._scalar(_WAITED, self._tenant, circuit, self._floor)
         return jobs
 
-    def orders(self) -> list[OrderFacts]:
-        """The orders and what became of them."""
-        return self._connection.cursor(row_factory=class_row(OrderFacts)).execute(_ORDERS, [self._tenant]).fetchall()
+    def orders(self) -> list[OrderState]:
+        """Return the orders and their results."""
+        return self._connection.cursor(row_factory=class_row(OrderState)).execute(_ORDERS, [self._tenant]).fetchall()
 
     def report(self) -> Report | None:
-        """The report that was made."""
+        """Return the daily report."""
         return self._connection.cursor(row_factory=class_row(Report)).execute(_REPORT, [self._tenant]).fetchone()
 
-    def endpoints_off(self) -> dict[str, str]:
-        """Webhook endpoints that were turned off: why, by address."""
+    def disabled_endpoints(self) -> dict[str, str]:
+        """Return the reasons of disabled webhook endpoints, by URL."""
         query = (
             "select url, disabled_reason from public.giftcard_webhook_endpoints where tenant_id = %s and not enabled"
         )

@@ -1,4 +1,4 @@
-"""What the demo says in the end: all of it read from what is there, nothing known beforehand."""
+"""The output at the end: everything is read from the results."""
 
 import sys
 from collections import Counter, defaultdict
@@ -17,76 +17,76 @@ from demo.database import short
 from demo.display import FLOW
 from demo.intro import heading, rows
 from demo.progress import without_type
-from demo.results import Outcome, wanted_code
-from demo.snapshot import OrderFacts
+from demo.results import Outcome, preferred_code
+from demo.snapshot import OrderState
 from dev import LOCAL
 from lib.giftcards.money import format_money
 
-_LONGEST_CAUSE = 70  # characters: one line
+_MAX_CAUSE_LENGTH = 70  # characters: one line
 
 
-def what_came_out(console: Console, outcome: Outcome, *, ticks: int, mails: Path) -> None:
-    """Cards, sums, and how each thing that went wrong has ended."""
+def results(console: Console, outcome: Outcome, *, ticks: int, mails: Path) -> None:
+    """Print cards, sums, and the result of each failure."""
     cards = sum(order.cards for order in outcome.orders)
-    heading(console, "What came out")
+    heading(console, "Results")
     console.print(
         f"  {len(outcome.orders)} orders of {len(outcome.customers)} customers → {cards} gift cards, "
         f"{len(outcome.charges)} charges, {len(outcome.mails)} mails, in {ticks} ticks"
     )
     console.print(Padding(Columns(_sums(outcome), padding=(0, 3), column_first=True), (0, 0, 0, 2)))
-    heading(console, "What went wrong, and how it ended")
-    _print(console, _chapters(outcome))
-    heading(console, "What went by the clock, and who was told")
-    _print(console, [*schedules.chapters(outcome), *notifications.chapters(outcome)])
+    heading(console, "Failures and their results")
+    _print(console, _sections(outcome))
+    heading(console, "Schedules and notifications")
+    _print(console, [*schedules.sections(outcome), *notifications.sections(outcome)])
     if outcome.mails:
-        console.print(f"  The mails lie in {short(mails)}: open one, like {outcome.mails[0].path.name}", soft_wrap=True)
+        console.print(f"  The mails are in {short(mails)}: open one, like {outcome.mails[0].path.name}", soft_wrap=True)
 
 
-def _print(console: Console, chapters: Iterable[tuple[str, list[str]]]) -> None:
+def _print(console: Console, sections: Iterable[tuple[str, list[str]]]) -> None:
     table = rows()
-    for title, texts in chapters:
+    for title, texts in sections:
         for at, text in enumerate(texts):
             table.add_row("", Text("" if at else title, style="cyan"), text)
     console.print(table)
 
 
-def verdict(console: Console, checks: list[Check], complaints: list[str], *, seconds: float) -> None:
-    """What should have come out, and whether it did."""
-    failed = sum(not check.holds for check in checks)
-    heading(console, "What should have come out" + ("" if failed else ", and did"))
-    for check in checks:
-        mark = Text("  ✓ ", style="green") if check.holds else Text("  ✗ ", style="bold red")
+def checks(console: Console, results: list[Check], errors: list[str], *, seconds: float) -> None:
+    """Print the checks and whether they passed. `errors`: failed calls of the clock."""
+    failed = sum(not check.passed for check in results)
+    heading(console, "Checks")
+    for check in results:
+        mark = Text("  ✓ ", style="green") if check.passed else Text("  ✗ ", style="bold red")
         console.print(mark + Text(check.sentence))
-        for words in check.against[:10]:
-            console.print(Text(f"      {words}", style="red"))
-    for complaint in complaints[:5]:
-        console.print(Text(f"  the cron door complained: {complaint}", style="red"))
-    said = f"{failed} of {len(checks)} are not so" if failed else f"All {len(checks)} are so"
-    console.print(Text(f"  {said}, after {seconds:.0f} s.", style="bold red" if failed else "bold green"))
+        for problem in check.problems[:10]:
+            console.print(Text(f"      {problem}", style="red"))
+    for error in errors[:5]:
+        console.print(Text(f"  a call of the cron endpoint failed: {error}", style="red"))
+    text = f"{failed} of {len(results)} checks failed" if failed else f"All {len(results)} checks passed"
+    console.print(Text(f"  {text}, after {seconds:.0f} s.", style="bold red" if failed else "bold green"))
 
 
-def what_next(console: Console, outcome: Outcome, *, folder: Path) -> None:
-    """What to type now."""
+def next_steps(console: Console, outcome: Outcome, *, folder: Path) -> None:
+    """Print commands to try."""
     python = short(Path(sys.executable).absolute(), resolve=False)
     demo = f"{python} -m demo" + ("" if folder.parent == LOCAL else f" --folder {short(folder.parent)}")
-    lines = [(f"{demo} jobs status", "how it stands: jobs, dead letters, ticks")]
+    lines = [(f"{demo} jobs status", "the state: jobs, dead letters, ticks")]
     if outcome.revived:
-        lines.append((f"{demo} jobs show {outcome.revived[0].job_id}", "the runs of the dead letter that revived"))
+        lines.append((f"{demo} jobs show {outcome.revived[0].job_id}", "the runs of the revived dead letter"))
     dead = [letter for letter in outcome.letters if letter.status == "error" and letter.stage in FLOW]
     if dead:
-        lines.append((f"{demo} jobs requeue {dead[0].job_id}", f"{dead[0].order_id} gets another chance …"))
-        lines.append((f"{demo} jobs tick", "… and this tick takes it; its mail comes to the others"))
+        lines.append((f"{demo} jobs requeue {dead[0].job_id}", f"{dead[0].order_id} is queued again …"))
+        lines.append((f"{demo} jobs tick", "… and this tick runs it; its mail is written to the folder"))
     lines.append(("make dev", "the application and a minute clock, for orders of your own"))
-    lines.append(("make test", "the proofs"))
-    heading(console, "What to type next")
+    lines.append(("make test", "the tests"))
+    heading(console, "Next steps")
     width = max(len(command) for command, _ in lines)
-    for command, why in lines:
-        # never broken: a command is there to be copied
-        console.print(Text(f"  {command:{width}}  ").append(why, style="dim"), soft_wrap=True)
+    for command, meaning in lines:
+        # not wrapped, so that commands can be copied
+        console.print(Text(f"  {command:{width}}  ").append(meaning, style="dim"), soft_wrap=True)
 
 
 def _sums(outcome: Outcome) -> list[Text]:
-    """Cards and money by currency, the most cards first."""
+    """Return cards and amounts by currency, most cards first."""
     cards: Counter[str] = Counter()
     money: Counter[str] = Counter()
     for order in outcome.orders:
@@ -98,71 +98,72 @@ def _sums(outcome: Outcome) -> list[Text]:
     ]
 
 
-def _chapters(outcome: Outcome) -> Iterator[tuple[str, list[str]]]:
+def _sections(outcome: Outcome) -> Iterator[tuple[str, list[str]]]:
     yield "retries", list(_retries(outcome))
     yield "circuit", list(_circuits(outcome))
-    yield "same code wanted", list(_collisions(outcome))
-    yield "money, no answer", list(_unanswered(outcome))
+    yield "same code", list(_collisions(outcome))
+    yield "no response", list(_no_response(outcome))
     yield "process killed", list(_killed(outcome))
-    yield "letter revived", list(_revived(outcome))
-    yield "stays dead", list(_dead(outcome))
+    yield "revived", list(_revived(outcome))
+    yield "dead letters", list(_dead(outcome))
 
 
 def _retries(outcome: Outcome) -> Iterator[str]:
-    again = Counter(run.stage for run in outcome.runs if run.pause is not None)
-    by_stage = ", ".join(f"{count} of {stage}" for stage, count in again.most_common())
-    yield f"{_many(again.total(), 'run')} did not succeed and had another go: {by_stage or 'none'}"
+    retried = Counter(run.stage for run in outcome.runs if run.pause is not None)
+    by_stage = ", ".join(f"{count} of {stage}" for stage, count in retried.most_common())
+    yield f"{_many(retried.total(), 'run')} failed and were retried: {by_stage or 'none'}"
 
 
 def _circuits(outcome: Outcome) -> Iterator[str]:
     for change in outcome.changes:
         to = change.to_state.replace("_", "-")
         cause = change.cause.replace("TransientError: ", "")
-        cause = cause if len(cause) <= _LONGEST_CAUSE else cause[: _LONGEST_CAUSE - 1] + "…"
+        cause = cause if len(cause) <= _MAX_CAUSE_LENGTH else cause[: _MAX_CAUSE_LENGTH - 1] + "…"
         yield f"{change.changed_at.astimezone():%H:%M:%S} {change.circuit} {to}: {cause}"
     for circuit, waited in outcome.waited.items():
-        yield f"{_many(waited, 'job')} of {circuit} waited before it, and lost no attempt"
+        yield f"{_many(waited, 'job')} of {circuit} waited for it, and lost no attempt"
 
 
 def _collisions(outcome: Outcome) -> Iterator[str]:
-    """Who wanted one code, and the codes they got."""
-    wanted: defaultdict[str, list[OrderFacts]] = defaultdict(list)
+    """Yield the customers with the same first choice, and their codes."""
+    preferred: defaultdict[str, list[OrderState]] = defaultdict(list)
     for customer in outcome.customers.values():
-        code = wanted_code(customer)
+        code = preferred_code(customer)
         if code is not None:
-            wanted[code].append(customer)
-    for code, customers in sorted(wanted.items(), key=lambda item: -len(item[1])):
+            preferred[code].append(customer)
+    for code, customers in sorted(preferred.items(), key=lambda item: -len(item[1])):
         if len(customers) > 1:
-            got = ", ".join(f"{customer.name} {customer.personal_code}" for customer in customers)
-            yield f"{code} was wanted by {len(customers)}: {got}"
+            codes = ", ".join(f"{customer.name} {customer.personal_code}" for customer in customers)
+            yield f"{code} was the first choice of {len(customers)}: {codes}"
 
 
-def _unanswered(outcome: Outcome) -> Iterator[str]:
+def _no_response(outcome: Outcome) -> Iterator[str]:
     charged = Counter(charge.reference for charge in outcome.charges)
-    for order in outcome.unanswered:
-        yield f"{order}: asked {_many(outcome.asked[order], 'time')} under one key, charged {_times(charged[order])}"
+    for order in outcome.charged_without_response:
+        requests = _many(outcome.requests[order], "time")
+        yield f"{order}: requested {requests} with one key, charged {_times(charged[order])}"
 
 
 def _killed(outcome: Outcome) -> Iterator[str]:
     if outcome.killed is None:
         return
     orders = sorted(order for order, _ in outcome.killed.runs)
-    yield f"process {outcome.killed.pid} {_ended(outcome.killed.exit_code)} in the middle of {', '.join(orders)}"
+    yield f"process {outcome.killed.pid} {_ended(outcome.killed.exit_code)} during {', '.join(orders)}"
     taken_over = [run for run in outcome.runs if run.result == "INTERRUPTED" and run.order_id in orders]
     if taken_over:
         waited = max((run.finished_at - run.started_at).total_seconds() for run in taken_over)
-        yield f"{_many(len(taken_over), 'run')} taken over when their leases had ended, {waited:.0f} s later"
+        yield f"{_many(len(taken_over), 'run')} taken over after their leases expired, {waited:.0f} s later"
     charged = Counter(charge.reference for charge in outcome.charges)
-    asked, once = sum(outcome.asked[order] for order in orders), sum(charged[order] for order in orders)
-    yield f"their payments were asked for {_many(asked, 'time')}, and charged {_many(once, 'time')}"
+    requests, charges = sum(outcome.requests[order] for order in orders), sum(charged[order] for order in orders)
+    yield f"their payments were requested {_many(requests, 'time')}, and charged {_many(charges, 'time')}"
 
 
 def _revived(outcome: Outcome) -> Iterator[str]:
     for letter in outcome.revived:
         failed = sum(run.job_id == letter.job_id for run in outcome.runs)
         yield (
-            f"{letter.order_id}: {letter.stage} failed {_many(failed, 'time')}, revived by itself, "
-            f"and is {letter.status} with run {letter.run_no}"
+            f"{letter.order_id}: {letter.stage} failed {_many(failed, 'time')}, was revived automatically, "
+            f"and is {letter.status} at run {letter.run_no}"
         )
 
 
@@ -171,11 +172,11 @@ def _dead(outcome: Outcome) -> Iterator[str]:
         yield f"{order.id} ({order.name}): {without_type(order.dead)}"
     if outcome.imported.wrong:
         lines = ", ".join(str(row["line"]) for row in outcome.imported.wrong)
-        yield f"the wrong rows of the file, told above: lines {lines}"
+        yield f"invalid rows of the file, listed above: lines {lines}"
 
 
 def _ended(exit_code: int) -> str:
-    return f"was ended by {Signals(-exit_code).name}" if exit_code < 0 else f"ended by itself with {exit_code}"
+    return f"was killed by {Signals(-exit_code).name}" if exit_code < 0 else f"exited with {exit_code}"
 
 
 def _many(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""A program that serves a database as Supabase does, for as long as the demo plays on it."""
+"""A program that serves the demo's database like Supabase."""
 
 import os
 import subprocess
@@ -8,22 +8,22 @@ from typing import IO
 
 from lib.errors import Unavailable
 
-_SAYS = ("SUPABASE_URL", "SUPABASE_SECRET_KEY")
-_GOODBYE_SECONDS = 5.0
+_VARIABLES = ("SUPABASE_URL", "SUPABASE_SECRET_KEY")
+_STOP_TIMEOUT = 5.0
 
 
 @contextmanager
-def served(command: Sequence[str], url: str) -> Iterator[Mapping[str, str]]:
-    """Runs the command with DATABASE_URL; what it says of itself: SUPABASE_URL and SUPABASE_SECRET_KEY.
+def serve(command: Sequence[str], url: str) -> Iterator[Mapping[str, str]]:
+    """Run the command with DATABASE_URL; yield the SUPABASE_URL and SUPABASE_SECRET_KEY that it prints.
 
-    It makes Supabase's roles too, so it has to be there before the migrations. It ends when its standard input does.
+    It also creates Supabase's roles, so it must start before the migrations. It stops with its standard input.
 
     Raises:
         Unavailable: it did not start.
     """
     environment = os.environ | {"DATABASE_URL": url}
     try:
-        process = subprocess.Popen(  # noqa: S603 - what make demo was told
+        process = subprocess.Popen(  # noqa: S603 - given on the command line
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
     except OSError as error:
@@ -32,15 +32,15 @@ def served(command: Sequence[str], url: str) -> Iterator[Mapping[str, str]]:
         yield _read(process.stdout, command[0])
     finally:
         process.terminate()
-        process.communicate(timeout=_GOODBYE_SECONDS)
+        process.communicate(timeout=_STOP_TIMEOUT)
 
 
 def _read(stdout: IO[str] | None, program: str) -> dict[str, str]:
-    said: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in stdout or ():
         name, _, value = line.strip().partition("=")
-        if name in _SAYS:
-            said[name] = value
-        if len(said) == len(_SAYS):
-            return said
-    raise Unavailable(f"{program} ended before it said {' and '.join(_SAYS)}")
+        if name in _VARIABLES:
+            variables[name] = value
+        if len(variables) == len(_VARIABLES):
+            return variables
+    raise Unavailable(f"{program} exited before it printed {' and '.join(_VARIABLES)}")

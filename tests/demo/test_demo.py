@@ -68,7 +68,7 @@ def test_it_comes_out_twice_in_a_row(runs: list[subprocess.CompletedProcess[str]
     for run in runs:
         assert (run.returncode, run.stderr) == (0, ""), run.stdout
         assert "✗" not in run.stdout
-        assert "114 orders taken in, 6 rows are wrong and stop no other" in run.stdout
+        assert "114 orders imported, 6 invalid rows skipped" in run.stdout
         assert "114 orders of 104 customers → 112 gift cards, 112 charges, 112 mails" in run.stdout
 
 
@@ -137,12 +137,12 @@ def test_the_database_tells_the_same_story(runs: list[subprocess.CompletedProces
 def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
     runs: list[subprocess.CompletedProcess[str]], folder: Path
 ) -> None:
-    ended = runs[1].stdout.split("What went by the clock, and who was told")[1]
-    answers = r"the first: 503 after 0\.0 s, 503 after (\S+) s, 200 after (\S+) s, under one key"
+    ended = runs[1].stdout.split("Schedules and notifications")[1]
+    answers = r"the first: 503 after 0\.0 s, 503 after (\S+) s, 200 after (\S+) s, with one key"
     first, second = map(float, re.search(answers, ended).groups())  # type: ignore[union-attr]
     assert first >= 1
     assert second - first > 1.9  # 2, as far as one decimal tells
-    assert re.search(r"at most once +schedule:\S+: failed at attempt 1, not tried again", ended)
+    assert re.search(r"at most once +schedule:\S+: failed at attempt 1, not retried", ended)
     assert re.search(r"report +of 20\S+, 1 by mail: ", ended)
     assert re.search(r"dead webhook +schedule:\S+: PermanentError: 127\.0\.0\.1 answered 410", ended)
     assert re.search(r"alerts +(.*\n +)*circuit email is open.*(\n.*)*Resolved: circuit email is closed", ended)
@@ -160,7 +160,7 @@ def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
 
 
 def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[str]], folder: Path) -> None:
-    typed = re.findall(r"^  \S*python\S* -m lib\.demo (.+?)  ", runs[1].stdout, flags=re.MULTILINE)
+    typed = re.findall(r"^  \S*python\S* -m demo (.+?)  ", runs[1].stdout, flags=re.MULTILINE)
     assert [command.split(" jobs ")[1].split()[0] for command in typed] == ["status", "show", "requeue", "tick"]
     for command in typed:
         done = subprocess.run(
@@ -245,4 +245,4 @@ def test_two_demos_in_one_folder_do_not_meet(database_url: str, tmp_path: Path) 
     with (tmp_path / "demo/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = _demo(tmp_path, database_url=database_url)
-    assert (run.returncode, "another demo is playing here" in run.stdout) == (2, True)
+    assert (run.returncode, "another demo is running here" in run.stdout) == (2, True)

@@ -1,4 +1,4 @@
-"""The demo's judge over what went by the clock and who was told, and the receiver: as strict as a real one."""
+"""The demo's checks of schedules and notifications, and its receiver: as strict as a real one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,64 +10,64 @@ import pytest
 
 from demo.checks import all_checks
 from demo.receivers import ALERTS, BOOKKEEPER, PING, SHOP, TRANSFER, Receiver
-from demo.results import Outcome, Told
+from demo.results import Deliveries, Outcome
 from demo.scenario import CALL_FAILURES, SHOP_BUSY_TIMES
 from demo.snapshot import Report
 from lib.webhooks import signing
-from tests.support.evening import DEAD_CALL, DEAD_WEBHOOK, REVIVED, call, good_outcome, mail, message
+from tests.support.demo_outcome import DEAD_CALL, DEAD_WEBHOOK, REVIVED, call, good_outcome, mail, message
 
-Spoil = Callable[[Told], Told]
+Spoil = Callable[[Deliveries], Deliveries]
 
 
-def _report(**told: int) -> Spoil:
-    return lambda t: replace(t, report=replace(t.report, told=t.report.told | told) if t.report else None)
+def _report(**totals: int) -> Spoil:
+    return lambda t: replace(t, report=replace(t.report, totals=t.report.totals | totals) if t.report else None)
 
 
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (lambda t: replace(t, schedules=1), "nothing is left"),
+        (lambda t: replace(t, schedules=1), "no work is left"),
         (lambda t: replace(t, calls=t.calls[1:]), "scheduled call"),
         (lambda t: replace(t, calls=[*t.calls, call(4, 200, at=9.0)]), "scheduled call"),
         (lambda t: replace(t, calls=[t.calls[0], call(2, 503, at=0.9), *t.calls[3:]]), "scheduled call"),
         (lambda t: replace(t, calls=t.calls[:-1]), "scheduled call"),
         (lambda t: replace(t, calls=[*t.calls, call(2, 200, at=9.0, key="second")]), "scheduled call"),
         (lambda t: replace(t, calls=[]), "scheduled call"),
-        (lambda t: replace(t, calls=[*t.calls, call(2, 500, at=9.0, path=TRANSFER)]), "once only"),
-        (lambda t: replace(t, report=None), "report of the day"),
-        (_report(cards=1), "report of the day"),
-        (_report(paid_without_card=1), "report of the day"),
-        (lambda t: replace(t, report_mails=[]), "report of the day"),
-        (lambda t: replace(t, report_mails=[mail(9, subject=t.report_mails[0].subject)]), "report of the day"),
+        (lambda t: replace(t, calls=[*t.calls, call(2, 500, at=9.0, path=TRANSFER)]), "at most once"),
+        (lambda t: replace(t, report=None), "daily report"),
+        (_report(cards=1), "daily report"),
+        (_report(paid_without_card=1), "daily report"),
+        (lambda t: replace(t, report_mails=[]), "daily report"),
+        (lambda t: replace(t, report_mails=[mail(9, subject=t.report_mails[0].subject)]), "daily report"),
         (
             lambda t: replace(t, messages=[*t.messages, message("m5", "giftcard.issued", order="o1")]),
-            "the shop was told",
+            "the shop got",
         ),
-        (lambda t: replace(t, messages=t.messages[:2] + t.messages[3:]), "the shop was told"),
-        (lambda t: replace(t, messages=t.messages[:1] + t.messages[2:]), "the shop was told"),
-        (lambda t: replace(t, forged=["/shop"]), "the shop was told"),
+        (lambda t: replace(t, messages=t.messages[:2] + t.messages[3:]), "the shop got"),
+        (lambda t: replace(t, messages=t.messages[:1] + t.messages[2:]), "the shop got"),
+        (lambda t: replace(t, forged=["/shop"]), "the shop got"),
         (lambda t: replace(t, messages=t.messages[1:]), "too busy"),
         (lambda t: replace(t, messages=t.messages[:3] + t.messages[4:]), "too busy"),
         (lambda t: replace(t, messages=t.messages[:-1]), "one webhook is dead"),
         (lambda t: replace(t, messages=[*t.messages, t.messages[-1]]), "one webhook is dead"),
-        (lambda t: replace(t, off={}), "one webhook is dead"),
-        (lambda t: replace(t, off=t.off | {"http://127.0.0.1:1/shop": "?"}), "one webhook is dead"),
-        (lambda t: replace(t, alerts=t.alerts[:1]), "operators had one alert"),
-        (lambda t: replace(t, alerts=[*t.alerts, *t.alerts]), "operators had one alert"),
+        (lambda t: replace(t, disabled={}), "one webhook is dead"),
+        (lambda t: replace(t, disabled=t.disabled | {"http://127.0.0.1:1/shop": "?"}), "one webhook is dead"),
+        (lambda t: replace(t, alerts=t.alerts[:1]), "operators got one alert"),
+        (lambda t: replace(t, alerts=[*t.alerts, *t.alerts]), "operators got one alert"),
     ],
 )
 def test_each_spoiled_telling_is_noticed(spoil: Spoil, sentence: str) -> None:
     good = good_outcome()
-    spoiled = replace(good, told=spoil(good.told))
-    assert any(sentence in check.sentence for check in all_checks(spoiled) if not check.holds)
+    spoiled = replace(good, deliveries=spoil(good.deliveries))
+    assert any(sentence in check.sentence for check in all_checks(spoiled) if not check.passed)
 
 
 @pytest.mark.parametrize(
     ("letters", "sentence"),
     [
-        ([REVIVED, DEAD_WEBHOOK], "once only"),
-        ([REVIVED, DEAD_WEBHOOK, replace(DEAD_CALL, attempts=2)], "once only"),
-        ([REVIVED, DEAD_WEBHOOK, replace(DEAD_CALL, revives_in=5.0)], "once only"),
+        ([REVIVED, DEAD_WEBHOOK], "at most once"),
+        ([REVIVED, DEAD_WEBHOOK, replace(DEAD_CALL, attempts=2)], "at most once"),
+        ([REVIVED, DEAD_WEBHOOK, replace(DEAD_CALL, revives_in=5.0)], "at most once"),
         ([REVIVED, DEAD_CALL], "one webhook is dead"),
         ([REVIVED, DEAD_CALL, DEAD_WEBHOOK, DEAD_WEBHOOK], "one webhook is dead"),
         ([REVIVED, DEAD_CALL, replace(DEAD_WEBHOOK, revives_in=5.0)], "one webhook is dead"),
@@ -75,16 +75,16 @@ def test_each_spoiled_telling_is_noticed(spoil: Spoil, sentence: str) -> None:
 )
 def test_each_dead_letter_too_many_or_too_few_is_noticed(letters: list[Any], sentence: str) -> None:
     spoiled = replace(good_outcome(), letters=letters)
-    assert any(sentence in check.sentence for check in all_checks(spoiled) if not check.holds)
+    assert any(sentence in check.sentence for check in all_checks(spoiled) if not check.passed)
 
 
 def test_a_day_that_ends_in_the_middle_is_judged_by_what_was_of_it() -> None:
     """At midnight the report has the orders of its own day only, and so have the tables."""
     good = good_outcome()
     of_day = {"orders": 1, "payments": 0, "cards": 0}
-    report = Report(day="2026-11-27", told=of_day | {"paid_without_card": 0}, counted=of_day)
-    outcome: Outcome = replace(good, told=replace(good.told, report=report))
-    assert [check.against for check in all_checks(outcome) if not check.holds] == []
+    report = Report(day="2026-11-27", totals=of_day | {"paid_without_card": 0}, counted=of_day)
+    outcome: Outcome = replace(good, deliveries=replace(good.deliveries, report=report))
+    assert [check.problems for check in all_checks(outcome) if not check.passed] == []
 
 
 @pytest.fixture
@@ -106,21 +106,21 @@ def _call(receiver: Receiver, path: str, *, key: str) -> int:
 
 def test_the_shop_is_busy_at_first_and_then_takes_what_is_signed(receiver: Receiver) -> None:
     secret = signing.new_secret()
-    receiver.know(SHOP, secret=secret)
+    receiver.set_secret(SHOP, secret=secret)
     answers = [_tell(receiver, SHOP, secret=secret) for _ in range(SHOP_BUSY_TIMES + 1)]
     assert answers == [503] * SHOP_BUSY_TIMES + [204]
     assert [(came.id, came.status) for came in receiver.messages] == [("m1", status) for status in answers]
 
 
 def test_what_is_signed_by_somebody_else_is_no_message(receiver: Receiver) -> None:
-    receiver.know(SHOP, secret=signing.new_secret())
+    receiver.set_secret(SHOP, secret=signing.new_secret())
     assert _tell(receiver, SHOP, secret=signing.new_secret()) == 403
     assert (receiver.messages, len(receiver.forged)) == ([], 1)
 
 
 def test_the_bookkeeper_is_gone(receiver: Receiver) -> None:
     secret = signing.new_secret()
-    receiver.know(BOOKKEEPER, secret=secret)
+    receiver.set_secret(BOOKKEEPER, secret=secret)
     assert _tell(receiver, BOOKKEEPER, secret=secret) == 410
 
 

@@ -1,4 +1,4 @@
-"""The demo's judge and its payment service: the one must see what is wrong, the other must be as good as a real one."""
+"""The demo's checks and its payment service: the checks must detect errors, the service must be like a real one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ import pytest
 
 from demo.checks import all_checks
 from demo.payments import PaymentService
-from demo.results import Killed, Outcome, wanted_code
+from demo.results import Killed, Outcome, preferred_code
 from lib.giftcards.csv_import import Imported
-from tests.support.evening import REVIVED, charge, good_outcome, mail, order
+from tests.support.demo_outcome import REVIVED, charge, good_outcome, mail, order
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def good() -> Outcome:
 
 
 def test_a_good_outcome_passes_each_check(good: Outcome) -> None:
-    assert [check.against for check in all_checks(good) if not check.holds] == []
+    assert [check.problems for check in all_checks(good) if not check.passed] == []
 
 
 @pytest.mark.parametrize(
@@ -34,44 +34,44 @@ def test_a_good_outcome_passes_each_check(good: Outcome) -> None:
             "one card, one payment and one mail",
         ),
         (lambda o: replace(o, mails=[mail(1), mail(2), mail(2)]), "one card, one payment and one mail"),
-        (lambda o: replace(o, declined=set()), "what was declined"),
-        (lambda o: replace(o, orders=[*o.orders[:2], order(3)]), "what was declined"),
+        (lambda o: replace(o, declined=set()), "declined orders"),
+        (lambda o: replace(o, orders=[*o.orders[:2], order(3)]), "declined orders"),
         (
             lambda o: replace(o, orders=[order(1), order(2, personal_code="KATE1521"), o.orders[2]]),
             "no two customers",
         ),
-        (lambda o: replace(o, charges=[charge(1), charge(2), charge(2)]), "books and ours agree"),
-        (lambda o: replace(o, charges=[charge(1), replace(charge(2), amount=1)]), "books and ours agree"),
+        (lambda o: replace(o, charges=[charge(1), charge(2), charge(2)]), "records and ours agree"),
+        (lambda o: replace(o, charges=[charge(1), replace(charge(2), amount=1)]), "records and ours agree"),
         (lambda o: replace(o, mails=[mail(1), mail(2, to="k1@example.com")]), "each mail"),
         (lambda o: replace(o, mails=[mail(1), mail(2, text="KATE1521")]), "each mail"),
-        (lambda o: replace(o, open_jobs=1), "nothing is left"),
-        (lambda o: replace(o, circuits={"email": "open"}), "nothing is left"),
+        (lambda o: replace(o, open_jobs=1), "no work is left"),
+        (lambda o: replace(o, circuits={"email": "open"}), "no work is left"),
         (lambda o: replace(o, changes=o.changes[:2]), "circuit of email"),
         (lambda o: replace(o, changes=[]), "circuit of email"),
         (lambda o: replace(o, killed=None), "killed process"),
         (lambda o: replace(o, killed=Killed(pid=1, exit_code=0, runs=o.killed.runs)), "killed process"),
         (lambda o: replace(o, runs=[]), "killed process"),
-        (lambda o: replace(o, asked=Counter({"o1": 1, "o2": 2})), "killed process"),
-        (lambda o: replace(o, asked=Counter({"o1": 2, "o2": 1})), "who got no answer"),
-        (lambda o: replace(o, silences=["o1"]), "who got no answer"),
+        (lambda o: replace(o, requests=Counter({"o1": 1, "o2": 2})), "killed process"),
+        (lambda o: replace(o, requests=Counter({"o1": 2, "o2": 1})), "without a response"),
+        (lambda o: replace(o, without_response=["o1"]), "without a response"),
         (lambda o: replace(o, letters=[replace(REVIVED, status="error")]), "a dead letter revived"),
         (lambda o: replace(o, letters=[]), "a dead letter revived"),
-        (lambda o: replace(o, orders=[replace(order, external_id=None) for order in o.orders]), "wanted the same code"),
+        (lambda o: replace(o, orders=[replace(order, external_id=None) for order in o.orders]), "same first choice"),
     ],
 )
 def test_each_spoiled_outcome_is_noticed(good: Outcome, spoil: Callable[[Outcome], Outcome], sentence: str) -> None:
-    assert any(sentence in check.sentence for check in all_checks(spoil(good)) if not check.holds)
+    assert any(sentence in check.sentence for check in all_checks(spoil(good)) if not check.passed)
 
 
 def test_who_has_digits_wants_them_in_the_code() -> None:
-    assert wanted_code(order(1, external_id="C-42")) == "KATE0042"
-    assert wanted_code(order(1, external_id="none")) is None
+    assert preferred_code(order(1, external_id="C-42")) == "KATE0042"
+    assert preferred_code(order(1, external_id="none")) is None
 
 
 @pytest.fixture
 def service() -> Iterator[PaymentService]:
-    fates: dict[str, Any] = {"poor": "declined", "busy": "busy", "broken": "broken", "silent": "silent"}
-    with PaymentService(fates, token="t", broken_times=2) as running:
+    behaviors: dict[str, Any] = {"poor": "declined", "busy": "busy", "broken": "broken", "silent": "silent"}
+    with PaymentService(behaviors, token="t", broken_times=2) as running:
         yield running
 
 
@@ -89,7 +89,7 @@ def _ask(
 def test_the_same_key_is_answered_the_same_and_charged_once(service: PaymentService) -> None:
     answers = [_ask(service, "good") for _ in range(3)]
     assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(201, "ch_0001")] * 3
-    assert (len(service.charges), service.asked["good"]) == (1, 3)
+    assert (len(service.charges), service.requests["good"]) == (1, 3)
 
 
 def test_a_key_with_another_charge_is_refused(service: PaymentService) -> None:

@@ -1,4 +1,4 @@
-"""`make demo WIRE=supabase`: the whole evening through supabase-py and the stand-in, each a process of its own."""
+"""`make demo WIRE=supabase`: the whole demo through supabase-py and the stand-in, each a process of its own."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def test_it_comes_out_as_it_does_on_psycopg(tmp_path: Path) -> None:
     """What the shell says of another project changes nothing."""
     run = demo(tmp_path, STAND_IN, SUPABASE_URL="https://elsewhere.supabase.co", SUPABASE_SECRET_KEY="sb_secret_x")
     assert (run.returncode, run.stderr) == (0, ""), run.stdout
-    way = re.search(r"by way of +supabase-py, (http://\S+)", run.stdout)
+    way = re.search(r"wire +supabase-py, (http://\S+)", run.stdout)
     assert way
     assert "114 orders of 104 customers → 112 gift cards, 112 charges, 112 mails" in run.stdout
     assert "✗" not in run.stdout
@@ -42,7 +42,7 @@ def test_it_comes_out_as_it_does_on_psycopg(tmp_path: Path) -> None:
     ("command", "says"),
     [
         ("no-such-program", "no-such-program did not start: No such file or directory"),
-        (f"{sys.executable} -c pass", "ended before it said SUPABASE_URL and SUPABASE_SECRET_KEY"),
+        (f"{sys.executable} -c pass", "exited before it printed SUPABASE_URL and SUPABASE_SECRET_KEY"),
     ],
 )
 def test_a_way_that_is_not_there_is_told(tmp_path: Path, command: str, says: str) -> None:

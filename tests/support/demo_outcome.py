@@ -1,4 +1,4 @@
-"""An evening of the demo that came out well, for tests that spoil it."""
+"""The results of a demo that succeeded, for tests that spoil them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -9,15 +9,15 @@ from typing import Any
 from demo.mailbox import Mail
 from demo.payments import Charge
 from demo.receivers import BOOKKEEPER, PING, SHOP, TRANSFER, Call, Message
-from demo.results import Killed, Outcome, Told
+from demo.results import Deliveries, Killed, Outcome
 from demo.scenario import REPORT_READER
-from demo.snapshot import Change, Letter, OrderFacts, Report, Run
+from demo.snapshot import CircuitChange, DeadLetter, OrderState, Report, Run
 from lib.giftcards.csv_import import Imported
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 
 
-def order(number: int, **other: Any) -> OrderFacts:
+def order(number: int, **other: Any) -> OrderState:
     values: dict[str, Any] = {
         "id": f"o{number}",
         "amount": 2500,
@@ -33,7 +33,7 @@ def order(number: int, **other: Any) -> OrderFacts:
         "payments": [f"ch{number}"],
         "dead": None,
     }
-    return OrderFacts(**values | other)
+    return OrderState(**values | other)
 
 
 def charge(number: int) -> Charge:
@@ -52,8 +52,8 @@ def mail(number: int, **other: Any) -> Mail:
     return Mail(**values | other)
 
 
-def change(number: int, before: str, after: str) -> Change:
-    return Change(id=number, circuit="email", from_state=before, to_state=after, changed_at=NOW, cause="")
+def change(number: int, before: str, after: str) -> CircuitChange:
+    return CircuitChange(id=number, circuit="email", from_state=before, to_state=after, changed_at=NOW, cause="")
 
 
 INTERRUPTED = Run(
@@ -69,7 +69,7 @@ INTERRUPTED = Run(
     max_attempts=None,
     pause=1.0,
 )
-REVIVED = Letter(
+REVIVED = DeadLetter(
     job_id=2,
     order_id="o2",
     stage="payment",
@@ -80,7 +80,7 @@ REVIVED = Letter(
     last_error=None,
     revives_in=None,
 )
-DEAD_CALL = Letter(
+DEAD_CALL = DeadLetter(
     job_id=3,
     order_id="schedule:2:2026-11-27T12:00:02Z",
     stage="http_call",
@@ -102,9 +102,9 @@ def message(name: str, kind: str, *, order: str = "", status: int = 204, path: s
     return Message(path=path, id=name, type=kind, data={"correlation_id": order}, status=status)
 
 
-def good_told() -> Told:
+def good_deliveries() -> Deliveries:
     """A call that failed twice and one that came later, two cards and a failure that the shop was told of."""
-    return Told(
+    return Deliveries(
         calls=[
             call(1, 503, at=0.0),
             call(1, 500, at=0.5, key="transfer", path=TRANSFER),
@@ -124,11 +124,11 @@ def good_told() -> Told:
         alerts=[{"condition": "circuit:email", "kind": kind, "text": kind} for kind in ("raised", "resolved")],
         report=Report(
             day="2026-11-27",
-            told={"orders": 3, "payments": 2, "cards": 2, "failures": 6, "paid_without_card": 0},
+            totals={"orders": 3, "payments": 2, "cards": 2, "failures": 6, "paid_without_card": 0},
             counted={"orders": 3, "payments": 2, "cards": 2},
         ),
         report_mails=[mail(9, to=REPORT_READER, subject="Gift cards of demo on 2026-11-27")],
-        off={f"http://127.0.0.1:1{BOOKKEEPER}": "it answered 410 Gone"},
+        disabled={f"http://127.0.0.1:1{BOOKKEEPER}": "it answered 410 Gone"},
         schedules=0,
     )
 
@@ -144,12 +144,12 @@ def good_outcome() -> Outcome:
         changes=[change(1, "closed", "open"), change(2, "open", "half_open"), change(3, "half_open", "closed")],
         circuits={},
         charges=[charge(1), charge(2)],
-        asked=Counter({"o1": 2, "o2": 2, "o3": 1}),
-        silences=["o1", "o2"],
+        requests=Counter({"o1": 2, "o2": 2, "o3": 1}),
+        without_response=["o1", "o2"],
         declined={"o3"},
         mails=[mail(1), mail(2)],
         killed=Killed(pid=1, exit_code=-9, runs=[("o1", "payment")]),
         open_jobs=0,
         waited={},
-        told=good_told(),
+        deliveries=good_deliveries(),
     )
