@@ -1,4 +1,4 @@
-"""The values that travel between Python and the SQL functions, and their JSON."""
+"""The codec of the tick functions: the values that Python exchanges with them as JSON."""
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snoo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """How one settle came out; `lease_lost`: it changed nothing, for somebody else had the job."""
+    """The outcome of one settle. `settled` lease_lost: nothing changed, because the job belongs to another run."""
 
     id: int
     settled: str
@@ -19,7 +19,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one call of a tick brought. `next_due_in` is in seconds; `stopped_because` None: the tick goes on."""
+    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues."""
 
     jobs: tuple[Job, ...]
     settled: tuple[Settled, ...] = ()
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """An outcome on its way to the database. `trips`: the threshold of its circuit, if this failure counts."""
+    """The outcome of a run, to be settled. `trips`: the threshold of its circuit, if this failure counts."""
 
     job: Job
     outcome: Outcome
@@ -48,7 +48,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """An effect outside, as begun: `state` is new, unfinished or finished."""
+    """An external effect, as begun. `state`: new, unfinished or finished."""
 
     state: str
     result: dict[str, Any] | None
@@ -57,7 +57,7 @@ class Effect:
 
 
 _STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}
-# A newer schema may tell more of a job than this code knows.
+# A newer schema may return fields of a job that this code does not know.
 _JOB_FIELDS = frozenset(f.name for f in fields(Job))
 
 
@@ -67,32 +67,30 @@ def _time(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        # infinity, and years that Python has not: a row of somebody else's must not stop the tick that claims it.
+        # infinity, and years beyond Python's range: one such row must not stop the tick that claims it.
         past = text.startswith("-") or text.endswith("BC")
         return datetime(1, 1, 1, tzinfo=UTC) if past else datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def _job(row: dict[str, Any]) -> Job:
     times = {"scheduled_at": _time(row["scheduled_at"]), "locked_at": _time(row["locked_at"])}
-    # Nulls and NaN pass the table's constraint.
+    # The table's constraint lets nulls and NaN pass.
     delays = tuple(delay for delay in row["retry_delays"] or () if isinstance(delay, int | float))
     known = row if row.keys() <= _JOB_FIELDS else {name: row[name] for name in _JOB_FIELDS}
     return Job(**known | times | {"retry_delays": delays or None})
 
 
-def step(answer: dict[str, Any]) -> Step:
-    """What a call of a tick answered."""
+def decode_step(step: dict[str, Any]) -> Step:
+    """Decode the result of a call of a tick."""
     return Step(
-        jobs=tuple(_job(row) for row in answer["jobs"]),
-        settled=tuple(
-            Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in answer.get("settled") or ()
-        ),
-        **{name: value for name, value in answer.items() if name in _STEP_FIELDS},
+        jobs=tuple(_job(row) for row in step["jobs"]),
+        settled=tuple(Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in step.get("settled") or ()),
+        **{name: value for name, value in step.items() if name in _STEP_FIELDS},
     )
 
 
-def settle(result: Result) -> dict[str, Any]:
-    """One outcome as `giftcard_settle` takes it."""
+def encode_result(result: Result) -> dict[str, Any]:
+    """Encode a result as `giftcard_settle` takes it."""
     common: dict[str, Any] = {"id": result.job.id, "lease_id": result.job.lease_id}
     if result.job.interrupted:
         common["interrupted"] = True

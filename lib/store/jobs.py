@@ -1,4 +1,4 @@
-"""The calls that operators cause: jobs found, mended, enqueued; stages, circuits, customers."""
+"""Calls for operators: jobs, stages, circuits, customers."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """What each does is told where it is made: `supabase/schemas/`, from 20 and 40 on."""
+    """Documented in `supabase/schemas/`: 12 (circuits), 20, 30 to 33 and 42."""
 
     def enqueue(self, jobs: list[dict[str, Any]], *, replace: bool = False) -> list[dict[str, Any]]:
         """Enqueue prepared jobs (`lib.jobs.enqueue`). Return the id and status of each, and whether it was created."""
@@ -21,59 +21,58 @@ class OperatorCalls(Calls):
         circuit: str | None = None,
         force: bool = False,
     ) -> dict[str, Any]:
-        """`circuit`: that of the payload. Not repeated on a lost connection: the second could meet the job running."""
+        """Requeue a job. `circuit`: that of the payload. Not repeated on a lost connection: the job may already run."""
         return self._dict("giftcard_requeue", job_id=job_id, payload=payload, force=force, circuit=circuit)
 
     def cancel(self, job_id: int) -> dict[str, Any]:
-        """Queued and error at once, running by a wish."""
+        """Cancel a job: at once if queued or in error; a running one by request."""
         return self._dict("giftcard_cancel", job_id=job_id)
 
     def job(self, job_id: int, *, stages: dict[str, int], missing: dict[str, str]) -> dict[str, Any]:
-        """A job, with why it waits."""
+        """Return a job, with the reason why it waits."""
         return self._dict("giftcard_show_job", repeat=True, job_id=job_id, stages=stages, missing=missing)
 
     def history(self, job_id: int, *, limit: int) -> list[dict[str, Any]]:
-        """The job's runs, the newest first."""
-        answer: list[dict[str, Any]] = self._wire.call("giftcard_history", repeat=True, job_id=job_id, limit=limit)
-        return answer
+        """Return a job's runs, newest first."""
+        return self._rows("giftcard_history", job_id=job_id, limit=limit)
 
     def list_jobs(self, **arguments: Any) -> dict[str, Any]:
-        """A page of jobs that fit a filter."""
+        """Return a page of the jobs that match a filter."""
         return self._dict("giftcard_list_jobs", repeat=True, **arguments)
 
     def requeue_jobs(self, **arguments: Any) -> dict[str, Any]:
-        """One step of requeueing by filter. Not repeated on a lost connection: nobody knows which were queued."""
+        """Requeue one batch of the jobs that match. Not repeated on a lost connection: what was requeued is unknown."""
         return self._dict("giftcard_requeue_jobs", **arguments)
 
     def cancel_flow(self, tenant_id: str, correlation_id: str) -> dict[str, Any]:
-        """What is left of a flow."""
+        """Cancel the unfinished jobs of a flow."""
         return self._dict("giftcard_cancel_flow", tenant_id=tenant_id, correlation_id=correlation_id)
 
     def pause(self, stage: str, *, by: str, reason: str | None) -> dict[str, Any]:
-        """A stage, or everything ('*')."""
+        """Pause a stage, or all ('*')."""
         return self._dict("giftcard_pause", stage=stage, by=by, reason=reason)
 
     def resume(self, stage: str, *, by: str) -> dict[str, Any]:
-        """The end of a pause."""
+        """Resume a stage, or all ('*')."""
         return self._dict("giftcard_resume", stage=stage, by=by)
 
     def reset_circuit(self, circuit: str, *, by: str) -> dict[str, Any]:
-        """Closed by a person."""
+        """Close a circuit."""
         return self._dict("giftcard_reset_circuit", circuit=circuit, by=by)
 
     def record_reveal(self, *, by: str, subject: str) -> None:
-        """Personal data was shown in clear."""
+        """Record in the audit log that personal data was revealed."""
         self._wire.call("giftcard_record_reveal", by=by, subject=subject)
 
     def find_customer(self, tenant_id: str, **known: str) -> int:
-        """The customer with this external_id, of this correlation_id, or without an external id and with this email."""
+        """Return the id of the customer with this external_id, correlation_id, or (without an external id) email."""
         found = self._dict("giftcard_find_customer", repeat=True, tenant_id=tenant_id, **known)
         return int(found["id"])
 
     def erase_customer(self, customer_id: int, *, by: str) -> dict[str, Any]:
-        """A person's data, everywhere."""
+        """Erase a customer's personal data everywhere."""
         return self._dict("giftcard_erase_customer", customer_id=customer_id, by=by)
 
     def flow(self, tenant_id: str, correlation_id: str) -> dict[str, Any]:
-        """Where an order stands."""
+        """Return the state of an order."""
         return self._dict("giftcard_flow", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id)

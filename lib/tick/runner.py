@@ -1,4 +1,4 @@
-"""One run of a job: the handler in its thread. Whatever it raises becomes an outcome."""
+"""One run of a job: the handler in its thread. Anything it raises becomes an outcome."""
 
 import functools
 import json
@@ -17,7 +17,7 @@ from lib.jobs.context import Context
 from lib.jobs.failure_policy import FailurePolicy, decide
 from lib.jobs.retry_policy import max_attempts
 from lib.jobs.stage import Registry
-from lib.store.codec import Result, Settled, settle
+from lib.store.codec import Result, Settled, encode_result
 from lib.store.store import Store
 from lib.telemetry import events, sentry
 from lib.tick.storable import storable
@@ -137,7 +137,7 @@ class Runner:
         try:
             (prepared,) = enqueue.prepare([row], self._registry, self._settings)
         except Invalid:
-            # This run has done its work. The next job is enqueued as it is and ends by the same error, for all to see.
+            # This run has done its work. The next job is enqueued unchanged and fails with the same error when it runs.
             return following
         payload = None if following.payload is None and prepared["payload"] == row["payload"] else prepared["payload"]
         changed = {name: prepared[name] for name in ("circuit", "ttr_seconds", "delay_seconds", "semantics")}
@@ -160,7 +160,7 @@ class Runner:
         next_run_at: str | None = None,
         **fields: object,
     ) -> None:
-        """Every line of a run has the same fields."""
+        """Log an event with the fields that all events of a run have."""
         if not events.is_enabled(event):
             return
         events.emit(
@@ -181,10 +181,10 @@ class Runner:
 
 
 def _check_storable(result: Result) -> None:
-    """What is not JSON would fail in the tick itself, beside the results of other jobs."""
+    """Raise PermanentError for a result that is not JSON: it would fail the settle, and with it other jobs' results."""
     if result.outcome == Complete():
-        return  # empty, and the commonest of all
+        return  # the most common outcome, always storable
     try:
-        json.dumps(settle(result), allow_nan=False)
+        json.dumps(encode_result(result), allow_nan=False)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise PermanentError(f"its result cannot be stored: {error}") from None

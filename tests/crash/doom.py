@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.job import Job
-from lib.store.codec import step
+from lib.store.codec import decode_step
 from lib.store.postgres import PostgresWire
 
 _COMPLETE = "complete"
@@ -79,7 +79,7 @@ class DoomedWire(PostgresWire):
             self._effects[answer["vendor_key"]] = self._jobs[arguments["job_id"]]
         self._come_to("after", name, whose)
         if name in ("begin_tick", "advance_tick"):
-            self._come_to("after", "claim", self._learn(step(answer).jobs))
+            self._come_to("after", "claim", self._learn(decode_step(answer).jobs))
         return answer
 
     def _learn(self, jobs: tuple[Job, ...]) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def rounds(world: World) -> tuple[int, int]:
     claim = claim_pages(world)
     tick = world.begin(limit=10)
     outcome = Complete(context={"a": 1}, next=(NextJob(stage="issue_card"),))
-    results = [codec.settle(done(job, outcome)) for job in tick.jobs]
+    results = [codec.encode_result(done(job, outcome)) for job in tick.jobs]
     assert len(results) == 10
     call = "select giftcard_advance_tick(%s, %s, %s, 10, 0, p_now => %s)"
     advance = pages(world, call, tick.id, str(uuid.uuid4()), json.dumps(results), world.now)

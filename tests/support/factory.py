@@ -125,7 +125,7 @@ class World:
         key = key or str(uuid.uuid4())
         usual = {"owner": "worker", "source": "test", "live_seconds": 130, "code_version": 1}
         answer = self.call("begin_tick", key=key, stages=dict(stages), limit=limit, **(usual | more))
-        return Tick(self, codec.step(answer), key)
+        return Tick(self, codec.decode_step(answer), key)
 
     def claim(self, limit: int = 1, **more: Any) -> list[Job]:
         """What a tick that begins now gets."""
@@ -149,7 +149,7 @@ class World:
 
     def settle_all(self, *results: Result, cooldown_seconds: float = 60) -> Row:
         """Writes outcomes in one call; answers {settled, opened, closed, sums}."""
-        written = [codec.settle(result) for result in results]
+        written = [codec.encode_result(result) for result in results]
         answer: Row = self.call("settle", results=written, cooldown_seconds=cooldown_seconds)
         return answer
 
@@ -217,12 +217,12 @@ class Tick:
 
     def advance(self, *results: Result, limit: int = 0, busy: int = 0, key: str | None = None, **more: Any) -> Step:
         """Settles and claims up to `limit` more."""
-        written = [codec.settle(result) for result in results]
+        written = [codec.encode_result(result) for result in results]
         key = key or str(uuid.uuid4())
         answer = self.world.call(
             "advance_tick", tick_id=self.id, claim_key=key, results=written, limit=limit, busy=busy, **more
         )
-        self.step = codec.step(answer)
+        self.step = codec.decode_step(answer)
         return self.step
 
     @property
