@@ -24,9 +24,9 @@ if _settings.sentry_dsn:
     sentry.configure(_settings)
 _store, _registry = connect(_settings), functools.cache(stages.load)
 if _settings.giftcard_inline:
-    from lib.tick.inline import SyncStore
+    from lib.tick.inline import InlineStore
 
-    _store = SyncStore.over(_store, _registry, _settings)
+    _store = InlineStore.over(_store, _registry, _settings)
 _services = Services(_settings, _store, _registry)
 _services.shutdown.on_sigterm()
 app = create_app(_services)

@@ -37,7 +37,7 @@ def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
     try:
         yield own, f"http://{_HOST}:{server.port}"
     finally:
-        own.shutdown.ask(patience=_GRACE)
+        own.shutdown.ask(timeout=_GRACE)
         server.shutdown()
         thread.join()
         own.store.close()

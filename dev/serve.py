@@ -89,7 +89,7 @@ def _run() -> None:
         _log(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
         signal.sigwait(signals)
         stop.set()
-        services(app).shutdown.ask(patience=3)  # start no more jobs
+        services(app).shutdown.ask(timeout=3)  # start no more jobs
         clock.join()
 
 

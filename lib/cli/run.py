@@ -52,7 +52,7 @@ def _run_tick(own: Services, **options: Any) -> Json:
 
     with own.shutdown.tick() as stop:
         report = run_tick(own.store, own.registry(), own.settings, source="cli", stop=stop, **options)
-    return report.told(limited=options["limit"] is not None)
+    return report.with_advice(limited=options["limit"] is not None)
 
 
 @jobs.command()

@@ -1,8 +1,8 @@
-"""`GIFTCARD_INLINE`: a job runs inside its enqueue, in the caller's thread, where a debugger can follow it.
+"""Inline mode (`GIFTCARD_INLINE`): a job runs inside its enqueue, in the caller's thread, where a debugger can step.
 
-Claim, settle, effects and what follows are the real ones. There is no retry and no circuit, and time does not matter: a
-job for tomorrow runs now, and a breakpoint may be held for an hour. What a handler raises goes to whoever enqueued; its
-job is then a dead letter that does not revive. A job whose stage is parked or paused stays queued.
+Claims, settles, effects and next jobs are real. There are no retries, no circuits and no due times: a job for tomorrow
+runs now, and a breakpoint may hold for an hour. An exception of a handler is raised in the caller; its job becomes a
+dead letter that is not revived. A job whose stage is parked or paused stays queued.
 """
 
 import os
@@ -24,12 +24,12 @@ from lib.store.wire import Wire
 from lib.telemetry.redact import clean
 from lib.tick.runner import Runner
 
-# Seconds that a run may be looked at before other ticks take it for killed.
-_PATIENCE = 3600
+# A run may stay at a breakpoint this long before other ticks take it over.
+_TTR_SECONDS = 3600
 
 
-class SyncStore(Store):
-    """A store whose enqueues return, or raise, when their jobs and all that follows of them have ended."""
+class InlineStore(Store):
+    """A store that runs jobs, and all their next jobs, before the enqueue returns or raises."""
 
     def __init__(self, wire: Wire, registry: Callable[[], Registry], settings: Settings) -> None:
         super().__init__(wire)
@@ -37,27 +37,24 @@ class SyncStore(Store):
         self._settings = settings
 
     @classmethod
-    def over(cls, store: Store, registry: Callable[[], Registry], settings: Settings) -> "SyncStore":
-        """The same database in another temper."""
+    def over(cls, store: Store, registry: Callable[[], Registry], settings: Settings) -> "InlineStore":
+        """Return an inline store over the wire of another store."""
         return cls(store._wire, registry, settings)
 
     def enqueue(self, jobs: list[dict[str, Any]], *, replace: bool = False) -> list[dict[str, Any]]:
-        """As ever, but `status` is what became of each. The first that fails raises; those behind it stay queued."""
-        answers = super().enqueue(jobs, replace=replace)
-        return [
-            answer | {"status": self._run(answer["id"])} if answer["status"] == "queued" else answer
-            for answer in answers
-        ]
+        """Enqueue and run jobs; `status` is that after the run. Raises the first failure; later jobs stay queued."""
+        enqueued = super().enqueue(jobs, replace=replace)
+        return [row | {"status": self._run(row["id"])} if row["status"] == "queued" else row for row in enqueued]
 
     def submit_order(self, **arguments: Any) -> dict[str, Any]:
-        """As ever, and the whole flow after it."""
-        answer = super().submit_order(**arguments)
-        if answer["created"]:
-            self._run(answer["job_id"])
-        return answer
+        """Store an order and run its whole flow."""
+        order = super().submit_order(**arguments)
+        if order["created"]:
+            self._run(order["job_id"])
+        return order
 
     def _run(self, job_id: int) -> str:
-        """One job, and what follows of it; the status that it has then."""
+        """Run a job and its next jobs. Return the job's status."""
         if self._settings.giftcard_paused:
             return "queued"
         registry = self._registry()
@@ -66,26 +63,26 @@ class SyncStore(Store):
             key=str(uuid.uuid4()),
             owner=f"{socket.gethostname()}:{os.getpid()}",
             source="sync",
-            stages=dict.fromkeys(registry.ready(self._settings), _PATIENCE),
+            stages=dict.fromkeys(registry.ready(self._settings), _TTR_SECONDS),
             limit=1,
-            live_seconds=_PATIENCE,
+            live_seconds=_TTR_SECONDS,
             only_job_id=job_id,
         )
         status = "queued"
         for job in map(runner.with_semantics, step.jobs):
-            if job.interrupted:  # somebody else's, who was killed: whoever claims has to see to it
+            if job.interrupted:  # a killed run of another process, which each claim takes over
                 self._settle(step.tick_id, runner, runner.failed(job, Interrupted("its process was ended")))
             else:
-                status = self._to_its_end(step.tick_id, runner, job)
+                status = self._run_claimed(step.tick_id, runner, job)
         return status
 
-    def _to_its_end(self, tick_id: int, runner: Runner, job: Job) -> str:
+    def _run_claimed(self, tick_id: int, runner: Runner, job: Job) -> str:
         began = time.monotonic()
         following: tuple[NextJob, ...] = ()
 
         def settle(outcome: Outcome) -> str:
-            took = int((time.monotonic() - began) * 1000)
-            return self._settle(tick_id, runner, Result(job=job, outcome=outcome, duration_ms=took))
+            duration_ms = int((time.monotonic() - began) * 1000)
+            return self._settle(tick_id, runner, Result(job=job, outcome=outcome, duration_ms=duration_ms))
 
         runner.log_start(job)
         try:
@@ -96,18 +93,18 @@ class SyncStore(Store):
             if isinstance(outcome, Retry):
                 raise TransientError(outcome.error)
             status = settle(outcome)
-        except BaseException as failure:  # also of a person who has seen enough and leaves the debugger
+        except BaseException as failure:  # including KeyboardInterrupt in the debugger
             settle(Error(error=clean(describe(failure), secrets=self._settings.secrets()), next=following))
             raise
         if isinstance(outcome, Complete):
-            self._go_on(job, outcome.next)
+            self._run_next(job, outcome.next)
         return status
 
-    def _go_on(self, job: Job, following: tuple[NextJob, ...]) -> None:
-        """Runs what the settle has enqueued. Enqueueing the same again finds it, and changes nothing."""
+    def _run_next(self, job: Job, following: tuple[NextJob, ...]) -> None:
+        """Run the next jobs. The settle has enqueued them; enqueueing them again finds them and changes nothing."""
         flow = {"tenant_id": job.tenant_id, "correlation_id": job.correlation_id}
-        places = [flow | {"stage": one.stage, "dedup_key": one.dedup_key} for one in following]
-        for found in super().enqueue(places) if places else ():
+        keys = [flow | {"stage": next_job.stage, "dedup_key": next_job.dedup_key} for next_job in following]
+        for found in super().enqueue(keys) if keys else ():
             if found["status"] == "queued":
                 self._run(found["id"])
 

@@ -1,4 +1,4 @@
-"""Chores: what a tick sees to after its jobs, each at its interval (`supabase/schemas/13_maintenance.sql`)."""
+"""Maintenance tasks, which a tick runs after its jobs, each at its interval (`supabase/schemas/13_maintenance.sql`)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,57 +8,54 @@ from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry import events
 
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What a chore works with."""
-
-    store: Store
-    registry: Registry
-    settings: Settings
+Summary = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
-    """`do` answers what the tick's report tells of it. One that is not `wanted` is not worth a call of the database."""
+class MaintenanceTask:
+    """`run` returns a summary for the tick's report. A task that is not `enabled` costs no database call."""
 
-    do: Callable[[Desk], Mapping[str, object]]
-    wanted: Callable[[Settings], object] = lambda settings: True
+    run: Callable[[Store, Registry, Settings], Summary]
+    enabled: Callable[[Settings], object] = lambda settings: True
 
 
-def _prune(desk: Desk) -> Mapping[str, object]:
+def _prune(store: Store, _registry: Registry, settings: Settings) -> Summary:
     from lib.tick.pruning import prune
 
-    return prune(desk.store, desk.settings)
+    return prune(store, settings)
 
 
-def _alerts(desk: Desk) -> Mapping[str, object]:
+def _alerts(store: Store, registry: Registry, settings: Settings) -> Summary:
     from lib.monitoring.alerts import notify
 
-    return notify(desk.store, desk.registry, desk.settings)
+    return notify(store, registry, settings)
 
 
-# Each imports what it needs when its turn comes: most ticks have no chore.
-CHORES: Mapping[str, Chore] = {
-    "alerts": Chore(
-        _alerts, wanted=lambda told: told.giftcard_alert_recipients or told.giftcard_alert_url or told.sentry_dsn
-    ),
-    "prune": Chore(_prune),
+def _has_alert_channel(settings: Settings) -> object:
+    return settings.giftcard_alert_recipients or settings.giftcard_alert_url or settings.sentry_dsn
+
+
+# Each task imports its code when it runs: in most ticks, none is due.
+TASKS: Mapping[str, MaintenanceTask] = {
+    "alerts": MaintenanceTask(_alerts, enabled=_has_alert_channel),
+    "prune": MaintenanceTask(_prune),
 }
 
 
-def see_to(due: Iterable[str], store: Store, registry: Registry, settings: Settings) -> dict[str, Mapping[str, object]]:
-    """Does the chores that are due, if no other tick has just taken them. One that fails never stops the rest."""
-    desk = Desk(store, registry, settings)
-    done: dict[str, Mapping[str, object]] = {}
+def run_due(due: Iterable[str], store: Store, registry: Registry, settings: Settings) -> dict[str, Summary]:
+    """Run the due tasks that no other tick has taken, and return their summaries by name.
+
+    A task that fails is logged and stops neither the tick nor the other tasks.
+    """
+    summaries: dict[str, Summary] = {}
     for name in due:
-        chore = CHORES.get(name)  # a newer schema may know chores that this code does not
-        if chore is None or not chore.wanted(settings):
+        task = TASKS.get(name)  # a newer schema may have tasks that this code does not know
+        if task is None or not task.enabled(settings):
             continue
         try:
             if store.begin_maintenance(name):
-                done[name] = chore.do(desk)
+                summaries[name] = task.run(store, registry, settings)
         except Exception as error:  # noqa: BLE001
             events.emit("maintenance_failed", task=name, error=f"{type(error).__name__}: {error}")
-            done[name] = {"failed": type(error).__name__}
-    return done
+            summaries[name] = {"failed": type(error).__name__}
+    return summaries

@@ -13,13 +13,13 @@ from lib.telemetry import events
 
 Json = dict[str, Any]
 
-# Of each queue at one tick: more than most ticks start, and imported within a fraction of a second.
+# Messages per queue and tick: more than most ticks start, imported within a fraction of a second.
 _BATCH = 500
 _NOTHING = {"moved": 0, "repeated": 0, "refused": 0}
 
 
 def import_pgmq(store: Store, registry: Registry, settings: Settings, *, limit: int = _BATCH) -> dict[str, Json]:
-    """Import the messages of the queues in GIFTCARD_PGMQ_QUEUES. One call of the database if there is no message.
+    """Import the messages of the queues in GIFTCARD_PGMQ_QUEUES; one database call if there is none.
 
     Return by queue how many were moved, repeated and refused, perhaps with a `problem`. A message that cannot be
     imported stays where it is, and the failure is logged: it never stops the tick.
@@ -57,14 +57,14 @@ def _imported(
 
 
 def _prepared(job: Json, registry: Registry, settings: Settings) -> Json:
-    """Prepare the job of a message as every job is. Its payload goes back as text unless a hook has changed it."""
+    """Prepare the job of a message. Its payload stays the original text unless a hook has changed it."""
     if "error" in job:
         return job
     try:
         payload = json.loads(job["payload_json"])
         (prepared,) = prepare([_row(job) | {"payload": payload, "trigger_type": "pgmq"}], registry, settings)
     except (Invalid, ValueError, RecursionError):
-        # The job is enqueued as it is, and its first run ends it by the same error, for all to see.
+        # Enqueued unchanged: its first run fails with the same error, where an operator sees it.
         return job
     if prepared["payload"] == payload:
         del prepared["payload"]

@@ -1,4 +1,4 @@
-"""The threads that handlers run in: a bounded number of places."""
+"""The thread pool that handlers run in."""
 
 import contextlib
 import queue
@@ -11,91 +11,94 @@ from lib.job import Job
 from lib.jobs.context import Context
 from lib.store.codec import Result
 
-# After the first handler has ended, its neighbours get this long (seconds) to be settled in the same call.
-_GATHER = 0.003
-# So many results are worth a call. With more places than that, half of them are: the other half works during the call.
-_WORTH_A_CALL = 10
+# Seconds after the first result in which further results join the same settle call.
+_GATHER_SECONDS = 0.003
+# Results that fill a settle call; in a larger pool, half of its threads: the other half works during the call.
+_BATCH = 10
 
 
-class Places:
-    """`run` must not raise. A run past its ttr is given up, but its place counts as taken until its thread ends."""
+class Pool:
+    """A bounded pool of threads, one per run. `run` must not raise.
+
+    The result of an expired run is dropped, but its thread stays busy until the handler returns.
+    """
 
     def __init__(self, count: int, *, run: Callable[[Job, Context], Result]) -> None:
         self._count = count
         self._run = run
-        self._enough = max(_WORTH_A_CALL, count // 2)
+        self._batch = max(_BATCH, count // 2)
         self._threads: list[threading.Thread] = []
-        self._begun: deque[tuple[Job, Context]] = deque()
-        self._bells: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._waiting: deque[tuple[Job, Context]] = deque()
+        self._wakeups: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._running: dict[tuple[int, int], tuple[Job, Context]] = {}
-        self._given_up: set[tuple[int, int]] = set()
+        self._expired: set[tuple[int, int]] = set()
         self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
 
     @property
     def busy(self) -> int:
-        """Threads that have not ended."""
-        return len(self._running) + len(self._given_up)
+        """The number of threads whose handler has not returned."""
+        return len(self._running) + len(self._expired)
 
     @property
     def free(self) -> int:
-        """Runs that may begin now."""
+        """The number of runs that may start now."""
         return self._count - self.busy
 
     def start(self, job: Job, context: Context) -> None:
-        """Begins a run at once: never ask for more places than are free."""
+        """Start a run at once. The caller checks `free` first."""
         self._running[job.run] = (job, context)
-        self._begun.append((job, context))
+        self._waiting.append((job, context))
         if len(self._threads) < self.busy:
             self._threads.append(threading.Thread(target=self._work, name=f"stage-{len(self._threads)}"))
             self._threads[-1].start()
-        self._ring()
+        self._wake_one()
 
-    def ended(self, *, within: float) -> list[Result]:
-        """The results of runs that end `within` seconds; what a run given up returns is dropped."""
-        ended = []
+    def finished(self, *, within: float) -> list[Result]:
+        """Wait up to `within` seconds and return a batch of results; those of expired runs are dropped."""
+        finished = []
         try:
-            ended.append(self._finished.get(timeout=within))
-            while len(ended) < min(self.busy, self._enough):
-                ended.append(self._finished.get(timeout=_GATHER))
+            finished.append(self._finished.get(timeout=within))
+            while len(finished) < min(self.busy, self._batch):
+                finished.append(self._finished.get(timeout=_GATHER_SECONDS))
         except queue.Empty:
             pass
-        kept = [result for result in ended if result.job.run not in self._given_up]
-        for result in ended:
-            self._given_up.discard(result.job.run)
+        results = [result for result in finished if result.job.run not in self._expired]
+        for result in finished:
+            self._expired.discard(result.job.run)
             self._running.pop(result.job.run, None)
-        return kept
+        return results
 
-    def give_up(self) -> list[Job]:
-        """The runs that are past their ttr now; their handlers learn it by `context.cancelled`."""
+    def expire(self) -> list[Job]:
+        """Cancel the runs that are past their ttr and return their jobs. Handlers see it in `context.cancelled`."""
         late = [(job, context) for job, context in self._running.values() if context.remaining() <= 0]
         for job, context in late:
             context.cancelled.set()
             del self._running[job.run]
-            self._given_up.add(job.run)
+            self._expired.add(job.run)
         return [job for job, _ in late]
 
     def seconds_to_ttr(self) -> float | None:
-        """Until the next run is past its ttr; None: none runs."""
+        """Return the seconds until the next run is past its ttr; None if no run is in progress."""
         deadlines = [context.deadline for _, context in self._running.values()]
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def close(self) -> None:
-        """Waits for the last thread: an answer before it would let the platform freeze it in the middle of its work."""
+        """Wait for every thread to end: after the response, the platform may freeze one in the middle of its work."""
         for _ in self._threads:
-            self._bells.put(False)
+            self._wakeups.put(False)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
-        # No executor: its futures cost more than all else that a run which does nothing takes.
-        while self._bells.get():
-            with contextlib.suppress(IndexError):  # another thread was quicker
+        # No executor: for short runs, its futures cost more than everything else.
+        while self._wakeups.get():
+            with contextlib.suppress(IndexError):  # another thread took the run
                 while True:
-                    run = self._begun.popleft()
-                    self._ring()
+                    run = self._waiting.popleft()
+                    self._wake_one()
                     self._finished.put(self._run(*run))
 
-    def _ring(self) -> None:
-        """Wakes one thread if runs wait, and that one wakes the next: waking all costs more than short runs take."""
-        if self._begun and self._bells.empty():
-            self._bells.put(True)
+    def _wake_one(self) -> None:
+        """Wake one thread if runs wait; it wakes the next. Waking all at once costs more than short runs take."""
+        if self._waiting and self._wakeups.empty():
+            self._wakeups.put(True)

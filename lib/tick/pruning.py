@@ -1,4 +1,4 @@
-"""What has ended leaves: finished jobs for the archive, what nobody needs any more for good."""
+"""Pruning: archive finished jobs and delete old rows."""
 
 import math
 import time
@@ -6,14 +6,14 @@ import time
 from lib.config.settings import Settings
 from lib.store.store import Store
 
-# A chore's time in seconds, and one step of it: one call, one transaction, some 50 ms.
+# Seconds a maintenance task may take; and rows per step, which is one call, one transaction, some 50 ms.
 _BUDGET = 0.5
 _STEP = 500
 _KINDS = ("jobs", "history", "ticks", "circuit_changes", "archive")
 
 
 def limits(settings: Settings) -> dict[str, str | None]:
-    """How long each kind stays, as the database takes it; None: for ever."""
+    """Return the retention of each kind of row, as the database takes it; None: forever."""
     days = {
         "jobs": settings.giftcard_retention_days,
         "dead_letters": settings.giftcard_dead_letter_days,
@@ -26,27 +26,29 @@ def limits(settings: Settings) -> dict[str, str | None]:
 
 
 def prune(store: Store, settings: Settings, *, budget: float = _BUDGET) -> dict[str, int]:
-    """Goes on where it stopped the last time, for `budget` seconds or once through. Answers how many of each kind.
+    """Prune from where the last call stopped, for `budget` seconds or to the end. Return the rows pruned, by kind.
 
-    Two that prune at once take turns.
+    Concurrent calls take turns.
     """
-    ends = time.monotonic() + budget
+    deadline = time.monotonic() + budget
     counts = dict.fromkeys(_KINDS, 0)
     while True:
         step = store.prune(limits(settings), limit=_STEP, dry_run=False)
         counts = {kind: counts[kind] + step[kind] for kind in _KINDS}
-        if step["done"] or time.monotonic() >= ends:
+        if step["done"] or time.monotonic() >= deadline:
             return counts
 
 
 def prune_all(store: Store, settings: Settings) -> dict[str, int]:
-    """Everything whose time has come: to the end of each table, and once more through it from the beginning."""
+    """Prune all that is due: the rest of the current pass, then a whole pass. Return the rows pruned, by kind."""
     rest, whole = prune(store, settings, budget=math.inf), prune(store, settings, budget=math.inf)
     return {kind: rest[kind] + whole[kind] for kind in _KINDS}
 
 
 def preview(store: Store, settings: Settings) -> dict[str, int | bool]:
-    """How many of each kind would leave first, each counted up to a thousand, and whether that is all (`done`): the
-    first ten thousand jobs and runs are looked at. Changes nothing."""
+    """Return how many rows of each kind would be pruned, up to 1,000 each, and whether that is all (`done`).
+
+    Reads the first 10,000 jobs and runs; changes nothing.
+    """
     step = store.prune(limits(settings), limit=1000, dry_run=True)
     return {name: step[name] for name in (*_KINDS, "done")}

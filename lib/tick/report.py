@@ -1,4 +1,4 @@
-"""What a tick did, as its callers get it."""
+"""The report of a tick."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -7,14 +7,14 @@ from typing import Any
 from lib.job import Complete, Error, Outcome, Release, Retry, Snooze
 from lib.store.codec import Settled
 
-# What lets a tick do more, by what stopped it.
+# The setting to raise, by the reason why ticks stop.
 _RAISE = {"limit": "GIFTCARD_JOBS_PER_CRON_RUN", "budget": "GIFTCARD_CONCURRENCY"}
 _COUNTED = {Complete: "completed", Retry: "retried", Error: "errored", Snooze: "snoozed", Release: "released"}
 
 
 @dataclass(slots=True)
 class TickReport:
-    """These names are kept. `stopped_because`: limit, drained, budget, shutdown, paused, duplicate; times in ms."""
+    """Field names are a stable interface. `stopped_because`: limit, drained, budget, shutdown, paused or duplicate."""
 
     tick_id: int | None = None
     duplicate: bool = False
@@ -41,7 +41,7 @@ class TickReport:
     duration_ms: int = 0
 
     def count(self, outcome: Outcome, settled: Settled | None) -> None:
-        """Adds one settle. `settled` None: the job's row is gone, which is as good as a lost lease."""
+        """Count one settle. `settled` None: the job's row is gone, which counts as a lost lease."""
         if settled is None or settled.settled == "lease_lost":
             self.lease_lost += 1
         elif settled.status == "cancelled":
@@ -51,22 +51,20 @@ class TickReport:
             setattr(self, name, getattr(self, name) + 1)
 
     def as_json(self) -> dict[str, Any]:
-        """A plain object."""
+        """Return the fields as a JSON object."""
         return asdict(self)
 
-    def told(self, *, limited: bool) -> dict[str, Any]:
-        """As its caller gets it, with an `advice` where it left due jobs behind. `limited`: the caller wanted it so."""
+    def with_advice(self, *, limited: bool) -> dict[str, Any]:
+        """Return the fields and `advice`, a sentence if due jobs are left. `limited`: the caller set a limit."""
         setting = None if limited else _RAISE.get(self.stopped_because or "")
         advice = None
         if setting and self.next_due_at and _is_past(self.next_due_at):
-            advice = (
-                f"jobs are left that are due: if ticks keep stopping at the {self.stopped_because}, raise {setting}"
-            )
+            advice = f"due jobs are left: if ticks keep stopping at the {self.stopped_because}, raise {setting}"
         return self.as_json() | {"advice": advice}
 
 
 def _is_past(moment: str) -> bool:
     try:
         return datetime.fromisoformat(moment) <= datetime.now(UTC)
-    except ValueError:  # infinity, and years that Python has not
+    except ValueError:  # infinity, and years beyond Python's range
         return moment.startswith("-") or moment.endswith("BC")

@@ -1,4 +1,4 @@
-"""Leaving in good order: SIGTERM, and then half a second on Vercel."""
+"""Graceful shutdown on SIGTERM (Vercel allows 500 ms)."""
 
 import os
 import signal
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# Where nobody kills us sooner, ticks get this long (seconds) to end what they have begun.
-_PATIENCE_SECONDS = 30.0
+# Where the platform does not kill the process sooner, running ticks get this long to end.
+_TIMEOUT_SECONDS = 30.0
 
 
 class Shutdown:
-    """Once `asked` is set, ticks claim no more, release what has not begun and let what runs end."""
+    """Once `asked` is set, ticks claim nothing more, release jobs that have not started and finish running ones."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -23,7 +23,7 @@ class Shutdown:
 
     @contextmanager
     def tick(self) -> Iterator[threading.Event]:
-        """Counts a tick while it runs; gives it the event to heed."""
+        """Register a tick while it runs. Yields the event that stops it."""
         in_main = threading.current_thread() is threading.main_thread()
         with self._changed:
             self._ticks += 1
@@ -36,28 +36,28 @@ class Shutdown:
                 self._ticks_in_main -= in_main
                 self._changed.notify_all()
 
-    def ask(self, *, patience: float = _PATIENCE_SECONDS) -> None:
-        """Asks the ticks to end, and waits until they have, `patience` seconds at most."""
+    def ask(self, *, timeout: float = _TIMEOUT_SECONDS) -> None:
+        """Ask all ticks to end, and wait up to `timeout` seconds for them."""
         self.asked.set()
         with self._changed:
-            self._changed.wait_for(lambda: self._ticks == 0, timeout=patience)
+            self._changed.wait_for(lambda: self._ticks == 0, timeout=timeout)
 
     def on_sigterm(self) -> None:
-        """Heeds SIGTERM from now on; does nothing outside the main thread, which alone may."""
+        """Install the handler of SIGTERM. Does nothing outside the main thread, where Python forbids it."""
         if threading.current_thread() is not threading.main_thread():
             return
-        before: Any = signal.getsignal(signal.SIGTERM)
+        previous: Any = signal.getsignal(signal.SIGTERM)
 
-        def heed(number: int, frame: FrameType | None) -> None:
-            if callable(before):  # the platform's own way of leaving: it decides when
+        def handle(number: int, frame: FrameType | None) -> None:
+            if callable(previous):  # the platform's own handler decides when the process ends
                 self.asked.set()
-                before(number, frame)
+                previous(number, frame)
                 return
-            if self._ticks_in_main:  # a command's: it can end only once this handler is out of its way, and then leaves
+            if self._ticks_in_main:  # a command's tick can end only after this handler returns; then the command exits
                 self.asked.set()
                 return
             self.ask()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 
-        signal.signal(signal.SIGTERM, heed)
+        signal.signal(signal.SIGTERM, handle)

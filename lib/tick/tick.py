@@ -1,4 +1,4 @@
-"""One bounded pass over due work: claim → run → settle, until the limit, the budget or the work ends."""
+"""A tick, one bounded pass over due work: claim → run → settle, until the limit, the budget or the work ends."""
 
 import os
 import random
@@ -16,13 +16,13 @@ from lib.store.codec import Result, Step
 from lib.store.store import Store
 from lib.telemetry import events
 from lib.tick import maintenance
-from lib.tick.pool import Places
+from lib.tick.pool import Pool
 from lib.tick.report import TickReport
 from lib.tick.runner import Runner
 
-# A waiting tick looks for new work, and a working one for shutdown, at least this often (seconds).
-_LOOK = 1.0
-_HEED = 0.1
+# Seconds: how often at least a waiting tick scans for new work, and how often any tick checks for shutdown.
+_SCAN_INTERVAL = 1.0
+_STOP_CHECK_INTERVAL = 0.1
 
 
 def run_tick(
@@ -39,16 +39,16 @@ def run_tick(
     only_job_id: int | None = None,
     stop: threading.Event | None = None,
 ) -> TickReport:
-    """Runs due jobs and reports. `None` means what the settings say; `budget` in seconds: after it no handler starts.
+    """Run due jobs and return the report. None: the value of the settings; `budget`: seconds in which handlers start.
 
-    `stop`, once set, lets what runs end and starts nothing more (SIGTERM). Two ticks at once are safe.
+    `stop`, once set, starts nothing more and lets running handlers end (SIGTERM). Concurrent ticks are safe.
 
     Raises:
-        StoreError: the database was away. What ran is settled, or is taken over by a later tick; nothing is lost.
+        StoreError: the database is unavailable. Runs are settled, or taken over by a later tick; nothing is lost.
     """
     tick = _Tick(store, registry, settings, stop=stop or threading.Event())
     tick.limit = settings.giftcard_jobs_per_cron_run if limit is None else limit
-    tick.ends = tick.began + (settings.giftcard_tick_budget_seconds if budget is None else budget)
+    tick.deadline = tick.began + (settings.giftcard_tick_budget_seconds if budget is None else budget)
     tick.linger = settings.giftcard_tick_linger if linger is None else linger
     try:
         return tick.run(source=source, execution_id=execution_id, only_stage=only_stage, only_job_id=only_job_id)
@@ -58,12 +58,12 @@ def run_tick(
 
 
 class _Tick:
-    """The state of one pass; nothing of it outlives the call."""
+    """The state of one tick, dropped at its end."""
 
     def __init__(self, store: Store, registry: Registry, settings: Settings, *, stop: threading.Event) -> None:
         self.began = time.monotonic()
         self.limit = 0
-        self.ends = self.began
+        self.deadline = self.began
         self.linger = False
         self.report = TickReport(parked=registry.unready(settings))
         self._store = store
@@ -73,10 +73,10 @@ class _Tick:
         self._stop = stop
         self._id = 0
         self._maintenance: tuple[str, ...] = ()
-        self._places = Places(settings.giftcard_concurrency, run=self._runner.run)
+        self._pool = Pool(settings.giftcard_concurrency, run=self._runner.run)
 
     def run(self, *, source: str, **only: Any) -> TickReport:
-        """The loop."""
+        """Claim, run and settle until the tick stops, then run the due maintenance tasks."""
         try:
             step = self._begin(source=source, **only)
             while step.stopped_because is None:
@@ -86,11 +86,11 @@ class _Tick:
             self.report.next_due_at = step.next_due_at
             self.report.paused = step.paused or self._settings.giftcard_paused
             if not self._stop.is_set():
-                self.report.maintenance = maintenance.see_to(
+                self.report.maintenance = maintenance.run_due(
                     self._maintenance, self._store, self._registry, self._settings
                 )
         finally:
-            self._places.close()
+            self._pool.close()
             self.report.duration_ms = int((time.monotonic() - self.began) * 1000)
         events.emit("tick_ended", source=source, **self.report.as_json())
         return self.report
@@ -111,9 +111,9 @@ class _Tick:
             execution_id=execution_id,
             stages=ready,
             limits=self._registry.limits(self._settings),
-            limit=self._wanted(),
-            live_seconds=self.ends - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
-            linger_seconds=self._patience(),
+            limit=self._capacity(),
+            live_seconds=self.deadline - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
+            linger_seconds=self._linger_seconds(),
             only_stage=only_stage,
             only_job_id=only_job_id,
         )
@@ -124,7 +124,7 @@ class _Tick:
         return step
 
     def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
-        """Begins what was claimed; answers the results that need no handler: interrupted runs, and releases."""
+        """Start claimed jobs. Return the results that need no handler: of interrupted runs, and releases."""
         results, starting = [], []
         for job in map(self._runner.with_semantics, jobs):
             if job.interrupted:
@@ -136,14 +136,14 @@ class _Tick:
             else:
                 starting.append(job)
                 self._runner.log_start(job)
-        # All are told before the first begins: threads at work and a thread that writes lines hinder each other.
+        # All are logged before the first starts: writing log lines beside threads at work slows both down.
         for job in starting:
             self.report.started += 1
-            self._places.start(job, self._runner.context(job, self._store))
+            self._pool.start(job, self._runner.context(job, self._store))
         return results
 
     def _plan(self, due: tuple[dict[str, Any], ...]) -> bool:
-        """Makes jobs of what schedules have due; whether any of them has moved."""
+        """Enqueue the jobs of due schedules. Return whether any schedule has moved on."""
         if not due:
             return False
         from lib.schedules.enqueue import enqueue_due  # most ticks have no schedule due
@@ -154,38 +154,39 @@ class _Tick:
         return moved
 
     def _wait(self, next_due_in: float | None) -> list[Result]:
-        """Waits for results, or until it is worth asking the database for more; answers what there is to settle."""
-        look = time.monotonic() + min(_LOOK, max(_HEED, _LOOK if next_due_in is None else next_due_in))
+        """Wait for results, or until the next scan for work is due. Return the results to settle."""
+        due_in = _SCAN_INTERVAL if next_due_in is None else next_due_in
+        scan_at = time.monotonic() + min(_SCAN_INTERVAL, max(_STOP_CHECK_INTERVAL, due_in))
         while True:
-            to_look = look - time.monotonic()
-            # A look that is due but has no place for more work must not turn the wait into a race.
-            pauses = [_HEED, self._places.seconds_to_ttr(), to_look if to_look > 0 else None]
-            results = self._places.ended(within=min(pause for pause in pauses if pause is not None))
-            results += [self._too_late(job) for job in self._places.give_up()]
-            idle = self._places.busy == 0
-            may_look = time.monotonic() >= look and (idle or self._wanted() > 0)
-            if results or may_look or (idle and self._reason_to_stop()):
+            to_scan = scan_at - time.monotonic()
+            # A scan that is due while no thread is free must not turn the wait into a busy loop.
+            pauses = [_STOP_CHECK_INTERVAL, self._pool.seconds_to_ttr(), to_scan if to_scan > 0 else None]
+            results = self._pool.finished(within=min(pause for pause in pauses if pause is not None))
+            results += [self._ttr_exceeded(job) for job in self._pool.expire()]
+            idle = self._pool.busy == 0
+            may_scan = time.monotonic() >= scan_at and (idle or self._capacity() > 0)
+            if results or may_scan or (idle and self._stop_reason()):
                 return results
 
-    def _too_late(self, job: Job) -> Result:
+    def _ttr_exceeded(self, job: Job) -> Result:
         return self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
 
     def _advance(self, results: list[Result]) -> Step:
-        # A hand-run UPDATE may have started a job anew while it ran: a call settles one result of a job.
+        # An operator's UPDATE may have started a running job again; one call settles one result per job.
         newest = {result.job.id: result for result in sorted(results, key=lambda result: result.job.run_no)}
         for result in results:
             if newest[result.job.id] is not result:
                 self._settle_alone(result)
         results = [result for result in results if newest[result.job.id] is result]
         try:
-            return self._call(results, limit=self._wanted(), busy=self._places.busy)
+            return self._call(results, limit=self._capacity(), busy=self._pool.busy)
         except (Refused, Conflict):
             if not results:
                 raise
-            # One result cannot be stored: each is settled alone, so that it spoils nothing but its own job.
+            # One result cannot be stored: settle each alone, so that it fails only its own job.
             for result in results:
                 self._settle_alone(result)
-            return self._call([], limit=self._wanted(), busy=self._places.busy)
+            return self._call([], limit=self._capacity(), busy=self._pool.busy)
 
     def _settle_alone(self, result: Result) -> None:
         try:
@@ -202,16 +203,16 @@ class _Tick:
             results=results,
             limit=limit,
             busy=busy,
-            linger_seconds=self._patience(),
-            stop=self._reason_to_stop(),
+            linger_seconds=self._linger_seconds(),
+            stop=self._stop_reason(),
             cooldown_seconds=self._settings.giftcard_circuit_cooldown_seconds,
         )
         self.report.calls += 1
         self.report.revived += step.revived
-        self._note(results, step)
+        self._record(results, step)
         return step
 
-    def _note(self, results: list[Result], step: Step) -> None:
+    def _record(self, results: list[Result], step: Step) -> None:
         by_id = {settled.id: settled for settled in step.settled}
         for result in results:
             settled = by_id.get(result.job.id)
@@ -224,19 +225,19 @@ class _Tick:
         for circuit in step.closed:
             events.emit("circuit_closed", circuit=circuit)
 
-    def _wanted(self) -> int:
-        """How many more jobs may start right now."""
-        if self._stop.is_set() or time.monotonic() >= self.ends:
+    def _capacity(self) -> int:
+        """Return how many more jobs may start now."""
+        if self._stop.is_set() or time.monotonic() >= self.deadline:
             return 0
-        return max(0, min(self._places.free, self.limit - self.report.started))
+        return max(0, min(self._pool.free, self.limit - self.report.started))
 
-    def _patience(self) -> float:
-        """How long this tick may wait for work, in seconds."""
-        return max(0.0, self.ends - time.monotonic()) if self.linger else 0.0
+    def _linger_seconds(self) -> float:
+        """Return how long this tick may wait for work, in seconds."""
+        return max(0.0, self.deadline - time.monotonic()) if self.linger else 0.0
 
-    def _reason_to_stop(self) -> str | None:
+    def _stop_reason(self) -> str | None:
         if self._stop.is_set():
             return "shutdown"
         if self.report.started >= self.limit:
             return "limit"
-        return "budget" if time.monotonic() >= self.ends else None
+        return "budget" if time.monotonic() >= self.deadline else None

@@ -40,7 +40,7 @@ def _tick(own: Services, **options: Any) -> dict[str, Any]:
     watched = sentry.checked_in(settings, longest=longest) if options["source"] == "cron" else nullcontext()
     with watched, own.shutdown.tick() as stop:
         report = run_tick(own.store, own.registry(), settings, stop=stop, **options)
-        return report.told(limited=options.get("limit") is not None)
+        return report.with_advice(limited=options.get("limit") is not None)
 
 
 @blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])

@@ -145,7 +145,7 @@ def test_job_that_is_not_valid_is_refused(door: Door) -> None:
 def test_tick_runs_what_is_due_and_reports(world: World, door: Door) -> None:
     world.submit()
     report = door.json("tick")
-    assert set(report) == set(TickReport().told(limited=False))
+    assert set(report) == set(TickReport().with_advice(limited=False))
     assert report["completed"] == report["started"] > 0
     assert door.says("tick").startswith("tick ")
 

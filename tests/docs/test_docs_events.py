@@ -68,11 +68,11 @@ def _handlers() -> dict[str, Callable[[Any, Context], Outcome]]:
 def logged(database_url: str, log: Log) -> dict[str, list[dict[str, Any]]]:
     """The lines of such a day, by event."""
     wire = _Wire(database_url)
-    # An alert that no channel takes, a chore and a hook that fail.
-    chores = mock.patch.dict(maintenance.CHORES, {"prune": maintenance.Chore(_fails)})
+    # An alert that no channel takes, a maintenance task and a hook that fail.
+    tasks = mock.patch.dict(maintenance.TASKS, {"prune": maintenance.MaintenanceTask(_fails)})
     settings = SETTINGS | {"GIFTCARD_ALERT_URL": "http://127.0.0.1:9/nobody"}
     with (
-        chores,
+        tasks,
         after_error.connected_to(_fails),
         a_world(database_url, handlers=_handlers(), wire=wire, **settings) as world,
     ):

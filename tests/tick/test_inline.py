@@ -13,7 +13,7 @@ import pytest
 from dev import ROOT
 from lib.errors import PermanentError, SettingsError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
-from lib.tick.inline import SyncStore
+from lib.tick.inline import InlineStore
 from lib.web.app import create_app
 from lib.web.services import Services
 from tests.support.world import ADMIN, API, World, an_order, bearer, settings_of
@@ -54,7 +54,7 @@ def world(make_world: Make) -> World:
 
 def synchronous(world: World) -> World:
     """As the entrypoint puts it together."""
-    world.store = SyncStore.over(world.store, lambda: world.registry, world.settings)
+    world.store = InlineStore.over(world.store, lambda: world.registry, world.settings)
     world.app = create_app(Services(world.settings, world.store, lambda: world.registry))
     world.app.testing = True  # what is raised in a request comes out of it
     world.client = world.app.test_client()

@@ -1,4 +1,4 @@
-"""Chores: what a tick sees to after its jobs."""
+"""Maintenance tasks, which a tick runs after its jobs."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from lib.config.settings import Settings
 from lib.job import Complete, Outcome
+from lib.jobs.stage import Registry
+from lib.store.store import Store
 from lib.tick import maintenance
 from tests.support.world import World
 
@@ -18,24 +21,25 @@ def nothing(payload: Any, context: Any) -> Outcome:
 
 
 @pytest.fixture
-def chores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done. One of them fails."""
-    done: list[str] = []
+def ran_tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks that ran. One of them fails."""
+    ran: list[str] = []
 
-    def bad(desk: maintenance.Desk) -> dict[str, object]:
-        done.append("bad")
+    def bad(store: Store, registry: Registry, settings: Settings) -> dict[str, object]:
+        ran.append("bad")
         raise RuntimeError("no")
 
-    def good(desk: maintenance.Desk) -> dict[str, object]:
-        done.append("good")
+    def good(store: Store, registry: Registry, settings: Settings) -> dict[str, object]:
+        ran.append("good")
         return {"kept": 3}
 
-    monkeypatch.setattr(maintenance, "CHORES", {"bad": maintenance.Chore(bad), "good": maintenance.Chore(good)})
-    return done
+    tasks = {"bad": maintenance.MaintenanceTask(bad), "good": maintenance.MaintenanceTask(good)}
+    monkeypatch.setattr(maintenance, "TASKS", tasks)
+    return ran
 
 
-def test_chore_is_done_once_in_its_interval_and_one_that_fails_stops_nothing(
-    make_world: Make, chores: list[str]
+def test_task_runs_once_in_its_interval_and_one_that_fails_stops_nothing(
+    make_world: Make, ran_tasks: list[str]
 ) -> None:
     world = make_world(handlers={"work": nothing})
     world.sql("delete from giftcard_maintenance_tasks")
@@ -47,19 +51,19 @@ def test_chore_is_done_once_in_its_interval_and_one_that_fails_stops_nothing(
     assert world.tick()["maintenance"] == {}
     world.sql("update giftcard_maintenance_tasks set last_at = last_at - interval '1 hour' where task = 'good'")
     assert world.tick()["maintenance"] == {"good": {"kept": 3}}
-    assert chores == ["bad", "good", "good"]
+    assert ran_tasks == ["bad", "good", "good"]
 
 
-def test_two_ticks_at_once_do_a_chore_once(make_world: Make, chores: list[str]) -> None:
+def test_two_ticks_at_once_run_a_task_once(make_world: Make, ran_tasks: list[str]) -> None:
     world = make_world(handlers={"work": nothing}, GIFTCARD_TICK_LINGER=0)
     world.sql("delete from giftcard_maintenance_tasks")
     world.sql("insert into giftcard_maintenance_tasks (task, every) values ('good', '1 hour')")
     both = threading.Barrier(2)
     begin = world.store.begin_maintenance
 
-    def together(chore: str) -> bool:
+    def together(task: str) -> bool:
         both.wait(10)
-        return begin(chore)
+        return begin(task)
 
     world.store.begin_maintenance = together  # type: ignore[method-assign]
     threads = [threading.Thread(target=world.run) for _ in range(2)]
@@ -67,4 +71,4 @@ def test_two_ticks_at_once_do_a_chore_once(make_world: Make, chores: list[str]) 
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert chores == ["good"]
+    assert ran_tasks == ["good"]

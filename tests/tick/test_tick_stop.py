@@ -104,7 +104,7 @@ def test_shutdown_waits_for_the_ticks_that_run(make_world: Make) -> None:
 def test_shutdown_waits_no_longer_than_it_may() -> None:
     shutdown = Shutdown()
     with shutdown.tick():
-        shutdown.ask(patience=0.01)
+        shutdown.ask(timeout=0.01)
 
 
 def test_pause_by_setting_makes_no_call_at_all(make_world: Make, database_url: str) -> None:

@@ -179,7 +179,7 @@ def test_the_clocks_report_says_what_to_raise_while_work_is_left(
     world = make_world(handlers={"slow": slow}, **environ)
     world.enqueue("slow", count=2)
     first, second, third = world.tick(), world.tick(), world.tick()
-    assert first["advice"] == f"jobs are left that are due: if ticks keep stopping at the {reason}, raise {setting}"
+    assert first["advice"] == f"due jobs are left: if ticks keep stopping at the {reason}, raise {setting}"
     assert (second["stopped_because"], second["advice"]) == (reason, None), "nothing was left"
     assert (third["stopped_because"], third["advice"]) == ("drained", None)
 
