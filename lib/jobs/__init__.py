@@ -1,1 +1,1 @@
-"""What the author of a stage touches: stages, their context and clients, hooks, retry and failure policy."""
+"""The API for authors of stages: stages, their context and clients, hooks, retry and failure policy."""

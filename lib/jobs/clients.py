@@ -18,10 +18,10 @@ from lib.safe_http.tls import tls
 if TYPE_CHECKING:  # imported when used: a tick without HTTP or mail pays for neither
     import httpx
 
-# An answer longer than this is not read on.
+# Longer responses are an error.
 _MAX_BODY_BYTES = 1_000_000
 _MAX_WAIT_SECONDS = 30.0
-_GOODBYE_SECONDS = 1.0
+_QUIT_SECONDS = 1.0
 
 
 def _left(until: float, *, doing: str) -> float:
@@ -32,19 +32,19 @@ def _left(until: float, *, doing: str) -> float:
 
 
 class Http:
-    """An httpx client for addresses that our own settings or code name: what others name is called by `lib.safe_http`.
+    """An HTTP client for URLs from our own settings or code; for any other, use `lib.safe_http`.
 
-    It opens on first use and never waits past `until` (a `time.monotonic()` value).
+    It connects on first use and never waits past `until` (a `time.monotonic()` value).
     """
 
     def __init__(self, *, until: float) -> None:
         self._until = until
 
     def request(self, method: str, url: str, **options: Any) -> "httpx.Response":
-        """One request; the answer is read whole, up to 1 MB. Redirects are not followed.
+        """Send a request and return the response, read up to 1 MB. Redirects are not followed.
 
         Raises:
-            TransientError: no answer. What it asked for may have happened.
+            TransientError: no complete response. The request may have taken effect.
         """
         import httpx
 
@@ -58,45 +58,45 @@ class Http:
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > _MAX_BODY_BYTES:
-                        raise TransientError(f"{urlsplit(url).hostname} answers with more than {_MAX_BODY_BYTES} bytes")
-                    _left(self._until, doing="the rest of the answer")
+                        raise TransientError(f"{urlsplit(url).hostname} sent more than {_MAX_BODY_BYTES} bytes")
+                    _left(self._until, doing="the rest of the response")
         except httpx.HTTPError as error:
             raise TransientError(f"{urlsplit(url).hostname}: {type(error).__name__} {error}".strip()) from error
         return httpx.Response(response.status_code, headers=response.headers, content=bytes(body))
 
 
 def raise_for_status(response: "httpx.Response", *, who: str) -> None:
-    """Lets 2xx pass; others become the failures that the contract says.
+    """Raise for any status but 2xx.
 
     Raises:
         PermanentError: the request is at fault (400, 402, 404, 410, 413, 415, 422).
-        TransientError: anything else; `Retry-After` is its floor.
+        TransientError: any other status; `Retry-After` is the least delay.
     """
     if response.is_success:
         return
-    said = f"{who} answered {response.status_code}"
+    message = f"{who} answered {response.status_code}"
     if is_permanent_status(response.status_code):
-        raise PermanentError(said)
-    raise TransientError(said, retry_after=retry_after(response.headers))
+        raise PermanentError(message)
+    raise TransientError(message, retry_after=retry_after(response.headers))
 
 
 class Mail:
-    """Sends by SMTP, or writes `.eml` files where development asks for it."""
+    """A mail client: sends by SMTP or, in development, writes `.eml` files."""
 
     def __init__(self, settings: Settings, *, until: float) -> None:
         self._settings = settings
         self._until = until
 
     def send(self, message: EmailMessage) -> dict[str, str]:
-        """Hands the message over; answers where it went.
+        """Send a message. Return its {message_id}.
 
         Raises:
-            PermanentError: the other side refuses this recipient or this message for good (5xx to RCPT or DATA).
-            TransientError: everything else.
+            PermanentError: the server refuses the recipient or the message for good (5xx to RCPT or DATA).
+            TransientError: any other failure.
         """
         if self._settings.smtp_url is None:
             if self._settings.is_production:
-                raise TransientError("SMTP_URL is not set, and production writes no mails as files")
+                raise TransientError("SMTP_URL is not set: production does not write mails to files")
             return self._write(message)
         import smtplib
 
@@ -117,36 +117,36 @@ class Mail:
         smtp = kind(
             url.hostname or "localhost",
             url.port or (465 if url.scheme == "smtps" else 587 if url.username else 25),
-            # It waits up to three times in here: for the connection, for TLS, for the greeting.
+            # The constructor may wait three times: for the connection, for TLS, for the greeting.
             timeout=min(_left(self._until, doing="mail") / 3, _MAX_WAIT_SECONDS),
         )
-        return _Session(smtp, url, until=self._until, goodbye=smtplib_.SMTPException)
+        return _Session(smtp, url, until=self._until, quit_error=smtplib_.SMTPException)
 
     def _write(self, message: EmailMessage) -> dict[str, str]:
         folder = Path(self._settings.giftcard_mail_dir or ".local/mails")
         folder.mkdir(parents=True, exist_ok=True)
-        # The same message is the same file: sending it twice is seen as one.
+        # One file per message: sending it again replaces the file.
         name = parseaddr(str(message["Message-ID"]))[1].partition("@")[0]
         (folder / f"{name}.eml").write_bytes(message.as_bytes())
         return {"message_id": str(message["Message-ID"])}
 
 
 class _Session:
-    """An SMTP session: encrypted where the server can, logged in where the URL says so, and ended in any case."""
+    """An SMTP session: encrypted if the server can, logged in if the URL has a user, and closed in any case."""
 
-    def __init__(self, smtp: Any, url: Any, *, until: float, goodbye: type[Exception]) -> None:
+    def __init__(self, smtp: Any, url: Any, *, until: float, quit_error: type[Exception]) -> None:
         self._smtp = smtp
-        self._goodbye = goodbye
+        self._quit_error = quit_error
         self._url = url
         self._until = until
         smtp.send, smtp.getreply = self._bounded(smtp.send), self._bounded(smtp.getreply)
 
     def _bounded(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """smtplib knows a timeout for each step; here each gets what is left for all of them."""
+        """Give each step the time that is left for all: smtplib only has a timeout per step."""
 
         def run(*arguments: Any) -> Any:
             left = min(_left(self._until, doing="mail"), _MAX_WAIT_SECONDS)
-            if self._smtp.sock is not None:  # else the other side has hung up, and the step says so
+            if self._smtp.sock is not None:  # None: the server has hung up, and the step raises
                 self._smtp.sock.settimeout(left)
             return step(*arguments)
 
@@ -170,14 +170,14 @@ class _Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Once the message is accepted, a rude goodbye must not make it a failure and send it twice.
-        with contextlib.suppress(OSError, self._goodbye, TransientError):
+        # The message is accepted: a failing QUIT must not cause a retry, which would send it twice.
+        with contextlib.suppress(OSError, self._quit_error, TransientError):
             if kind is None:
-                self._until = min(self._until, time.monotonic() + _GOODBYE_SECONDS)
+                self._until = min(self._until, time.monotonic() + _QUIT_SECONDS)
                 self._smtp.quit()
         self._smtp.close()
 
 
-def _smtp_failure(code: int, said: str) -> Exception:
-    text = f"{said} ({code})"
+def _smtp_failure(code: int, message: str) -> Exception:
+    text = f"{message} ({code})"
     return PermanentError(text) if 500 <= code < 600 else TransientError(text)

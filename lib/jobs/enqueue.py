@@ -1,7 +1,7 @@
-"""What happens to a job before it is enqueued, the same whichever way it comes.
+"""The preparation of jobs before they are enqueued: by API, CLI, CSV, next stage, schedule and pgmq import.
 
-By API, CLI, CSV, next stage, schedule and pgmq import. Two ways are outside of it, and so of the hooks: the database
-enqueues webhook jobs itself, within the settle that causes them; and plain SQL is up to its author.
+Two ways bypass it, and so the hooks: the database enqueues webhook jobs itself, within the settle that causes them; and
+plain SQL is up to its author.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> 
     check_payload(stage, row["payload"], settings, index=index)
 
     def is_valid(payload: Json) -> bool:
-        stage.read(payload, settings)  # what it raises is the hook's failure
+        stage.read(payload, settings)  # an exception is the hook's failure
         return True
 
     once = stage.effective(settings, "semantics") == "at_most_once"

@@ -1,4 +1,4 @@
-"""What becomes of a failed run: one pure decision, for exceptions and for outcomes that a handler returns itself."""
+"""The outcome of a failed run: one pure decision, for exceptions and for outcomes that a handler returns itself."""
 
 import random
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def decide(
     rng: random.Random,
     again: bool | None = None,
 ) -> Retry | Error:
-    """Return what becomes of a run that raised, or returned, `failed`. The error's text is not cleaned yet.
+    """Return the outcome of a run that raised, or returned, `failed`. The error's text is not cleaned yet.
 
     A permanent failure ends the job, and it does not revive. A transient one is retried while attempts are left; after
     the last the job is a dead letter that revives. An outcome of the handler's own stands. `again` overrides both: True
@@ -80,7 +80,7 @@ def _retry(failed: BaseException | Error, job: Job, policy: RetryPolicy, rng: ra
 
 
 def _counts(failed: BaseException | Retry | Error) -> bool:
-    """Whether it counts towards opening the circuit."""
+    """Return whether a failure counts towards opening the circuit."""
     if isinstance(failed, PermanentError | Interrupted | DuplicatePersonalCode | LeaseLost):
         return False
     return bool(getattr(failed, "counts", True))
@@ -93,6 +93,6 @@ def describe(failed: BaseException | Retry | Error) -> str:
     name = "Outcome unknown" if isinstance(failed, UnknownOutcome) else type(failed).__name__
     try:
         message = str(failed)
-    except Exception:  # noqa: BLE001 - an exception without a usable message must not take its tick along
+    except Exception:  # noqa: BLE001 - an exception without a usable message must not fail its tick
         message = "it has no readable message"
     return f"{name}: {message}" if message else name

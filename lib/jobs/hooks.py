@@ -127,7 +127,7 @@ def ask_can_retry(policy: FailurePolicy, job: Job, failure: BaseException) -> bo
 
 
 def guarded(name: str, function: Callable[[], Any], *, job_id: int | None = None) -> Any:
-    """Return what a team's own code returns; None, and a line in the log, if it raises: it may not stop a job."""
+    """Return what a team's own code returns; None, and a line in the log, if it raises: it must not stop a job."""
     try:
         return function()
     except Exception as error:  # noqa: BLE001
@@ -139,7 +139,7 @@ def guarded(name: str, function: Callable[[], Any], *, job_id: int | None = None
 def _send(
     signal: Signal, value: Value, *, copied: Callable[[Value], Value], is_possible: Callable[[Value], bool]
 ) -> Value:
-    """Each receiver gets what those before it have left; the changes of one that fails are undone."""
+    """Pass a value through the receivers, one after another. Undo the changes of one that fails."""
     for receiver in signal.receivers_for(None):
         name = getattr(receiver, "__name__", type(receiver).__name__)
         before = copied(value)

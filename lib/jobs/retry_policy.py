@@ -23,7 +23,7 @@ class RetryPolicy:
     delays: tuple[float, ...] | None = None
 
     def delay(self, attempt: int, rng: random.Random) -> float:
-        """Seconds to wait after attempt `attempt` has failed; lies in [d, (1 + jitter) × d]."""
+        """Return the seconds to wait after attempt `attempt` has failed, within [d, (1 + jitter) × d]."""
         if self.delays:
             plain = self.delays[min(attempt, len(self.delays)) - 1]
         else:

@@ -7,7 +7,7 @@ from typing import Any
 from lib.job import Complete, Outcome, Release, Snooze
 from lib.telemetry.redact import clean
 
-# What a run may keep: a few short facts, not a vendor's whole response.
+# Limits of what a run stores: a few short facts, not a vendor's whole response.
 _LONGEST_FACT = 2_048
 _MOST_FACTS = 20
 

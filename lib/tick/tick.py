@@ -20,7 +20,7 @@ from lib.tick.pool import Pool
 from lib.tick.report import TickReport
 from lib.tick.runner import Runner
 
-# Seconds: how often at least a waiting tick scans for new work, and how often any tick checks for shutdown.
+# Seconds: at least this often, a waiting tick scans for new work, and any tick checks for shutdown.
 _SCAN_INTERVAL = 1.0
 _STOP_CHECK_INTERVAL = 0.1
 
