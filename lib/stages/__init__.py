@@ -1,4 +1,4 @@
-"""The stages of gift cards: one file a kind of work, each a handler under `@stage(...)`."""
+"""The stages of gift cards: one file per stage, each a handler under `@stage(...)`."""
 
 import importlib
 import pkgutil
@@ -7,7 +7,7 @@ from lib.jobs.stage import Registry, Stage
 
 
 def load() -> Registry:
-    """Return every stage in this folder. Heavy libraries are imported by handlers when they run, not here."""
+    """Return all stages in this folder. Handlers import heavy libraries when they run, not when they are loaded."""
     found = {}
     for module in pkgutil.iter_modules(__path__):
         for value in vars(importlib.import_module(f"{__name__}.{module.name}")).values():

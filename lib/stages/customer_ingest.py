@@ -1,4 +1,4 @@
-"""The first stage of an order: who is it for?"""
+"""The stage customer_ingest: record the customer of an order."""
 
 from lib.giftcards.orders import Arrival
 from lib.job import Complete, NextJob
@@ -8,7 +8,7 @@ from lib.jobs.stage import stage
 
 @stage("customer_ingest", payload=Arrival)
 def customer_ingest(arrival: Arrival, context: Context) -> Complete:
-    """Creates or updates the customer. An order, which was validated as this job's payload, goes on from here."""
+    """Create or update the customer. An order continues with personal_code."""
     customer = context.store.save_customer(
         tenant_id=context.job.tenant_id,
         external_id=arrival.customer.external_id,

@@ -1,4 +1,4 @@
-"""Sends the card to its owner."""
+"""The stage email: send the card to the customer."""
 
 from email.utils import parseaddr
 
@@ -12,7 +12,7 @@ from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
 
 
-def _needs(settings: Settings) -> str | None:
+def _missing_setting(settings: Settings) -> str | None:
     # Development may write mails as files; production never does.
     as_file = not settings.is_production and settings.giftcard_mail_dir
     if settings.smtp_url is None and not as_file:
@@ -25,10 +25,10 @@ def _needs(settings: Settings) -> str | None:
     payload=Order,
     policy=RetryPolicy(base=1, cap=60, jitter=0.3),
     attempts_setting="max_email_retry_attempts",
-    needs=_needs,
+    needs=_missing_setting,
 )
 def email(order: Order, context: Context) -> Complete:
-    """Mail knows no idempotency key: it is at-least-once, with the same Message-ID each time."""
+    """Send the card, at least once: mail has no idempotency key, so each attempt has the same Message-ID."""
     card = context.store.find_card(context.job.tenant_id, context.job.correlation_id)
     if card is None:
         raise PermanentError("the order has no card to send: requeue its issue_card job")

@@ -1,4 +1,4 @@
-"""Calls an address that the job names."""
+"""The stage http_call: call a URL from the payload."""
 
 import hashlib
 import json
@@ -14,28 +14,28 @@ from lib.job import Complete, Job
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
-from lib.safe_http import headers as outside_headers
-from lib.safe_http import url as outside_url
+from lib.safe_http import headers as http_headers
+from lib.safe_http import url as http_url
 from lib.safe_http.client import Request, call_with_detail
 from lib.safe_http.response import failure_of_response
 from lib.validation import StrictModel
 
-# What a redirect takes along to another host, if it names no secret; any other header may be meant for the first only.
-_COMMON = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+# Headers that a redirect to another host keeps, unless they name a secret. Others may be meant for the first host only.
+_KEPT_ON_REDIRECT = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
 
 def _url(value: str, info: ValidationInfo) -> str:
     if "{{" in value:
-        raise ValueError("must not name a secret: addresses are shown and logged, give it in a header")
-    url = outside_url.parse(value)
-    # Where a job is saved the settings are known; where it runs the address is checked once more, by the call.
+        raise ValueError("must not name a secret, because URLs are logged: put it in a header")
+    url = http_url.parse(value)
+    # The settings are known when a job is enqueued; when it runs, the call checks the address again.
     if info.context:
-        outside_url.check(url, allowed=info.context["settings"].giftcard_allowed_networks)
+        http_url.check(url, allowed=info.context["settings"].giftcard_allowed_networks)
     return value
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:
-    outside_headers.check(value)
+    http_headers.check(value)
     for text in value.values():
         job_secrets.check(text)
     return value
@@ -43,13 +43,13 @@ def _headers(value: dict[str, str]) -> dict[str, str]:
 
 def _body(value: Any, info: ValidationInfo) -> Any:
     if value is not None and info.data.get("method") in ("GET", "HEAD"):
-        raise ValueError(f"must be left out: {info.data['method']} sends none")
+        raise ValueError(f"must be left out: {info.data['method']} sends no body")
     job_secrets.check(json.dumps(value))
     return value
 
 
 class HttpCall(StrictModel):
-    """What to call. `body`: text, or anything else as JSON; `expected_statuses`: those that mean done, else any 2xx."""
+    """A call. `body`: text, or any other JSON value. `expected_statuses`: those that mean success; else any 2xx."""
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     url: Annotated[str, AfterValidator(_url)]
@@ -61,13 +61,13 @@ class HttpCall(StrictModel):
     ) = None
 
     def expects(self, status: int) -> bool:
-        """Whether this status means that the call is done."""
+        """Return whether a status means success."""
         return 200 <= status <= 299 if self.expected_statuses is None else status in self.expected_statuses
 
 
 def circuit_of(call: HttpCall) -> str:
-    """One breaker for each host: one that is down holds up nobody else's calls."""
-    return f"http_call:{outside_url.parse(call.url).host}"
+    """Return the circuit of the host: a host that is down does not hold up calls to others."""
+    return f"http_call:{http_url.parse(call.url).host}"
 
 
 @stage(
@@ -77,59 +77,60 @@ def circuit_of(call: HttpCall) -> str:
     threshold=10,
     circuit_of=circuit_of,
 )
-def http_call(wanted: HttpCall, context: Context) -> Complete:
-    """At least once, without `once()`: a job that is queued again calls again, under the same key."""
-    answer, detail = call_with_detail(
-        _request(wanted, context),
+def http_call(call: HttpCall, context: Context) -> Complete:
+    """Call the URL, at least once, without `once()`: a requeued job calls again with the same idempotency key."""
+    response, detail = call_with_detail(
+        _request(call, context),
         allowed=context.settings.giftcard_allowed_networks,
-        until=min(time.monotonic() + wanted.timeout_seconds, context.until),
-        follow=not any(wanted.expects(status) for status in range(300, 400)),
+        until=min(time.monotonic() + call.timeout_seconds, context.until),
+        follow=not any(call.expects(status) for status in range(300, 400)),
         secrets=context.settings.secrets(),
     )
-    if not wanted.expects(answer.status):
-        host = outside_url.parse(wanted.url).host
-        raise failure_of_response(answer, message=f"{host} answered {answer.status}", detail=detail)
+    if not call.expects(response.status):
+        raise failure_of_response(
+            response, message=f"{http_url.parse(call.url).host} answered {response.status}", detail=detail
+        )
     return Complete(detail=detail)
 
 
-def _request(wanted: HttpCall, context: Context) -> Request:
-    known = context.settings.job_secrets
-    text = wanted.body if isinstance(wanted.body, str) else json.dumps(wanted.body)
-    written = str if isinstance(wanted.body, str) else job_secrets.in_json
-    given = {name: _value(name, text, known) for name, text in wanted.headers.items()}
+def _request(call: HttpCall, context: Context) -> Request:
+    secrets = context.settings.job_secrets
+    text = call.body if isinstance(call.body, str) else json.dumps(call.body)
+    escape = str if isinstance(call.body, str) else job_secrets.in_json
+    headers = {name: _value(name, value, secrets) for name, value in call.headers.items()}
     return Request(
-        method=wanted.method,
-        url=outside_url.parse(wanted.url),
-        headers={name: value for name, value in given.items() if not _is_common(name, wanted)},
-        common=_usual(wanted)
-        | {name: value for name, value in given.items() if _is_common(name, wanted)}
-        | {"Idempotency-Key": _key(context.job), "X-Attempt": str(context.job.attempts)},
-        body=None if wanted.body is None else job_secrets.filled(text, known, written=written).encode(),
+        method=call.method,
+        url=http_url.parse(call.url),
+        headers={name: value for name, value in headers.items() if not _is_common(name, call)},
+        common=_default_headers(call)
+        | {name: value for name, value in headers.items() if _is_common(name, call)}
+        | {"Idempotency-Key": _idempotency_key(context.job), "X-Attempt": str(context.job.attempts)},
+        body=None if call.body is None else job_secrets.filled(text, secrets, written=escape).encode(),
         sealed=job_secrets.named_in(text),
     )
 
 
-def _value(name: str, text: str, known: Mapping[str, SecretStr]) -> str:
-    value = job_secrets.filled(text, known)
-    if not outside_headers.is_valid_value(value):
-        raise TransientError(f"the secret in the header {name} holds what no header can", counts=False)
+def _value(name: str, text: str, secrets: Mapping[str, SecretStr]) -> str:
+    value = job_secrets.filled(text, secrets)
+    if not http_headers.is_valid_value(value):
+        raise TransientError(f"the secret in the header {name} has characters that are not allowed", counts=False)
     return value
 
 
-def _is_common(name: str, wanted: HttpCall) -> bool:
-    return name.lower() in _COMMON and not job_secrets.named_in(wanted.headers[name])
+def _is_common(name: str, call: HttpCall) -> bool:
+    return name.lower() in _KEPT_ON_REDIRECT and not job_secrets.named_in(call.headers[name])
 
 
-def _usual(wanted: HttpCall) -> dict[str, str]:
-    """What the job does not set itself."""
-    usual = {"User-Agent": "giftcard-jobs"}
-    if wanted.body is not None:
-        usual["Content-Type"] = "text/plain; charset=utf-8" if isinstance(wanted.body, str) else "application/json"
-    set_by_job = {name.lower() for name in wanted.headers}
-    return {name: value for name, value in usual.items() if name.lower() not in set_by_job}
+def _default_headers(call: HttpCall) -> dict[str, str]:
+    """Return the default headers that the job does not set."""
+    defaults = {"User-Agent": "giftcard-jobs"}
+    if call.body is not None:
+        defaults["Content-Type"] = "text/plain; charset=utf-8" if isinstance(call.body, str) else "application/json"
+    set_by_job = {name.lower() for name in call.headers}
+    return {name: value for name, value in defaults.items() if name.lower() not in set_by_job}
 
 
-def _key(job: Job) -> str:
-    """The same at every attempt, revival and requeue, and another for every other job."""
+def _idempotency_key(job: Job) -> str:
+    """Return a key that is unique to the job and the same in every attempt, revival and requeue."""
     parts = json.dumps([job.tenant_id, job.correlation_id, job.stage, job.dedup_key])
     return f"gc_{hashlib.sha256(parts.encode()).hexdigest()[:48]}"

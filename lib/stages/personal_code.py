@@ -1,4 +1,4 @@
-"""Gives the customer a code that is theirs alone, like KATE1520."""
+"""The stage personal_code: assign the customer a unique code, like KATE1520."""
 
 from random import SystemRandom
 
@@ -14,17 +14,17 @@ _TRIES = 3
 
 @stage("personal_code", payload=Order)
 def personal_code(order: Order, context: Context) -> Complete:
-    """Tries a handful of candidates at once, three times; a customer that has a code keeps it.
+    """Assign one of a batch of random candidates, in three tries. A customer who has a code keeps it.
 
     Raises:
-        DuplicatePersonalCode: all were taken. Another attempt draws others.
+        DuplicatePersonalCode: all candidates are taken. Another attempt draws new ones.
     """
     customer_id = context.job.context.get("customer_id")
     if customer_id is None:
-        raise PermanentError("the context names no customer_id: start the flow at customer_ingest")
+        raise PermanentError("the context has no customer_id: start the flow at customer_ingest")
     for attempt in range(1, _TRIES + 1):
-        handful = candidates(order.customer.given_name, order.customer.external_id, attempt=attempt, rng=SystemRandom())
-        code = context.store.assign_code(customer_id, candidates=tuple(handful))
+        batch = candidates(order.customer.given_name, order.customer.external_id, attempt=attempt, rng=SystemRandom())
+        code = context.store.assign_code(customer_id, candidates=tuple(batch))
         if code is not None:
             return Complete(context={"personal_code": code}, next=(NextJob(stage="payment"),))
     raise DuplicatePersonalCode(f"no free code in {_TRIES} tries")

@@ -1,4 +1,4 @@
-"""Makes the report of a day, and mails it."""
+"""The stage report: create and mail the report of a day."""
 
 import hashlib
 from datetime import UTC, date, timedelta
@@ -13,11 +13,11 @@ from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
 from lib.reports.schemas import ALL_TENANTS, ReportJob
 
-# As many as one call enqueues.
-_MOST_TENANTS = 1000
+# One call enqueues as many jobs.
+_MAX_TENANTS = 1000
 
 
-def _needs(settings: Settings) -> str | None:
+def _missing_setting(settings: Settings) -> str | None:
     # Development may write mails as files; production never does.
     as_file = not settings.is_production and settings.giftcard_mail_dir
     return "SMTP_URL" if settings.report_recipients and settings.smtp_url is None and not as_file else None
@@ -28,42 +28,41 @@ def _needs(settings: Settings) -> str | None:
     payload=ReportJob,
     policy=RetryPolicy(max_attempts=3, base=1, cap=60, jitter=0.3),
     attempts_setting="max_report_retry_attempts",
-    needs=_needs,
+    needs=_missing_setting,
 )
-def report(wanted: ReportJob, context: Context) -> Complete:
-    """Made anew at each attempt, which replaces the former one; mailed to each recipient once."""
-    day = wanted.day or _yesterday(context)
-    # The tenant of a message that came through an inlet is the job's.
-    tenant = wanted.tenant_id or context.job.tenant_id
+def report(job: ReportJob, context: Context) -> Complete:
+    """Create the report, replacing that of an earlier attempt, and mail it to each recipient once."""
+    day = job.day or _yesterday(context)
+    # The payload of a pgmq message may have no tenant; its job has one.
+    tenant = job.tenant_id or context.job.tenant_id
     if tenant == ALL_TENANTS:
-        return Complete(context={"day": day.isoformat()}, next=_one_each(context.store.report_tenants(day), day))
-    made = context.store.make_report(tenant, day=day)
-    _mail(made, context)
+        return Complete(context={"day": day.isoformat()}, next=_per_tenant(context.store.report_tenants(day), day))
+    _mail(context.store.make_report(tenant, day=day), context)
     return Complete(context={"day": day.isoformat()})
 
 
 def _yesterday(context: Context) -> date:
-    """Seen from the first attempt, by the database's clock: one that succeeds a day later is still about that day."""
-    seen_now = context.job.locked_at.astimezone(UTC).date() - timedelta(days=1)
-    kept = context.once("day", lambda key: {"day": seen_now.isoformat()}, repeatable=True)
-    return date.fromisoformat(kept["day"])
+    """Return the day before the first attempt, by the database's clock: a retry on the next day has the same day."""
+    yesterday = context.job.locked_at.astimezone(UTC).date() - timedelta(days=1)
+    stored = context.once("day", lambda key: {"day": yesterday.isoformat()}, repeatable=True)
+    return date.fromisoformat(stored["day"])
 
 
-def _one_each(tenants: list[str], day: date) -> tuple[NextJob, ...]:
-    if len(tenants) >= _MOST_TENANTS:
-        raise PermanentError(f"{_MOST_TENANTS} tenants or more are too many for one job: have one for each instead")
+def _per_tenant(tenants: list[str], day: date) -> tuple[NextJob, ...]:
+    if len(tenants) >= _MAX_TENANTS:
+        raise PermanentError(f"{_MAX_TENANTS} tenants are too many for one job: enqueue a job per tenant instead")
     return tuple(
         NextJob(stage="report", dedup_key=tenant, payload={"tenant_id": tenant, "day": day.isoformat()})
         for tenant in tenants
     )
 
 
-def _mail(made: dict[str, Any], context: Context) -> None:
-    """A message for each recipient: an address that is refused keeps it from no other.
+def _mail(content: dict[str, Any], context: Context) -> None:
+    """Send one message per recipient, so that a refused address does not affect the others.
 
     Raises:
-        PermanentError: some are refused for good; the others have it.
-        TransientError: the mail server cannot be had now. Who has it already does not get it again.
+        PermanentError: some addresses are refused for good; the other recipients have the report.
+        TransientError: the mail server is unavailable. A retry skips the recipients who have the report.
     """
     recipients = context.settings.report_recipients
     if not recipients:
@@ -78,11 +77,11 @@ def _mail(made: dict[str, Any], context: Context) -> None:
         def send(key: str, recipient: str = recipient) -> dict[str, str]:
             message_id = f"<{key}@{domain}>"
             return context.mail.send(
-                report_mail(sender=sender, recipient=recipient, message_id=message_id, report=made)
+                report_mail(sender=sender, recipient=recipient, message_id=message_id, report=content)
             )
 
         try:
-            # An address is nothing to keep with an effect.
+            # Hashed: an effect's name must not hold a mail address.
             context.once(f"mail:{hashlib.sha256(recipient.encode()).hexdigest()[:16]}", send, repeatable=True)
         except PermanentError:
             refused += 1

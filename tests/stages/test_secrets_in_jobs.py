@@ -107,7 +107,7 @@ def test_secret_that_is_not_set_is_a_failure_that_passes(make_world: Make, world
 
 def test_secret_that_no_header_can_hold_is_not_sent_and_not_shown(world: World, server: Server) -> None:
     job = called(world, server, headers={"X-Lines": "{{secret:LINES}}"})
-    assert job["last_error"] == "TransientError: the secret in the header X-Lines holds what no header can"
+    assert job["last_error"] == "TransientError: the secret in the header X-Lines has characters that are not allowed"
     assert server.asked == []
 
 

@@ -62,7 +62,7 @@ def test_webhook_of_an_endpoint_that_is_off_or_gone_is_cancelled_when_its_turn_c
     else:
         ask(telling, "DELETE", f"/{made['id']}")
     job = again(telling, job)
-    expected = f"waiting for webhook endpoint {made['id']}, which is off or gone"
+    expected = f"waiting for webhook endpoint {made['id']}, which is disabled or deleted"
     assert (job["status"], job["last_error"]) == ("cancelled", expected)
     assert len(receiver.asked) == 1
     if how == "off":
@@ -105,7 +105,8 @@ def test_key_that_is_missing_is_our_fault_and_not_the_webhooks(
     job = again(another, job)
     assert job["status"] == "queued"
     assert (
-        job["last_error"] == "TransientError: no encryption key opens the endpoint's secret: is an older key missing?"
+        job["last_error"] == "TransientError: no encryption key decrypts the endpoint's secret: "
+        "add the older key to GIFTCARD_ENCRYPTION_KEYS"
     )
     both = make_world(
         GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8",

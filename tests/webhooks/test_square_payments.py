@@ -37,7 +37,7 @@ def ordered(world: World, correlation_id: str = "order-1", **changes: Any) -> di
 def test_order_waits_for_its_payment_without_losing_an_attempt(world: World) -> None:
     job = ordered(world)
     assert (job["status"], job["attempts"]) == ("queued", 0)
-    assert job["last_error"] == "waiting for the payment, of which Square sends an event"
+    assert job["last_error"] == "waiting for the payment event from Square"
     (run,) = world.history(job["id"])
     assert (run["next_run_at"] - run["finished_at"]).total_seconds() == DAY
     world.move(DAY)
