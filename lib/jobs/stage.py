@@ -1,7 +1,7 @@
 """Stages: kinds of work, each with its handler, its effective settings and its circuit; a file each in `lib/stages`.
 
 A handler takes the validated payload and the context, and returns an outcome; an exception means failure
-(`lib.errors` says which are permanent). It may run again at any time: external effects go through `context.once`.
+(`lib.errors` lists the permanent ones). It may run again at any time: external effects go through `context.once`.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The times of cron expressions: five fields as in crontab(5), or six with seconds first. Aware UTC, to the second.
 
-Where the clocks of a time zone are put forward or back, an expression with a fixed hour and minute has its one run that
-day: a time that does not exist is made up for as soon as the clock goes on, one that comes twice counts the first time.
-With a `*` in its hour or minute it follows the clock on the wall as it goes.
+When the clocks of a time zone change, an expression with a fixed hour and minute still has one time that day: a time
+that does not exist moves to the end of the gap, and of a time that exists twice the first counts. An expression with a
+`*` in its hour or minute follows the wall clock.
 """
 
 import bisect
@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from lib.errors import Invalid
 
-# Where clocks are put forward, times that do not exist are made up for within a minute.
-_MADE_UP = timedelta(seconds=61)
+# Times in the gap of a clock change move to within a minute after it.
+_AFTER_GAP = timedelta(seconds=61)
 
 
 class Times:
-    """The times of one expression in one time zone. A method raises Invalid for an expression that is none.
+    """The times of one expression in one time zone. Methods raise Invalid if the expression cannot be parsed.
 
     Raises:
         Invalid: there is no such time zone.
@@ -30,56 +30,56 @@ class Times:
         self._is_fixed = not any(part.startswith("*") for part in minute_and_hour)
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """Its times after a moment, in order; without end, but for what does not come once in 50 years."""
+        """Yield the times after a moment, in order; endless, unless no time follows within 50 years."""
         last = moment.astimezone(UTC)
         for time in self._fixed(moment) if self._is_fixed else self._running(moment):
             if time > last:
                 last = time
                 yield time
 
-    def upcoming(self, moment: datetime, *, most: int) -> list[datetime]:
-        """Its first times after a moment. Raises Invalid where there are none."""
-        times = list(itertools.islice(self.after(moment), most))
+    def upcoming(self, moment: datetime, *, limit: int) -> list[datetime]:
+        """Return the first times after a moment. Raises Invalid if there are none."""
+        times = list(itertools.islice(self.after(moment), limit))
         if not times:
-            raise Invalid("it never comes: there is no such day", field="schedule")
+            raise Invalid("the expression matches no date", field="schedule")
         return times
 
-    def between(self, start: datetime, end: datetime, *, most: int) -> list[datetime]:
-        """Its times after `start`, up to and with `end`: the first `most` of them."""
-        return list(itertools.islice(itertools.takewhile(lambda time: time <= end, self.after(start)), most))
+    def between(self, start: datetime, end: datetime, *, limit: int) -> list[datetime]:
+        """Return the first `limit` times after `start`, up to and including `end`."""
+        return list(itertools.islice(itertools.takewhile(lambda time: time <= end, self.after(start)), limit))
 
-    def newest(self, start: datetime, end: datetime, *, most: int) -> list[datetime]:
-        """Its times after `start`, up to and with `end`: the last `most`. It costs little, however many there are."""
+    def newest(self, start: datetime, end: datetime, *, limit: int) -> list[datetime]:
+        """Return the last `limit` times after `start`, up to and including `end`. Cheap, however many there are."""
         first, last = int(start.timestamp()), int(end.timestamp())
 
         def are_fewer(second: int) -> bool:
-            return len(self.between(_of_second(second), end, most=most)) < most
+            return len(self.between(_of_second(second), end, limit=limit)) < limit
 
-        # Looking from ever later, there are ever fewer.
-        ahead = bisect.bisect_left(range(first, last), True, key=are_fewer)
-        return self.between(_of_second(first + ahead - 1) if ahead else start, end, most=most)
+        # Bisect: the later the start, the fewer the times.
+        offset = bisect.bisect_left(range(first, last), True, key=are_fewer)
+        return self.between(_of_second(first + offset - 1) if offset else start, end, limit=limit)
 
     def _running(self, moment: datetime) -> Iterator[datetime]:
-        for time in _simulated(self._expression, moment.astimezone(self._zone)):
+        for time in _simulate(self._expression, moment.astimezone(self._zone)):
             yield time.astimezone(UTC)
 
     def _fixed(self, moment: datetime) -> Iterator[datetime]:
-        """On a clock that is never put forward or back; what it reads is then looked for on the one of the zone."""
-        readings = (_reading(time, self._zone) for time in (moment, moment - _MADE_UP))
-        for reading in _simulated(self._expression, min(readings)):
-            time = reading.replace(tzinfo=self._zone)
-            while _reading(time.astimezone(UTC), self._zone) != time.replace(tzinfo=None):
+        """Yield the times on a clock without changes, each mapped to the clock of the zone."""
+        wall_times = (_wall_time(time, self._zone) for time in (moment, moment - _AFTER_GAP))
+        for wall_time in _simulate(self._expression, min(wall_times)):
+            time = wall_time.replace(tzinfo=self._zone)
+            while _wall_time(time.astimezone(UTC), self._zone) != time.replace(tzinfo=None):
                 time += timedelta(minutes=1)
             yield time.astimezone(UTC)
 
 
-def _simulated(expression: str, start: datetime) -> Iterator[datetime]:
+def _simulate(expression: str, start: datetime) -> Iterator[datetime]:
     from cronsim import CronSim, CronSimError
 
     try:
         yield from CronSim(expression, start)
     except CronSimError as error:
-        raise Invalid(f"{str(error).lower()}: five fields, or six with seconds first", field="schedule") from None
+        raise Invalid(f"{str(error).lower()}: use five fields, or six with seconds first", field="schedule") from None
     except OverflowError:  # the end of Python's calendar
         return
 
@@ -91,11 +91,11 @@ def _zone(name: str) -> tzinfo:
         return UTC
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # no such zone; not even a name; the name of a folder
-        raise Invalid("there is no such time zone: they are named like Europe/Berlin", field="timezone") from None
+    except (KeyError, ValueError, OSError):  # no such zone; not a valid name; the name of a folder
+        raise Invalid("there is no such time zone: use a name like Europe/Berlin", field="timezone") from None
 
 
-def _reading(time: datetime, zone: tzinfo) -> datetime:
+def _wall_time(time: datetime, zone: tzinfo) -> datetime:
     return time.astimezone(zone).replace(tzinfo=None)
 
 

@@ -1,5 +1,6 @@
-"""What schedules have due becomes jobs, in the middle of a tick."""
+"""Enqueues the jobs of due schedules, in the middle of a tick."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,33 +12,30 @@ from lib.store.store import Store
 from lib.telemetry import events
 
 Json = dict[str, Any]
-# So many schedules a call of the tick brings (`giftcard_schedules_for`); and so many calls they may take in one go.
-_AT_ONCE = 100
-_MOST_CALLS = 40
+# Schedules per call (the same in `giftcard_schedules_for`), and calls per step of a tick.
+_BATCH = 100
+_MAX_CALLS = 40
 
 
 def enqueue_due(due: Sequence[Json], store: Store, registry: Registry, settings: Settings) -> tuple[int, int, bool]:
-    """Plans the schedules that a call of the tick brought, and more where it brought as many as it could.
+    """Plan the due schedules of a tick's call, and further ones if the call returned a full batch.
 
-    Answers how many jobs came of it, how many calls it took, and whether any schedule has moved. One that cannot be
-    planned is paused with its reason, and stops no other.
+    Return the number of jobs enqueued, the number of calls, and whether any schedule has moved on. A schedule that
+    cannot be planned is paused with the reason, without effect on the others.
     """
-
-    def prepared(rows: list[Json]) -> list[Json]:
-        return prepare(rows, registry, settings)
-
+    prepare_jobs = functools.partial(prepare, registry=registry, settings=settings)
     jobs = calls = 0
     moved = True
-    while due and moved and calls < _MOST_CALLS:
-        planned = plan(due, prepared=prepared)
-        answer = store.enqueue_occurrences(planned)
-        for paused in answer["paused"]:
+    while due and moved and calls < _MAX_CALLS:
+        planned = plan(due, prepare=prepare_jobs)
+        result = store.enqueue_occurrences(planned)
+        for paused in result["paused"]:
             events.emit("schedule_paused", schedule_id=paused["id"], error=paused["reason"])
-        jobs += len(answer["jobs"])
-        moved = answer["left"] < len(planned)
+        jobs += len(result["jobs"])
+        moved = result["left"] < len(planned)
         calls += 1
-        if len(due) < _AT_ONCE or not moved:
+        if len(due) < _BATCH or not moved:
             break
-        due = store.due_schedules(limit=_AT_ONCE)
+        due = store.due_schedules(limit=_BATCH)
         calls += 1
     return jobs, calls, moved

@@ -1,4 +1,4 @@
-"""What becomes of schedules that are due: which occurrences become jobs, and when the next one comes."""
+"""Plans for due schedules: which occurrences become jobs, and when the next one is due."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -12,23 +12,23 @@ Json = dict[str, Any]
 # `lib.jobs.enqueue.prepare`, for the stages and settings in force.
 Prepare = Callable[[list[Json]], list[Json]]
 
-# One step makes up to 1,000 jobs, and one schedule up to 100; schedules that are left over stay due.
-_MOST_JOBS = 900
-# Occurrences that nobody looked at in time are counted so far, a step.
-_COUNTED = 1000
-# Seconds until the next look at one that waits for the end of a job: a share of that job's age, within bounds; not
-# before the job can have ended, but for what a person may change meanwhile.
-_SHARE, _SOON, _LATE, _LATEST = 0.1, 1.0, 60.0, 3600.0
+# A step creates up to 1,000 jobs and a schedule up to 100, so the last schedule of a step begins at 900 at the latest.
+_MAX_JOBS = 900
+# Missed occurrences are counted up to this number in a step.
+_MAX_COUNTED = 1000
+# Seconds until the next check of a schedule that waits for an unfinished job: a share of the job's age, within bounds;
+# or until the job can end, but within an hour, in case an operator changes it.
+_AGE_SHARE, _MIN_CHECK, _MAX_CHECK, _MAX_BUSY_CHECK = 0.1, 1.0, 60.0, 3600.0
 _INSTANT = timedelta(microseconds=1)
 _TIMES = ("now", "next_at", "last_at", "busy_since", "busy_until")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A schedule to look at, as `giftcard_due_schedules` tells of it. `now` is the database's clock.
+    """A due schedule, a row of `giftcard_due_schedules`. `now` is the time of the database's clock.
 
-    `unfinished`: how many of its jobs have not ended; the newest was made at `busy_since`, and until `busy_until` they
-    surely will not all have ended.
+    `unfinished`: the number of its unfinished jobs. The newest was created at `busy_since`, and they cannot all end
+    before `busy_until`.
     """
 
     id: int
@@ -57,123 +57,124 @@ class Due:
     busy_until: datetime | None
 
     @classmethod
-    def of(cls, row: Json) -> "Due":
-        """Raises ValueError for a time that Python has not."""
+    def from_row(cls, row: Json) -> "Due":
+        """Return the schedule of a row. Raises ValueError for a time beyond Python's range."""
         known = {field.name: row[field.name] for field in fields(cls)}
         return cls(**known | {name: row[name] and datetime.fromisoformat(row[name]) for name in _TIMES})
 
     def job(self, time: datetime) -> Json:
-        """The job of an occurrence, as `giftcard_enqueue` takes it."""
+        """Return the job of an occurrence, as `giftcard_enqueue` takes it."""
         names = ("tenant_id", "stage", "payload", "semantics", "max_attempts", "ttr_seconds", "retry_delays")
         return {name: getattr(self, name) for name in names} | {
-            "correlation_id": f"schedule:{self.id}:{stamp(time)}",
-            # What belongs to a recurring schedule does not revive: the next occurrence comes anyway.
+            "correlation_id": f"schedule:{self.id}:{utc_text(time)}",
+            # Jobs of trigger type schedule do not revive: the next occurrence comes anyway.
             "trigger_type": "schedule" if self.is_recurring else "schedule_once",
-            "scheduled_at": stamp(time),
+            "scheduled_at": utc_text(time),
         }
 
 
-def stamp(time: datetime) -> str:
-    """Like 2026-01-31T12:00:00Z: the same text for the same time, whoever writes it."""
+def utc_text(time: datetime) -> str:
+    """Return a time like 2026-01-31T12:00:00Z: the same text for the same time, in any time zone."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def plan(due: Sequence[Json], *, prepared: Prepare = list) -> list[Json]:
-    """What `giftcard_enqueue_occurrences` shall carry out. A schedule that cannot be planned is paused with the reason.
+def plan(due: Sequence[Json], *, prepare: Prepare = list) -> list[Json]:
+    """Return plans for `giftcard_enqueue_occurrences`. A schedule that cannot be planned is paused with the reason.
 
-    One step makes up to 1,000 jobs; schedules that it leaves out stay due.
+    A step creates up to 1,000 jobs; the schedules that it leaves out stay due.
     """
-    planned: list[Json] = []
+    plans: list[Json] = []
     jobs = 0
     for row in due:
-        if jobs > _MOST_JOBS:
+        if jobs > _MAX_JOBS:
             break
         try:
-            moves = _planned(Due.of(row), prepared)
+            changes = _plan_one(Due.from_row(row), prepare)
         except (Invalid, ValueError) as error:
-            moves = {"pause": f"it cannot be planned: {_said(error)}"}
-        planned.append({"id": row["id"], "version": row["version"]} | moves)
-        jobs += len(moves.get("jobs", ()))
-    return planned
+            changes = {"pause": f"it cannot be planned: {_reason(error)}"}
+        plans.append({"id": row["id"], "version": row["version"]} | changes)
+        jobs += len(changes.get("jobs", ()))
+    return plans
 
 
-def jobs_of(due: Due, times: list[datetime], *, prepared: Prepare) -> list[Json]:
-    """The jobs of these occurrences, without their payload: the database takes it as it is stored.
+def jobs_of(due: Due, times: list[datetime], *, prepare: Prepare) -> list[Json]:
+    """Return the jobs of occurrences, without the payload unless a hook has changed it.
 
-    But for one that a hook has bent. JSON that has gone through Python may have lost digits.
+    The database takes the stored payload, because JSON that passes through Python may lose digits.
     """
-    jobs = prepared([due.job(time) for time in times])
+    jobs = prepare([due.job(time) for time in times])
     return [{name: job[name] for name in job if name != "payload" or job[name] != due.payload} for job in jobs]
 
 
-def _said(error: Invalid | ValueError) -> str:
+def _reason(error: Invalid | ValueError) -> str:
     if isinstance(error, InvalidJob):
         return f"payload: {error}"
     return f"{error.field}: {error}" if isinstance(error, Invalid) else str(error)
 
 
-def _planned(due: Due, prepared: Prepare) -> Json:
+def _plan_one(due: Due, prepare: Prepare) -> Json:
     if not due.is_recurring and due.last_at and due.next_at is None:
-        return _waiting(due) if due.unfinished else {"delete": True}
+        return _check_later(due) if due.unfinished else {"delete": True}
     if due.pause_after_failures and due.failures >= due.pause_after_failures:
         return {"pause": f"{due.failures} occurrences in a row have failed"}
     times = Times(due.schedule, due.timezone)
     if due.next_at is None:  # new, by plain SQL
-        return _next(times, due.now)
+        return _move_on(times, due.now)
     if due.unfinished and due.overlap_policy == "queue":
-        return _waiting(due)
-    return _moved(due, times, due.next_at, prepared)
+        return _check_later(due)
+    return _run(due, times, due.next_at, prepare)
 
 
-def _waiting(due: Due) -> Json:
-    """Until its unfinished jobs have ended: a look now and then."""
+def _check_later(due: Due) -> Json:
+    """Return the changes of a schedule that waits for its unfinished jobs."""
     age = (due.now - due.busy_since).total_seconds() if due.busy_since else 0.0
     busy = (due.busy_until - due.now).total_seconds() if due.busy_until else 0.0
-    check_in = max(_SOON, min(_SHARE * age, _LATE), min(busy, _LATEST))
-    return {"next_at": due.next_at and stamp(due.next_at), "check_in": check_in}
+    check_in = max(_MIN_CHECK, min(_AGE_SHARE * age, _MAX_CHECK), min(busy, _MAX_BUSY_CHECK))
+    return {"next_at": due.next_at and utc_text(due.next_at), "check_in": check_in}
 
 
-def _next(times: Times, now: datetime) -> Json:
+def _move_on(times: Times, now: datetime) -> Json:
+    """Return the changes of a schedule that only moves to its next time."""
     time = next(times.after(now), None)
-    return {"next_at": stamp(time)} if time else {"pause": "it has no further time"}
+    return {"next_at": utc_text(time)} if time else {"pause": "it has no further occurrence"}
 
 
-def _moved(due: Due, times: Times, next_at: datetime, prepared: Prepare) -> Json:
-    """On to its next time, with jobs for the occurrences that are due, as far as its policies let them."""
-    found, lately = _lately(due, times, next_at)
-    wanted = _wanted(due, lately)
+def _run(due: Due, times: Times, next_at: datetime, prepare: Prepare) -> Json:
+    """Return the changes of a schedule with jobs for the due occurrences that its policies allow."""
+    count, newest = _due_times(due, times, next_at)
+    allowed = _allowed(due, newest)
     overlaps = due.unfinished > 0 and due.overlap_policy == "skip"
-    run, skipped = ([], wanted) if overlaps else (wanted, [])
-    moves = _next(times, due.now)
+    run, skipped = ([], allowed) if overlaps else (allowed, [])
+    changes = _move_on(times, due.now)
     if not due.is_recurring and run:
-        moves = {"next_at": None, "check_in": _SOON}
+        changes = {"next_at": None, "check_in": _MIN_CHECK}
     elif due.overlap_policy == "queue" and len(run) > 1:
-        moves = {"next_at": stamp(run[1])}
+        changes = {"next_at": utc_text(run[1])}
         run = run[:1]
     if run:
-        moves |= {"jobs": jobs_of(due, run, prepared=prepared), "last_at": stamp(run[-1])}
+        changes |= {"jobs": jobs_of(due, run, prepare=prepare), "last_at": utc_text(run[-1])}
     if skipped:
-        moves |= {"skipped": len(skipped), "skipped_at": stamp(skipped[-1])}
-    lost = [time for time in lately if time not in wanted]
-    if lost:
-        moves |= {"missed": found - len(wanted), "missed_at": stamp(lost[-1])}
-    return moves
+        changes |= {"skipped": len(skipped), "skipped_at": utc_text(skipped[-1])}
+    missed = [time for time in newest if time not in allowed]
+    if missed:
+        changes |= {"missed": count - len(allowed), "missed_at": utc_text(missed[-1])}
+    return changes
 
 
-def _lately(due: Due, times: Times, next_at: datetime) -> tuple[int, list[datetime]]:
-    """How many occurrences have come due, counted to a bound; and the newest, one more than can be wanted."""
-    most = 1 + (due.missed_cap if due.missed_policy == "all" else 1)
-    found = times.between(next_at - _INSTANT, due.now, most=_COUNTED)
-    if len(found) < _COUNTED:
-        return len(found), found[-most:]
-    return len(found), times.newest(next_at - _INSTANT, due.now, most=most)
+def _due_times(due: Due, times: Times, next_at: datetime) -> tuple[int, list[datetime]]:
+    """Return how many occurrences are due, counted up to a bound, and the newest, one more than can run."""
+    limit = 1 + (due.missed_cap if due.missed_policy == "all" else 1)
+    found = times.between(next_at - _INSTANT, due.now, limit=_MAX_COUNTED)
+    if len(found) < _MAX_COUNTED:
+        return len(found), found[-limit:]
+    return len(found), times.newest(next_at - _INSTANT, due.now, limit=limit)
 
 
-def _wanted(due: Due, lately: list[datetime]) -> list[datetime]:
-    """Those that shall run, by the policy for what was missed."""
+def _allowed(due: Due, newest: list[datetime]) -> list[datetime]:
+    """Return the due times that `missed_policy` allows to run."""
     if due.missed_policy == "all" and due.is_recurring:
-        return lately[-due.missed_cap :]
-    latest = lately[-1:]
+        return newest[-due.missed_cap :]
+    latest = newest[-1:]
     if due.missed_policy == "skip":
         return [time for time in latest if due.now - time < timedelta(seconds=due.catch_up_seconds)]
     return latest

@@ -1,4 +1,4 @@
-"""What people do with schedules, once: the web API and the command line are two doors to it."""
+"""The operators' verbs for schedules, for the API and the CLI."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from lib.errors import Invalid, InvalidJob, Refused
 from lib.jobs.enqueue import check_payload, prepare
 from lib.jobs.stage import Registry
 from lib.schedules.cron import Times
-from lib.schedules.planner import Due, jobs_of, stamp
+from lib.schedules.planner import Due, jobs_of, utc_text
 from lib.schedules.schemas import ScheduleFilter, SchedulePatch, ScheduleRequest
 from lib.store.store import Store
 from lib.telemetry.redact import covered
@@ -19,12 +19,12 @@ from lib.validation import field_errors
 
 Json = dict[str, Any]
 
-# So many of its next times are told.
-_SHOWN = 5
+# A schedule is returned with so many of its next times.
+_NEXT_TIMES = 5
 
 
 class Scheduling:
-    """Over one store. `by` is who asks."""
+    """The verbs over one store. `by` names the operator in the audit log."""
 
     def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, by: str) -> None:
         self._store = store
@@ -32,41 +32,41 @@ class Scheduling:
         self._settings = settings
         self._by = by
 
-    def create(self, wanted: ScheduleRequest) -> Json:
-        """A new schedule, with its next times."""
-        row = self._checked(wanted)
-        times = Times(wanted.schedule, wanted.timezone).upcoming(self._now(), most=1)
-        return _told(self._store.save_schedule(row, next_at=stamp(times[0])))
+    def create(self, request: ScheduleRequest) -> Json:
+        """Create a schedule. Return it with its next times."""
+        row = self._checked(request)
+        times = Times(request.schedule, request.timezone).upcoming(self._now(), limit=1)
+        return _with_next_times(self._store.save_schedule(row, next_at=utc_text(times[0])))
 
     def show(self, schedule_id: int, *, reveal: bool = False) -> Json:
-        """One, with its next times."""
+        """Return a schedule with its next times. `reveal`: personal data in clear, recorded in the audit log."""
         row = self._store.schedule(schedule_id)
         if reveal:
             self._store.record_reveal(by=self._by, subject=f"schedule {schedule_id}")
-        return _told(row, reveal=reveal)
+        return _with_next_times(row, reveal=reveal)
 
-    def find(self, wanted: ScheduleFilter) -> Json:
-        """A page of them, the newest first; `older` asks on."""
+    def find(self, query: ScheduleFilter) -> Json:
+        """Return a page of schedules, newest first. The `older` of the result fetches the next page."""
         found = self._store.list_schedules(
-            tenant_id=wanted.tenant_id,
-            name=wanted.name,
-            paused=None if wanted.status is None else wanted.status == "paused",
-            before=wanted.older,
-            limit=wanted.limit,
+            tenant_id=query.tenant_id,
+            name=query.name,
+            paused=None if query.status is None else query.status == "paused",
+            before=query.older,
+            limit=query.limit,
         )
-        return found | {"schedules": [_shown(row) for row in found["schedules"]]}
+        return found | {"schedules": [_rendered(row) for row in found["schedules"]]}
 
     def change(self, schedule_id: int, patch: SchedulePatch) -> Json:
-        """What is given. Its next time is computed anew if its expression or its time zone changes."""
+        """Update the fields of the patch. Another expression or time zone means another next time."""
         _check_one_work(patch)
         row = self._store.schedule(schedule_id)
-        wanted = _merged(row, patch)
-        columns = self._checked(wanted)
-        times = Times(wanted.schedule, wanted.timezone).upcoming(_time(row["now"]), most=1)
-        same = (row["schedule"], row["timezone"]) == (wanted.schedule, wanted.timezone)
-        next_at = row["next_at"] if same and row["next_at"] else stamp(times[0])
-        has_run = not wanted.is_recurring and row["last_at"] is not None
-        return _told(
+        request = _merged(row, patch)
+        columns = self._checked(request)
+        times = Times(request.schedule, request.timezone).upcoming(_time(row["now"]), limit=1)
+        same = (row["schedule"], row["timezone"]) == (request.schedule, request.timezone)
+        next_at = row["next_at"] if same and row["next_at"] else utc_text(times[0])
+        has_run = not request.is_recurring and row["last_at"] is not None
+        return _with_next_times(
             self._store.save_schedule(
                 columns,
                 next_at=None if row["paused_at"] or has_run else next_at,
@@ -76,27 +76,27 @@ class Scheduling:
         )
 
     def delete(self, schedule_id: int) -> Json:
-        """For good. Jobs that are there already go on."""
+        """Delete a schedule. Its jobs stay."""
         return self._store.delete_schedule(schedule_id)
 
     def pause_schedule(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
-        """No occurrences until it is resumed."""
-        return _told(self._store.pause_schedule(schedule_id, by=by, reason=reason))
+        """Pause a schedule: no occurrences until it is resumed."""
+        return _with_next_times(self._store.pause_schedule(schedule_id, by=by, reason=reason))
 
     def resume_schedule(self, schedule_id: int) -> Json:
-        """On again, from its next time on: nothing is made up for."""
+        """Resume a schedule from its next time on. Occurrences missed during the pause do not run."""
         row = self._store.schedule(schedule_id)
-        times = Times(row["schedule"], row["timezone"]).upcoming(_time(row["now"]), most=1)
+        times = Times(row["schedule"], row["timezone"]).upcoming(_time(row["now"]), limit=1)
         has_run = not row["is_recurring"] and row["last_at"] is not None
-        next_at = None if has_run else stamp(times[0])
-        return _told(self._store.resume_schedule(schedule_id, version=row["version"], next_at=next_at))
+        next_at = None if has_run else utc_text(times[0])
+        return _with_next_times(self._store.resume_schedule(schedule_id, version=row["version"], next_at=next_at))
 
     def run(self, schedule_id: int) -> Json:
-        """One occurrence now, whatever its time, its policies and its pause say. For one that runs once, this is it."""
+        """Enqueue one occurrence now, regardless of time, policies and pause. A one-off schedule then ends."""
         row = self._store.schedule(schedule_id)
-        due = Due.of(row | {"busy_since": None, "busy_until": None})
-        plan: Json = {"id": due.id, "version": due.version, "last_at": stamp(due.now)}
-        plan |= {"jobs": jobs_of(due, [due.now], prepared=self._prepared)}
+        due = Due.from_row(row | {"busy_since": None, "busy_until": None})
+        plan: Json = {"id": due.id, "version": due.version, "last_at": utc_text(due.now)}
+        plan |= {"jobs": jobs_of(due, [due.now], prepare=self._prepare)}
         plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "check_in": 1}
         done = self._store.enqueue_occurrences([plan])
         if done["paused"]:
@@ -106,30 +106,30 @@ class Scheduling:
         return {"id": schedule_id, "job_id": done["jobs"][0]}
 
     def occurrences(self, schedule_id: int, *, limit: int = 10) -> Json:
-        """Its jobs, the newest first."""
+        """Return the jobs of a schedule, newest first."""
         rows = self._store.occurrences(schedule_id, limit=limit)
         return {"occurrences": [row | {"last_error": covered(row["last_error"])} for row in rows]}
 
     def precision(self, *, window_seconds: float) -> Json:
-        """How long after its time each run began, by stage."""
+        """Return by stage how long after its time each run began."""
         return {"precision": self._store.precision(window_seconds=window_seconds), "window_seconds": window_seconds}
 
     def _now(self) -> datetime:
         return _time(self._store.clock())
 
-    def _prepared(self, rows: list[Json]) -> list[Json]:
+    def _prepare(self, rows: list[Json]) -> list[Json]:
         return prepare(rows, self._registry(), self._settings)
 
-    def _checked(self, wanted: ScheduleRequest) -> Json:
-        """The row of it, if it says one thing and its stage takes its payload."""
-        if wanted.stage is None and wanted.api is None:
-            raise Invalid("say what runs: stage and payload, or api", field="stage")
-        _check_one_work(wanted)
-        if wanted.missed_policy == "all" and wanted.overlap_policy == "skip":
-            words = "missed_policy all needs queue or allow: with skip all but one of what was missed would be dropped"
-            raise Invalid(words, field="overlap_policy")
-        row = wanted.columns()
-        of_api = wanted.api is not None
+    def _checked(self, request: ScheduleRequest) -> Json:
+        """Return the row of a request. Raises Invalid for contradictions and for an invalid payload."""
+        if request.stage is None and request.api is None:
+            raise Invalid("set what runs: stage and payload, or api", field="stage")
+        _check_one_work(request)
+        if request.missed_policy == "all" and request.overlap_policy == "skip":
+            message = "missed_policy all needs queue or allow: skip would drop all missed occurrences but one"
+            raise Invalid(message, field="overlap_policy")
+        row = request.columns()
+        of_api = request.api is not None
         stage = self._registry().stages.get(row["stage"])
         if stage is None:
             raise Invalid(f"there is no stage {row['stage']}", field="api" if of_api else "stage")
@@ -141,24 +141,24 @@ class Scheduling:
         return row
 
 
-def _check_one_work(wanted: SchedulePatch) -> None:
-    if wanted.api is not None and (wanted.stage is not None or wanted.payload is not None):
+def _check_one_work(request: SchedulePatch) -> None:
+    if request.api is not None and (request.stage is not None or request.payload is not None):
         raise Invalid("api and stage exclude each other: api is the payload of the stage http_call", field="api")
 
 
 def _merged(row: Json, patch: SchedulePatch) -> ScheduleRequest:
-    """A stored schedule as if it were asked for anew, with what the patch says."""
+    """Return a stored schedule with a patch applied, as a request."""
     given = patch.model_dump(exclude_unset=True)
-    had = {name: row[name] for name in ScheduleRequest.model_fields if name in row and name not in given}
+    stored = {name: row[name] for name in ScheduleRequest.model_fields if name in row and name not in given}
     if patch.api is not None:
-        del had["stage"], had["payload"]
-    had |= {} if "type" in given else {"type": row["semantics"].upper()}
-    had |= {} if "max_retry_count" in given else {"max_retry_count": _retries(row)}
+        del stored["stage"], stored["payload"]
+    stored |= {} if "type" in given else {"type": row["semantics"].upper()}
+    stored |= {} if "max_retry_count" in given else {"max_retry_count": _retries(row)}
     try:
-        return ScheduleRequest.model_validate(had | given)
-    except ValidationError as error:  # what plain SQL has stored may not fit
-        field, words = field_errors(error)[0]
-        raise Invalid(f"{field} {words}", field=field) from None
+        return ScheduleRequest.model_validate(stored | given)
+    except ValidationError as error:  # a row stored by plain SQL may be invalid
+        field, message = field_errors(error)[0]
+        raise Invalid(f"{field} {message}", field=field) from None
 
 
 def _retries(row: Json) -> int | None:
@@ -169,20 +169,20 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _told(row: Json, *, reveal: bool = False) -> Json:
-    """A schedule with its next times."""
+def _with_next_times(row: Json, *, reveal: bool = False) -> Json:
+    """Return a schedule as the API does, with its next times."""
     times: list[datetime] = []
     if row["next_at"]:
         after = _time(row["next_at"]) - timedelta(microseconds=1)
-        times = Times(row["schedule"], row["timezone"]).upcoming(after, most=_SHOWN if row["is_recurring"] else 1)
-    return _shown(row, reveal=reveal) | {"next_times": [time.isoformat() for time in times]}
+        times = Times(row["schedule"], row["timezone"]).upcoming(after, limit=_NEXT_TIMES if row["is_recurring"] else 1)
+    return _rendered(row, reveal=reveal) | {"next_times": [time.isoformat() for time in times]}
 
 
-def _shown(row: Json, *, reveal: bool = False) -> Json:
-    """Spelled as it is asked for."""
-    told = {name: row[name] for name in row if name not in ("semantics", "max_attempts", "now")}
+def _rendered(row: Json, *, reveal: bool = False) -> Json:
+    """Return a schedule with the names of a request's fields."""
+    fields = {name: row[name] for name in row if name not in ("semantics", "max_attempts", "now")}
     last = row["last_job"]
-    return told | {
+    return fields | {
         "type": row["semantics"].upper(),
         "max_retry_count": _retries(row),
         "status": "paused" if row["paused_at"] else "active",

@@ -87,9 +87,8 @@ def http_call(call: HttpCall, context: Context) -> Complete:
         secrets=context.settings.secrets(),
     )
     if not call.expects(response.status):
-        raise failure_of_response(
-            response, message=f"{http_url.parse(call.url).host} answered {response.status}", detail=detail
-        )
+        host = http_url.parse(call.url).host
+        raise failure_of_response(response, message=f"{host} answered {response.status}", detail=detail)
     return Complete(detail=detail)
 
 

@@ -51,7 +51,7 @@ def test_an_expression_that_the_contract_refuses_is_one_sentence(door: Door, exp
 def test_what_is_wrong_is_named_by_its_option(door: Door) -> None:
     assert "--max-retry-count" in door.refuses("schedules", "create", "* * * * *", "--max-retry-count", "99")
     assert "--missed-policy" in door.refuses("schedules", "create", "* * * * *", "--missed-policy", "some")
-    assert "say what runs" in door.refuses("schedules", "create", "* * * * *")
+    assert "set what runs" in door.refuses("schedules", "create", "* * * * *")
     assert "--api is not valid JSON" in door.refuses("schedules", "create", "* * * * *", "--api", "{")
     assert "customer" in door.refuses("schedules", "create", "* * * * *", *ORDER, "{}")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib.errors import Invalid
 from lib.schedules.cron import Times
-from lib.schedules.planner import stamp
+from lib.schedules.planner import utc_text
 from tests.support.cases import CASES
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -26,14 +26,14 @@ def at(text: str) -> datetime:
 
 def local_days(expression: str, zone: str, start: str, *, days: int = 4) -> Counter[str]:
     """How many runs each local day has."""
-    times = Times(expression, zone).between(at(start), at(start) + timedelta(days=days), most=100_000)
+    times = Times(expression, zone).between(at(start), at(start) + timedelta(days=days), limit=100_000)
     return Counter(str(time.astimezone(ZoneInfo(zone)).date()) for time in times)
 
 
 @pytest.mark.parametrize("case", [c for c in CRON["examples"] if "next" in c], ids=lambda c: c["expression"])
 def test_the_next_times_are_those_of_the_contract(case: dict[str, Any]) -> None:
     times = Times(case["expression"]).after(at(case["from"]))
-    assert [stamp(time) for time in islice(times, len(case["next"]))] == case["next"]
+    assert [utc_text(time) for time in islice(times, len(case["next"]))] == case["next"]
 
 
 @pytest.mark.parametrize("case", [c for c in CRON["examples"] if "timezone" in c], ids=lambda c: c["expression"])
@@ -47,7 +47,7 @@ def test_a_day_on_which_the_clock_is_changed_has_the_runs_of_the_contract(case: 
 @pytest.mark.parametrize("expression", CRON["refused"])
 def test_what_the_contract_refuses_is_refused(expression: str) -> None:
     with pytest.raises(Invalid) as caught:
-        Times(expression).upcoming(NOW, most=5)
+        Times(expression).upcoming(NOW, limit=5)
     assert caught.value.field == "schedule"
 
 
@@ -59,20 +59,20 @@ def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
 
 
 def test_what_has_no_time_any_more_is_refused() -> None:
-    with pytest.raises(Invalid, match="never comes"):
-        Times("0 0 1 1 *").upcoming(datetime(9999, 12, 31, tzinfo=UTC), most=1)
+    with pytest.raises(Invalid, match="matches no date"):
+        Times("0 0 1 1 *").upcoming(datetime(9999, 12, 31, tzinfo=UTC), limit=1)
 
 
 def test_a_time_that_does_not_exist_is_made_up_for_when_the_clock_goes_on() -> None:
-    (time,) = Times("30 2 * * *", "America/New_York").upcoming(at("2026-03-08T00:00:00-05:00"), most=1)
+    (time,) = Times("30 2 * * *", "America/New_York").upcoming(at("2026-03-08T00:00:00-05:00"), limit=1)
     assert time == at("2026-03-08T03:00:00-04:00")
 
 
 def test_a_time_that_comes_twice_counts_the_first_time() -> None:
     times = Times("30 1 * * *", "America/New_York")
-    assert times.upcoming(at("2026-11-01T00:00:00-04:00"), most=1) == [at("2026-11-01T01:30:00-04:00")]
+    assert times.upcoming(at("2026-11-01T00:00:00-04:00"), limit=1) == [at("2026-11-01T01:30:00-04:00")]
     # Between the two: the next is tomorrow's.
-    assert times.upcoming(at("2026-11-01T01:10:00-05:00"), most=1) == [at("2026-11-02T01:30:00-05:00")]
+    assert times.upcoming(at("2026-11-01T01:10:00-05:00"), limit=1) == [at("2026-11-02T01:30:00-05:00")]
 
 
 def test_six_fields_go_by_the_same_rule() -> None:
@@ -85,7 +85,7 @@ def test_six_fields_go_by_the_same_rule() -> None:
 
 def test_in_the_minute_that_is_made_up_for_one_can_begin_anywhere() -> None:
     times = Times("*/10 30 2 * * *", "America/New_York")
-    assert times.upcoming(at("2026-03-08T03:00:15-04:00"), most=1) == [at("2026-03-08T03:00:20-04:00")]
+    assert times.upcoming(at("2026-03-08T03:00:15-04:00"), limit=1) == [at("2026-03-08T03:00:20-04:00")]
 
 
 def test_what_runs_every_hour_follows_the_clock_on_the_wall() -> None:
@@ -94,8 +94,8 @@ def test_what_runs_every_hour_follows_the_clock_on_the_wall() -> None:
 
 
 def test_a_time_zone_moves_the_times() -> None:
-    (time,) = Times("0 9 * * *", "Asia/Kathmandu").upcoming(NOW, most=1)
-    assert stamp(time) == "2026-01-02T03:15:00Z"
+    (time,) = Times("0 9 * * *", "Asia/Kathmandu").upcoming(NOW, limit=1)
+    assert utc_text(time) == "2026-01-02T03:15:00Z"
 
 
 # Properties
@@ -140,11 +140,11 @@ def test_times_go_up_and_do_not_depend_on_where_one_begins(fields: Any, zone: st
         middle = random.Random(len(found)).choice(found[:-10])
         place = found.index(middle)
         assert list(islice(times.after(middle), 5)) == found[place + 1 : place + 6]
-        assert times.newest(start, found[-1], most=3) == found[-3:]
+        assert times.newest(start, found[-1], limit=3) == found[-3:]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_the_newest_of_a_hundred_thousand_are_found_without_counting_them(zone: str) -> None:
     times = Times("* * * * * *", zone)
     end = NOW + timedelta(seconds=100_000.5)
-    assert times.newest(NOW, end, most=2) == [NOW + timedelta(seconds=s) for s in (99_999, 100_000)]
+    assert times.newest(NOW, end, limit=2) == [NOW + timedelta(seconds=s) for s in (99_999, 100_000)]

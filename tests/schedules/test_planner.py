@@ -223,7 +223,7 @@ def test_one_whose_payload_its_stage_does_not_take_is_paused_without_telling_the
         return prepare(rows, Registry({"report": work}), Settings())
 
     work = stage("report", payload=Payload, circuit_of=lambda payload: payload.a)(lambda payload, context: Complete())
-    bad, good = plan([due(payload={"a": 4711}), due(payload={"a": "report:1"})], prepared=prepared)
+    bad, good = plan([due(payload={"a": 4711}), due(payload={"a": "report:1"})], prepare=prepared)
     assert bad["pause"] == "it cannot be planned: payload: a Input should be a valid string"
     assert good["jobs"][0]["circuit"] == "report:1"
 
@@ -236,7 +236,7 @@ def test_a_payload_travels_only_if_a_hook_has_bent_it() -> None:
         return [row | {"payload": {"b": 2}, "delay_seconds": 5} for row in rows]
 
     assert "payload" not in planned()["jobs"][0]
-    (found,) = plan([due()], prepared=bent)
+    (found,) = plan([due()], prepare=bent)
     assert (found["jobs"][0]["payload"], found["jobs"][0]["delay_seconds"]) == ({"b": 2}, 5)
 
 

@@ -18,7 +18,7 @@ def a_schedule(world: World, expression: str = "*/10 * * * * *", **columns: Any)
     assert world.now
     row = {"schedule": expression, "stage": "email", "next_at": None} | columns
     if row["next_at"] is None:
-        row["next_at"] = Times(row["schedule"], row.get("timezone", "UTC")).upcoming(world.now, most=1)[0]
+        row["next_at"] = Times(row["schedule"], row.get("timezone", "UTC")).upcoming(world.now, limit=1)[0]
     return an_insert(world, row | {"check_at": row["next_at"]})
 
 
