@@ -28,7 +28,7 @@ class SchedulesClient:
         """Return a page of schedules."""
         return self._http.get(_PATH, **wanted.model_dump())
 
-    def change(self, schedule_id: int, patch: SchedulePatch) -> Json:
+    def update(self, schedule_id: int, patch: SchedulePatch) -> Json:
         """Update the given fields."""
         return self._http.patch(f"{_PATH}/{schedule_id}", patch.model_dump(mode="json", exclude_unset=True))
 
@@ -36,11 +36,11 @@ class SchedulesClient:
         """Delete a schedule; its jobs stay."""
         return self._http.delete(f"{_PATH}/{schedule_id}")
 
-    def pause_schedule(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
+    def pause(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
         """Pause a schedule: no occurrences until it is resumed."""
         return self._http.post(f"{_PATH}/{schedule_id}/pause", {"by": by, "reason": reason})
 
-    def resume_schedule(self, schedule_id: int) -> Json:
+    def resume(self, schedule_id: int) -> Json:
         """Resume a schedule from its next time on."""
         return self._http.post(f"{_PATH}/{schedule_id}/resume")
 

@@ -24,21 +24,21 @@ class WebhooksClient:
         """Return one endpoint, without its secret."""
         return self._http.get(f"{_PATH}/{endpoint_id}")
 
-    def create(self, wanted: EndpointRequest) -> Json:
+    def create(self, request: EndpointRequest) -> Json:
         """Create an endpoint; the result holds its secret."""
-        return self._http.post(_PATH, wanted.model_dump())
+        return self._http.post(_PATH, request.model_dump())
 
-    def change(self, endpoint_id: int, wanted: EndpointPatch) -> Json:
+    def update(self, endpoint_id: int, request: EndpointPatch) -> Json:
         """Update address, events, or on and off."""
-        return self._http.patch(f"{_PATH}/{endpoint_id}", wanted.model_dump(exclude_none=True))
+        return self._http.patch(f"{_PATH}/{endpoint_id}", request.model_dump(exclude_none=True))
 
     def delete(self, endpoint_id: int) -> Json:
         """Delete an endpoint."""
         return self._http.delete(f"{_PATH}/{endpoint_id}")
 
-    def rotate(self, endpoint_id: int, wanted: RotateRequest) -> Json:
+    def rotate(self, endpoint_id: int, request: RotateRequest) -> Json:
         """Replace the secret; the result holds the new one."""
-        return self._http.post(f"{_PATH}/{endpoint_id}/rotate-secret", wanted.model_dump())
+        return self._http.post(f"{_PATH}/{endpoint_id}/rotate-secret", request.model_dump())
 
     def test(self, endpoint_id: int) -> Json:
         """Enqueue a test event."""

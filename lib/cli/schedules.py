@@ -114,7 +114,7 @@ def update(schedule_id: int, *, as_json: bool, **options: Any) -> None:
     if not values:
         raise BadInput("nothing to update: give at least one option")
     patch = build(SchedulePatch, values)
-    output(schedule_service().change(schedule_id, patch), as_json=as_json, view=messages.scheduled)
+    output(schedule_service().update(schedule_id, patch), as_json=as_json, view=messages.scheduled)
 
 
 def _values(options: Json) -> Json:
@@ -145,7 +145,7 @@ def delete(schedule_id: int, *, yes: bool, as_json: bool) -> None:
 def pause(schedule_id: int, *, reason: str | None, by: str | None, as_json: bool) -> None:
     """Pause a schedule: no occurrences until it is resumed."""
     request = build(PauseSchedule, {"by": by if by is not None else current_user(), "reason": reason})
-    done = schedule_service().pause_schedule(schedule_id, by=request.by, reason=request.reason)
+    done = schedule_service().pause(schedule_id, by=request.by, reason=request.reason)
     output(done, as_json=as_json, view=messages.schedule_paused)
 
 
@@ -154,7 +154,7 @@ def pause(schedule_id: int, *, reason: str | None, by: str | None, as_json: bool
 @json_option
 def resume(schedule_id: int, *, as_json: bool) -> None:
     """Resume a schedule from its next time on. Times during the pause are not made up."""
-    output(schedule_service().resume_schedule(schedule_id), as_json=as_json, view=messages.scheduled)
+    output(schedule_service().resume(schedule_id), as_json=as_json, view=messages.scheduled)
 
 
 @schedules.command()

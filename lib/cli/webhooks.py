@@ -82,7 +82,7 @@ def update(
     """Update an endpoint: its address, its events, on or off."""
     with _url_errors_as("--address"):
         patch = build(EndpointPatch, {"url": address, "events": list(events) or None, "enabled": enabled})
-    output(webhook_service().change(endpoint_id, patch), as_json=as_json, view=_endpoint_view)
+    output(webhook_service().update(endpoint_id, patch), as_json=as_json, view=_endpoint_view)
 
 
 @webhooks.command("rotate-secret")

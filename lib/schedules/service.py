@@ -56,7 +56,7 @@ class Scheduling:
         )
         return found | {"schedules": [_rendered(row) for row in found["schedules"]]}
 
-    def change(self, schedule_id: int, patch: SchedulePatch) -> Json:
+    def update(self, schedule_id: int, patch: SchedulePatch) -> Json:
         """Update the fields of the patch. Another expression or time zone means another next time."""
         _check_one_work(patch)
         row = self._store.schedule(schedule_id)
@@ -79,11 +79,11 @@ class Scheduling:
         """Delete a schedule. Its jobs stay."""
         return self._store.delete_schedule(schedule_id)
 
-    def pause_schedule(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
+    def pause(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
         """Pause a schedule: no occurrences until it is resumed."""
         return _with_next_times(self._store.pause_schedule(schedule_id, by=by, reason=reason))
 
-    def resume_schedule(self, schedule_id: int) -> Json:
+    def resume(self, schedule_id: int) -> Json:
         """Resume a schedule from its next time on. Occurrences missed during the pause do not run."""
         row = self._store.schedule(schedule_id)
         times = Times(row["schedule"], row["timezone"]).upcoming(_time(row["now"]), limit=1)

@@ -62,7 +62,7 @@ def update(schedule_id: int) -> dict[str, Any]:
     """Update the given fields of a schedule."""
     from lib.schedules.schemas import SchedulePatch
 
-    return _scheduling().change(_checked(schedule_id), read_body(SchedulePatch))
+    return _scheduling().update(_checked(schedule_id), read_body(SchedulePatch))
 
 
 @blueprint.delete("/schedules/<int:schedule_id>")
@@ -79,14 +79,14 @@ def pause(schedule_id: int) -> dict[str, Any]:
     from lib.schedules.schemas import PauseSchedule
 
     body = read_body(PauseSchedule)
-    return _scheduling().pause_schedule(_checked(schedule_id), by=body.by, reason=body.reason)
+    return _scheduling().pause(_checked(schedule_id), by=body.by, reason=body.reason)
 
 
 @blueprint.post("/schedules/<int:schedule_id>/resume")
 @auth.admin
 def resume(schedule_id: int) -> dict[str, Any]:
     """Resume a paused schedule, from its next time on."""
-    return _scheduling().resume_schedule(_checked(schedule_id))
+    return _scheduling().resume(_checked(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/run")

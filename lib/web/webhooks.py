@@ -57,7 +57,7 @@ def update(endpoint_id: int) -> dict[str, Any]:
     """Update the given fields of a webhook endpoint."""
     from lib.webhooks.schemas import EndpointPatch
 
-    return _endpoints().change(_checked(endpoint_id), read_body(EndpointPatch))
+    return _endpoints().update(_checked(endpoint_id), read_body(EndpointPatch))
 
 
 @blueprint.delete("/<int:endpoint_id>")

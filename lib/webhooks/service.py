@@ -41,7 +41,7 @@ class Endpoints:
         )
         return endpoint | {"secret": secret}
 
-    def change(self, endpoint_id: int, request: EndpointPatch) -> Json:
+    def update(self, endpoint_id: int, request: EndpointPatch) -> Json:
         """Change the URL, the events, or whether it is enabled."""
         changes = request.model_dump(exclude_none=True)
         if request.url:
