@@ -122,7 +122,7 @@ class Runner:
         return hooks.apply_after_error(outcome, failure, job, policy, rng=self._rng)
 
     def _prepared(self, following: NextJob, job: Job) -> NextJob:
-        """Prepare a next job as every job is. The database copies flow, context and an unchanged payload to it."""
+        """Prepare a next job like any other. The database copies flow, context and an unchanged payload to it."""
         row: dict[str, Any] = {
             "stage": following.stage,
             "tenant_id": job.tenant_id,
