@@ -1,11 +1,11 @@
-"""`make bench`: what the job processor costs, side by side with two peers and with the limit. It is not a test.
+"""`make bench`: the costs of the job processor, compared with two peers and a lower limit. Not a test.
 
-    server      a Postgres of its own, durable as Postgres ships, and fresh databases in it
-    measure     seconds, CPU of the server and of the client; the median of five, with minimum and maximum
-    contenders  ours, the limit, PgQueuer and Procrastinate: the same few verbs for each
-    child       one verb of one contender in a process of its own
-    side_by_side, calls, claims, together, imports      the chapters, each a few lines of the table
-    table       how it is shown
+    server       its own Postgres, with default durability, and databases in it
+    measure      seconds, CPU of server and client; medians with minimum and maximum
+    contenders   ours, the limit, PgQueuer and Procrastinate, with the same operations
+    child        runs an operation of a contender in its own process
+    side_by_side, calls, claims, together, imports      the chapters of the output
+    table        the output
 
-`docs/performance.md` tells how to read it. Needs the packages of requirements-bench.txt.
+`docs/performance.md` explains the results. Requires the packages of requirements-bench.txt.
 """

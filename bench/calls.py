@@ -1,4 +1,4 @@
-"""Calls of the database, counted at the wire."""
+"""Database calls, counted at the wire."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from lib.tick.tick import run_tick
 
 
 class _Counting:
-    """Passes calls on and counts them."""
+    """Counts the calls of a wire."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -28,8 +28,8 @@ class _Counting:
 
 
 def counted(server: Embedded) -> None:
-    """An idle tick, and a tick of ten jobs that do nothing."""
-    title("Calls of the database (counted)")
+    """Count the calls of an idle tick, and of a tick with ten empty jobs."""
+    title("Database calls")
     url = fresh(server)
     ours.install(url)
     aim("an idle tick", calls_of_a_tick(url, jobs=0), at_most=1)
@@ -37,10 +37,10 @@ def counted(server: Embedded) -> None:
 
 
 def calls_of_a_tick(url: str, *, jobs: int) -> int:
-    """How many calls a tick makes that finds so many jobs and is not bound by a limit."""
+    """Return the number of calls of a tick that runs this many jobs, without a limit."""
     settings = ours.settings_for(url, concurrency=10)
     store = connect(settings)
-    # The first sees to the chores, which then rest for ten minutes.
+    # The first tick does the maintenance, which is not due again for ten minutes.
     run_tick(store, ours.REGISTRY, settings, source="bench", linger=False)
     if jobs:
         store.enqueue(ours.jobs(range(jobs)))
@@ -48,5 +48,5 @@ def calls_of_a_tick(url: str, *, jobs: int) -> int:
     report = run_tick(Store(wire), ours.REGISTRY, settings, source="bench", limit=1_000, linger=False)
     store.close()
     if report.completed != jobs:
-        raise RuntimeError(f"{report.completed} of {jobs} jobs were done")
+        raise RuntimeError(f"{report.completed} of {jobs} jobs completed")
     return wire.count

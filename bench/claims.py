@@ -1,4 +1,4 @@
-"""What a claim of ten costs on tables of every kind, as a multiple of what it costs on an empty one."""
+"""The time of a claim of ten jobs on different tables, as a multiple of the time on an empty one."""
 
 import functools
 import time
@@ -13,7 +13,7 @@ from bench.contenders import ours
 from bench.measure import Spread
 from bench.scale import Scale
 from bench.server import fresh, tidy
-from bench.table import Line, aim, bars, say, title
+from bench.table import Line, aim, bars, title, write
 from dev.postgres import Embedded
 from lib.job import Complete
 from lib.store.codec import Result
@@ -21,7 +21,7 @@ from lib.store.connect import connect
 from lib.store.store import Store
 
 _TEN = 10
-_CHURN_AT_ONCE = 5_000
+_CHURN_BATCH = 5_000
 
 _FINISHED = """
 with jobs as (
@@ -34,13 +34,13 @@ with jobs as (
 insert into giftcard_job_history (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at)
 select id, 1, 1, 'noop', 'SUCCESS', scheduled_at, scheduled_at, scheduled_at from jobs
 """
-_SHUT_DOOR = """
+_OPEN_CIRCUIT = """
 insert into giftcard_circuits (circuit, state, changed_at, open_until)
-values ('noop:shut', 'open', now(), now() + interval '1 day')
+values ('noop:open', 'open', now(), now() + interval '1 day')
 """
-_BEHIND_IT = """
+_BEHIND_CIRCUIT = """
 insert into giftcard_jobs (correlation_id, stage, circuit, scheduled_at)
-select 'behind-' || n, 'noop', 'noop:shut', now() - interval '1 day' from generate_series(1, %s) n
+select 'behind-' || n, 'noop', 'noop:open', now() - interval '1 day' from generate_series(1, %s) n
 """
 _MANY_CIRCUITS = """
 insert into giftcard_jobs (correlation_id, stage, circuit)
@@ -50,24 +50,24 @@ select 'many-' || c || '-' || n, 'noop', 'noop:' || c from generate_series(1, %s
 
 @dataclass(slots=True, kw_only=True)
 class _Table:
-    """A database in some state, and what its claims took: microseconds, the median of each round."""
+    """A database in some state, and the times of its claims: microseconds, the median of each round."""
 
     name: str
     url: str
     store: Store
     aim: float | None
     tick_id: int = 0
-    took: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
 
 
 def claims(server: Embedded, scale: Scale) -> None:
-    """All tables at once, a claim on each in turn."""
-    title("A claim of ten: one call of the tick, by what is in the table")
+    """Measure claims on all tables in turn."""
+    title("A claim of ten jobs: one call of a tick, by content of the table")
     tables = _tables(server, scale)
     for _ in range(scale.rounds):
         _round(tables, scale.claims)
     bars(
-        [Line(name=table.name, spread=Spread.of(table.took), note=_times(table, tables[0])) for table in tables],
+        [Line(name=table.name, spread=Spread.of(table.times), note=_note(table, tables[0])) for table in tables],
         unit="µs",
     )
     for table in tables[1:]:
@@ -87,15 +87,15 @@ def _tables(server: Embedded, scale: Scale) -> list[_Table]:
         prepare(url)
         if vacuum:
             tidy(url)
-        say(f"  (made: {name}, {time.monotonic() - began:.0f} s)")
+        write(f"  (created: {name}, {time.monotonic() - began:.0f} s)")
         return _Table(name=name, url=url, store=connect(ours.settings_for(url, concurrency=_TEN)), aim=aim)
 
     return [
         make("an empty table", lambda url: None),
         *(make(f"{n:,} finished", functools.partial(_run, statements=[(_FINISHED, [n])])) for n in scale.finished),
         make(
-            f"{scale.behind_a_door:,} behind a door",
-            functools.partial(_run, statements=[(_SHUT_DOOR, []), (_BEHIND_IT, [scale.behind_a_door])]),
+            f"{scale.behind_circuit:,} behind a circuit",
+            functools.partial(_run, statements=[(_OPEN_CIRCUIT, []), (_BEHIND_CIRCUIT, [scale.behind_circuit])]),
         ),
         make(
             f"{scale.circuits:,} circuits",
@@ -107,9 +107,9 @@ def _tables(server: Embedded, scale: Scale) -> list[_Table]:
 
 
 def churn(url: str, *, jobs: int) -> None:
-    """Enqueues, claims and settles so many jobs, with autovacuum as it is, and leaves what that leaves."""
-    for _ in range(max(1, jobs // _CHURN_AT_ONCE)):
-        count = min(jobs, _CHURN_AT_ONCE)
+    """Enqueue, claim and settle this many jobs, with autovacuum on, and leave the dead rows."""
+    for _ in range(max(1, jobs // _CHURN_BATCH)):
+        count = min(jobs, _CHURN_BATCH)
         ours.enqueue(url, count=count, batch=1_000)
         ours.drain_by_store(url, count=count, batch=100)
 
@@ -122,17 +122,17 @@ def _round(tables: list[_Table], count: int) -> None:
         )
         table.tick_id = step.tick_id
         _advance(table, limit=0, results=[Result(job=job, outcome=Complete()) for job in step.jobs])
-    took: dict[str, list[float]] = {table.name: [] for table in tables}
+    times: dict[str, list[float]] = {table.name: [] for table in tables}
     for _ in range(count):
         for table in tables:
             began = time.perf_counter()
             step = _advance(table, limit=_TEN, results=[])
-            took[table.name].append(1e6 * (time.perf_counter() - began))
+            times[table.name].append(1e6 * (time.perf_counter() - began))
             if len(step.jobs) != _TEN:
                 raise RuntimeError(f"{table.name}: {len(step.jobs)} jobs were claimed")
             _advance(table, limit=0, results=[Result(job=job, outcome=Complete()) for job in step.jobs])
     for table in tables:
-        table.took.append(Spread.of(took[table.name]).median)
+        table.times.append(Spread.of(times[table.name]).median)
 
 
 def _advance(table: _Table, *, limit: int, results: list[Result]) -> Any:
@@ -142,10 +142,10 @@ def _advance(table: _Table, *, limit: int, results: list[Result]) -> Any:
 
 
 def _multiple(table: _Table, empty: _Table) -> Spread:
-    return Spread.of([mine / its for mine, its in zip(table.took, empty.took, strict=True)])
+    return Spread.of([time / base for time, base in zip(table.times, empty.times, strict=True)])
 
 
-def _times(table: _Table, empty: _Table) -> str:
+def _note(table: _Table, empty: _Table) -> str:
     multiple = _multiple(table, empty)
     return "" if table is empty else f"× {multiple.median:.2f} ({multiple.least:.2f} – {multiple.most:.2f})"
 

@@ -1,4 +1,4 @@
-"""What a measurement holds, and how it is taken: wall time, and the CPU that server and client burnt meanwhile."""
+"""Measurements: wall time, and the CPU time of server and client."""
 
 import statistics
 import time
@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """`count` things took `seconds`. CPU in seconds; `server_cpu` is None where the system does not tell it."""
+    """A measurement: `count` items took `seconds`. CPU in seconds; `server_cpu` is None where it is unknown."""
 
     count: int
     seconds: float
@@ -26,13 +26,13 @@ class Sample:
         return self.count / self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """A plain object."""
+        """Return a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The median of several figures, with the least and the greatest."""
+    """The median of several figures, with minimum and maximum."""
 
     median: float
     least: float
@@ -44,9 +44,9 @@ class Spread:
 
 
 class Watch:
-    """Times what happens between `start` and `stop`, and reads the CPU of all processes of the server around it.
+    """Measures the time between `start` and `stop`, and the CPU time of all processes of the server.
 
-    Other work on the machine slows wall time down; it changes CPU time far less.
+    Other load on the machine affects wall time, but CPU time far less.
     """
 
     def __init__(self, url: str) -> None:
@@ -55,28 +55,28 @@ class Watch:
         self._seconds: float | None = None
 
     def start(self) -> None:
-        """Call it when all is ready, connections opened."""
+        """Start, with all connections open."""
         self._server = _server_cpu(self._postmaster)
         self._client = time.process_time()
         self._began = time.perf_counter()
 
     def mark(self) -> None:
-        """The moment that counts as the end, while things still have to be put away."""
+        """Set the end time, before any cleanup."""
         self._seconds = time.perf_counter() - self._began
 
     def stop(self, count: int) -> Sample:
-        """Call it while the connections are still open: the CPU of a process is read from the living."""
+        """Return the sample. Call this with the connections open: the CPU of ended processes is unknown."""
         seconds = time.perf_counter() - self._began if self._seconds is None else self._seconds
         client = time.process_time() - self._client
         server = _server_cpu(self._postmaster)
-        burnt = None
+        used = None
         if server is not None and self._server is not None:
-            burnt = sum(spent - self._server.get(pid, 0) for pid, spent in server.items()) / 1e9
-        return Sample(count=count, seconds=seconds, server_cpu=burnt, client_cpu=client)
+            used = sum(spent - self._server.get(pid, 0) for pid, spent in server.items()) / 1e9
+        return Sample(count=count, seconds=seconds, server_cpu=used, client_cpu=client)
 
 
 def backend_cpu(pid: int) -> int | None:
-    """Nanoseconds of CPU that a process has burnt so far; None where the system does not tell."""
+    """Return a process's CPU time in nanoseconds, or None where it is unknown."""
     try:
         return int((_PROC / str(pid) / "schedstat").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -84,19 +84,19 @@ def backend_cpu(pid: int) -> int | None:
 
 
 def _parent(pid: int) -> int:
-    """Its parent's number; 0 where there is no /proc."""
+    """Return the parent's pid, or 0 without /proc."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return 0
-    # The name, in brackets, may hold anything.
+    # The process name, in parentheses, may contain any characters.
     return int(text.rpartition(")")[2].split()[1])
 
 
 def _server_cpu(postmaster: int) -> dict[int, int] | None:
-    """Nanoseconds by process, for every living child of the server."""
+    """Return the CPU time in nanoseconds of each living child of the server."""
     if not postmaster:
         return None
     pids = [int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit()]
-    burnt = {pid: backend_cpu(pid) for pid in pids if _parent(pid) == postmaster}
-    return {pid: spent for pid, spent in burnt.items() if spent is not None} or None
+    used = {pid: backend_cpu(pid) for pid in pids if _parent(pid) == postmaster}
+    return {pid: spent for pid, spent in used.items() if spent is not None} or None

@@ -1,4 +1,4 @@
-"""A Postgres server of the bench's own, and databases in it."""
+"""The benchmark's own Postgres server, and databases in it."""
 
 import shutil
 import uuid
@@ -11,13 +11,13 @@ from psycopg.conninfo import conninfo_to_dict
 from dev import LOCAL
 from dev.postgres import Embedded, embedded
 
-# What must hold for the figures to mean anything: nothing is gained by risking what was committed.
+# Required for meaningful figures: no contender may risk committed data.
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on"}
 
 
 @contextmanager
 def bench_server() -> Iterator[Embedded]:
-    """A new server with Postgres' own settings, on the disk where `make dev` keeps its database; gone afterwards."""
+    """Yield a new server with Postgres' defaults, on the disk of `make dev`; it is deleted afterwards."""
     folder = LOCAL / "bench"
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -29,25 +29,25 @@ def bench_server() -> Iterator[Embedded]:
 
 
 def fresh(server: Embedded) -> str:
-    """The address of an empty database that nobody has used."""
+    """Create an empty database and return its URL."""
     return server.create_database(f"bench_{uuid.uuid4().hex[:12]}")
 
 
 def drop(server: Embedded, url: str) -> None:
-    """The database's end."""
+    """Drop a database."""
     server.drop_database(str(conninfo_to_dict(url)["dbname"]))
 
 
 def tidy(url: str) -> None:
-    """Statistics as they should be, and no dead rows: every measured drain starts like this."""
+    """Vacuum and analyze, as before every measured drain."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("vacuum analyze")
 
 
 def check(running: Embedded) -> None:
-    """Refuses a server that could lose what it has committed."""
+    """Raise RuntimeError if the server could lose committed data."""
     with psycopg.connect(running.url, autocommit=True) as connection:
-        for name, wanted in _DURABLE.items():
+        for name, expected in _DURABLE.items():
             row = connection.execute("select current_setting(%s)", [name]).fetchone()
-            if row is None or row[0] != wanted:
-                raise RuntimeError(f"{name} is not {wanted}: figures of a careless server mean nothing")
+            if row is None or row[0] != expected:
+                raise RuntimeError(f"{name} is not {expected}: the figures would be meaningless")

@@ -1,4 +1,4 @@
-"""Draining and enqueueing, ours beside the peers and the limit: in turns, so that noise hits all alike."""
+"""Draining and enqueueing, ours compared with the peers and the limit: in turns, so that noise affects all alike."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from dev.postgres import Embedded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A module of `bench.contenders` under one of its settings."""
+    """A module of `bench.contenders` with options."""
 
     name: str
     module: str
@@ -22,7 +22,7 @@ class Contender:
 
 
 _LIMIT = Contender(name="the limit", module="limit")
-# As the peers: in one process, with one connection and with several. Three do best on two cores.
+# Like the peers: in one process, with one connection and with several. Three are fastest on two cores.
 _OURS = (
     Contender(name="ours, one tick", module="ours", options={"ticks": 1}),
     Contender(name="ours, 3 ticks", module="ours", options={"ticks": 3}),
@@ -32,26 +32,26 @@ _PEERS = (
     Contender(name="PgQueuer, 5 managers", module="pgqueuer", options={"managers": 5}),
     Contender(name="Procrastinate", module="procrastinate"),
 )
-_OURS_APART = (
-    Contender(name="ours, calls alone", module="ours", drain="drain_by_store"),
-    Contender(name="ours, with its log", module="ours", options={"log": True}),
+_OUR_VARIANTS = (
+    Contender(name="ours, calls only", module="ours", drain="drain_by_store"),
+    Contender(name="ours, with logging", module="ours", options={"log": True}),
 )
 
 
-def drains(server: Embedded, scale: Scale, *, batch: int, wanted: float) -> None:
-    """`scale.jobs` queued jobs, until the last outcome is committed."""
+def drains(server: Embedded, scale: Scale, *, batch: int, target: float) -> None:
+    """Measure `scale.jobs` queued jobs, until the last outcome is committed."""
     title(f"Draining {scale.jobs:,} queued jobs, batch {batch}")
-    samples = _in_turns(server, scale, (_LIMIT, *_OURS, *_OURS_APART, *_PEERS), batch=batch)
-    _show(samples)
-    aim("ours, as a multiple of the better peer", _best(samples, _OURS) / _best(samples, _PEERS), at_least=wanted)
+    samples = _in_turns(server, scale, (_LIMIT, *_OURS, *_OUR_VARIANTS, *_PEERS), batch=batch)
+    _print(samples)
+    aim("ours, as a multiple of the better peer", _best(samples, _OURS) / _best(samples, _PEERS), at_least=target)
 
 
 def enqueueing(server: Embedded, scale: Scale) -> None:
-    """`scale.jobs` new jobs in batches."""
-    title(f"Enqueueing {scale.jobs:,} jobs, {scale.enqueue_batch:,} a call")
+    """Measure `scale.jobs` new jobs in batches."""
+    title(f"Enqueueing {scale.jobs:,} jobs, {scale.enqueue_batch:,} per call")
     contenders = (_LIMIT, _OURS[0], _PEERS[0], _PEERS[-1])
     samples = _in_turns(server, scale, contenders, batch=None)
-    _show(samples)
+    _print(samples)
     pgqueuer = _speed(samples[_PEERS[0].name])
     aim("ours, as a multiple of PgQueuer", _speed(samples[_OURS[0].name]) / pgqueuer, at_least=1)
 
@@ -59,7 +59,7 @@ def enqueueing(server: Embedded, scale: Scale) -> None:
 def _in_turns(
     server: Embedded, scale: Scale, contenders: tuple[Contender, ...], *, batch: int | None
 ) -> dict[str, list[Sample]]:
-    """Samples by contender; without `batch`, of the enqueueing itself."""
+    """Return samples by contender; without `batch`, of the enqueueing itself."""
     urls = {contender.name: fresh(server) for contender in contenders}
     for contender in contenders:
         install(contender.module, urls[contender.name])
@@ -87,7 +87,7 @@ def _speed(samples: list[Sample]) -> float:
     return Spread.of([sample.per_second for sample in samples]).median
 
 
-def _show(samples: dict[str, list[Sample]]) -> None:
+def _print(samples: dict[str, list[Sample]]) -> None:
     lines = [
         Line(name=name, spread=Spread.of([sample.per_second for sample in taken]), note=cpu(taken))
         for name, taken in samples.items()

@@ -1,4 +1,4 @@
-"""Several ticks at once, each in a process of its own, on one queue."""
+"""Several ticks at once on one queue, each in its own process."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +13,13 @@ from bench.server import fresh, tidy
 from bench.table import Line, bars, title
 from dev.postgres import Embedded
 
-# Whoever holds it keeps the ticks at the starting line.
+# The advisory lock that holds the ticks back until all are ready.
 GATE = 20_261_127
 
 
 def at_once(server: Embedded, scale: Scale) -> None:
-    """One, four and eight ticks with ten places each."""
-    title(f"Ticks at once, draining {scale.jobs:,} jobs together, ten places each")
+    """Measure one, four and eight ticks with ten threads each."""
+    title(f"Ticks at once, draining {scale.jobs:,} jobs together, ten threads each")
     url = fresh(server)
     ours.install(url)
     speeds: dict[int, list[float]] = {1: [], 4: [], 8: []}
@@ -34,7 +34,7 @@ def at_once(server: Embedded, scale: Scale) -> None:
 
 
 def _race(url: str, *, ticks: int, jobs: int) -> float:
-    """Jobs a second, from the opening of the gate until the last tick has ended."""
+    """Return jobs per second, from the opening of the gate to the end of the last tick."""
     with psycopg.connect(url, autocommit=True) as gate, ThreadPoolExecutor(ticks) as pool:
         gate.execute("select pg_advisory_lock(%s)", [GATE])
         running = [pool.submit(measured, "ours", "drain_at_once", url, gate=GATE, batch=10) for _ in range(ticks)]
@@ -47,15 +47,15 @@ def _race(url: str, *, ticks: int, jobs: int) -> float:
         samples: list[Sample] = [one.result() for one in running]
     done = sum(sample.count for sample in samples)
     if done != jobs:
-        raise RuntimeError(f"{done} of {jobs} jobs were done")
+        raise RuntimeError(f"{done} of {jobs} jobs completed")
     return jobs / max(sample.seconds for sample in samples)
 
 
 def _check(url: str) -> None:
-    """No job ran twice."""
+    """Check that each job ran once."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(
             "select count(*) from giftcard_jobs where run_no <> 1 or status <> 'completed'"
         ).fetchone()
     if row is None or row[0]:
-        raise RuntimeError(f"jobs that did not run just once: {row}")
+        raise RuntimeError(f"jobs that did not run exactly once: {row}")

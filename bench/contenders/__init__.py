@@ -1,1 +1,1 @@
-"""Ours, the limit, and two peers: each module has `install`, `enqueue` and `drain`."""
+"""Ours, the limit and two peers: each module has `install`, `enqueue` and `drain`."""

@@ -1,4 +1,4 @@
-"""The limit: plain psycopg claims and settles a batch in one statement each. No leases, no history, no circuits."""
+"""The limit: plain psycopg, one statement to claim and one to settle a batch, without leases, history and circuits."""
 
 import psycopg
 
@@ -24,13 +24,13 @@ _SETTLE = "update bench_jobs set status = 'completed' where id = any (%s)"
 
 
 def install(url: str) -> None:
-    """Its one table."""
+    """Create the table."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_TABLE)
 
 
 def enqueue(url: str, *, count: int, batch: int) -> Sample:
-    """`count` jobs, `batch` a transaction."""
+    """Enqueue `count` jobs, `batch` per transaction."""
     watch = Watch(url)
     with psycopg.connect(url, autocommit=True) as connection:
         watch.start()
@@ -40,7 +40,7 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
 
 
 def drain(url: str, *, count: int, batch: int) -> Sample:
-    """All `count` jobs that are queued."""
+    """Drain all `count` queued jobs."""
     watch = Watch(url)
     done = 0
     with psycopg.connect(url, autocommit=True) as connection:
@@ -51,7 +51,7 @@ def drain(url: str, *, count: int, batch: int) -> Sample:
             connection.execute(_SETTLE, [[job_id for job_id, _ in jobs]], prepare=True)
             done += len(jobs)
         if done != count:
-            raise RuntimeError(f"{done} of {count} jobs were done")
+            raise RuntimeError(f"{done} of {count} jobs completed")
         return watch.stop(count)
 
 

@@ -1,4 +1,4 @@
-"""Ours: the real engine, `run_tick` with the real store over psycopg, and one stage that does nothing."""
+"""Ours: the real engine, `run_tick` with the real store over psycopg, and an empty stage."""
 
 import time
 import uuid
@@ -36,24 +36,24 @@ REGISTRY = Registry({"noop": _noop})
 
 
 def settings_for(url: str, *, concurrency: int) -> Settings:
-    """Settings as they come, but for the batch."""
+    """Return default settings with this concurrency."""
     return Settings(database_url=SecretStr(url), giftcard_concurrency=concurrency, giftcard_tick_budget_seconds=600)
 
 
 def install(url: str) -> None:
-    """All migrations."""
+    """Apply all migrations."""
     migrate(url)
 
 
 def jobs(numbers: Iterable[int], *, circuit: str = "noop") -> list[dict[str, Any]]:
-    """Jobs that do nothing, as `Store.enqueue` takes them."""
+    """Return empty jobs for `Store.enqueue`."""
     return [
         {"stage": "noop", "correlation_id": f"bench-{uuid.uuid4().hex[:8]}-{n}", "circuit": circuit} for n in numbers
     ]
 
 
 def enqueue(url: str, *, count: int, batch: int) -> Sample:
-    """`count` jobs, `batch` a call."""
+    """Enqueue `count` jobs, `batch` per call."""
     watch = Watch(url)
     store = connect(settings_for(url, concurrency=1))
     store.is_up()
@@ -65,10 +65,9 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
 
 
 def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False) -> Sample:
-    """All `count` jobs that are queued, by so many ticks at once: threads of one process, each with its connection.
+    """Drain all `count` queued jobs with this many ticks: threads of one process, each with its connection.
 
-    `log`: with the two lines a run of production, to standard error. Without, nobody listens to events, as nobody does
-    to the peers' logging.
+    `log`: log to standard error as in production, two lines per run. Otherwise logging is off, as for the peers.
     """
     watch = Watch(url)
     settings = settings_for(url, concurrency=batch)
@@ -86,12 +85,12 @@ def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False
         reports = list(threads.map(tick, stores))
     done = sum(report.completed for report in reports)
     if done != count:
-        raise RuntimeError(f"{done} of {count} jobs were done: {reports}")
+        raise RuntimeError(f"{done} of {count} jobs completed: {reports}")
     return watch.stop(count)
 
 
 def drain_by_store(url: str, *, count: int, batch: int) -> Sample:
-    """The same calls with the same arguments, but no engine: no threads, no handlers, no events."""
+    """Make the same calls without the engine: no threads, handlers and events."""
     watch = Watch(url)
     settings = settings_for(url, concurrency=batch)
     store = connect(settings)
@@ -99,7 +98,7 @@ def drain_by_store(url: str, *, count: int, batch: int) -> Sample:
     watch.start()
     done = _calls(store, settings, count=count, batch=batch)
     if done != count:
-        raise RuntimeError(f"{done} of {count} jobs were done")
+        raise RuntimeError(f"{done} of {count} jobs completed")
     return watch.stop(count)
 
 
@@ -127,7 +126,7 @@ def _calls(store: Store, settings: Settings, *, count: int, batch: int) -> int:
 
 
 def drain_at_once(url: str, *, gate: int, batch: int) -> Sample:
-    """What this tick gets of a queue that others drain too, from the moment the gate (an advisory lock) opens."""
+    """Drain a queue together with others, from the moment the gate (an advisory lock) opens."""
     settings = settings_for(url, concurrency=batch)
     store = connect(settings)
     store.is_up()

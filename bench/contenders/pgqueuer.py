@@ -1,8 +1,8 @@
-"""PgQueuer with what its performance guide and its own benchmark recommend.
+"""PgQueuer, set up as its performance guide and its own benchmark recommend.
 
-asyncpg ("1.7 times psycopg"), uvloop, the autovacuum settings of `pgq autovac`, its default durability (durable: the
-others lose jobs in a crash), `batch_size` as asked. Its guide has one queue manager in a process, with a connection of
-its own; its benchmark has five. Both are measured, and the better one counts.
+asyncpg ("1.7 times psycopg"), uvloop, the autovacuum settings of `pgq autovac`, its default durability (the others lose
+jobs in a crash), and the given `batch_size`. Its guide uses one queue manager per process, with its own connection; its
+benchmark uses five. Both are measured, and the better one counts.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def install(url: str) -> None:
-    """Its schema."""
+    """Install its schema."""
 
     async def run() -> None:
         queries = Queries(AsyncpgDriver(await asyncpg.connect(url)))
@@ -35,7 +35,7 @@ def install(url: str) -> None:
 
 
 def enqueue(url: str, *, count: int, batch: int) -> Sample:
-    """`count` jobs, `batch` a call."""
+    """Enqueue `count` jobs, `batch` per call."""
     watch = Watch(url)
 
     async def run() -> Sample:
@@ -49,12 +49,12 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
 
 
 def drain(url: str, *, count: int, batch: int, managers: int) -> Sample:
-    """All `count` jobs that are queued; over when the last one's outcome is committed."""
+    """Drain all `count` queued jobs, until the last outcome is committed."""
     watch = Watch(url)
     left = count
 
     class Counted(Queries):
-        """Knows when the last outcome is written: its drain mode would wait for a timer after that."""
+        """Detects the last outcome: drain mode would wait for a timer after it."""
 
         async def log_jobs(self, job_status: Any) -> None:
             nonlocal left
@@ -79,7 +79,7 @@ def drain(url: str, *, count: int, batch: int, managers: int) -> Sample:
             )
         )
         if left:
-            raise RuntimeError(f"{left} of {count} jobs were not done")
+            raise RuntimeError(f"{left} of {count} jobs did not complete")
         return watch.stop(count)
 
     workers: list[PgQueuer] = []

@@ -1,8 +1,8 @@
-"""Procrastinate with what its documentation recommends for many short jobs: concurrency, and a pool to go with it.
+"""Procrastinate, set up as its docs recommend for many short jobs: with concurrency and a connection pool.
 
-It has no batches: a worker fetches and finishes each job by itself, `concurrency` of them at a time. Connections in its
-pool: found by trying 4, 11, 20, 50 and 101 on two cores, where fewer do better. Notifications are off: nothing arrives
-while a queue is drained.
+It has no batches: a worker fetches and finishes each job separately, `concurrency` of them at a time. The pool size is
+the fastest of 4, 11, 20, 50 and 101 on two cores, where fewer are faster. Notifications are off, because no jobs are
+enqueued during a drain.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def _app(url: str, *, pool: int) -> procrastinate.App:
 
 
 def install(url: str) -> None:
-    """Its schema."""
+    """Install its schema."""
 
     async def run() -> None:
         async with _app(url, pool=1).open_async() as app:
@@ -33,7 +33,7 @@ def install(url: str) -> None:
 
 
 def enqueue(url: str, *, count: int, batch: int) -> Sample:
-    """`count` jobs, `batch` a call."""
+    """Enqueue `count` jobs, `batch` per call."""
     watch = Watch(url)
 
     async def run() -> Sample:
@@ -47,7 +47,7 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
 
 
 def drain(url: str, *, count: int, batch: int, connections: int = _CONNECTIONS) -> Sample:
-    """All `count` jobs that are queued; over when the last one's outcome is committed."""
+    """Drain all `count` queued jobs, until the last outcome is committed."""
     watch = Watch(url)
 
     async def run() -> Sample:
@@ -58,14 +58,14 @@ def drain(url: str, *, count: int, batch: int, connections: int = _CONNECTIONS) 
                 concurrency=batch, wait=False, listen_notify=False, install_signal_handlers=False
             )
             if left():
-                raise RuntimeError(f"{left()} of {count} jobs were not done")
+                raise RuntimeError(f"{left()} of {count} jobs did not complete")
             return watch.stop(count)
 
     return asyncio.run(run())
 
 
 def _count_down(app: procrastinate.App, count: int, watch: Watch) -> Any:
-    """Knows when the last outcome is written: putting the worker away takes a while after that."""
+    """Detect the last outcome: stopping the worker takes a while after it."""
     finish = app.job_manager.finish_job
     left = count
 

@@ -21,7 +21,7 @@ from dev.postgres import Embedded
 
 pytestmark = pytest.mark.slow
 
-TINY = Scale(rounds=1, jobs=40, enqueue_batch=20, finished=(50,), behind_a_door=50, circuits=5, churned=100, claims=2)
+TINY = Scale(rounds=1, jobs=40, enqueue_batch=20, finished=(50,), behind_circuit=50, circuits=5, churned=100, claims=2)
 
 
 @pytest.mark.parametrize("drain", ["drain", "drain_by_store"])
@@ -62,7 +62,7 @@ def test_claims_and_races_run(postgres: Embedded, capsys: pytest.CaptureFixture[
     claims(postgres, TINY)
     at_once(postgres, TINY)
     said = capsys.readouterr().out
-    assert "50 behind a door" in said
+    assert "50 behind a circuit" in said
     assert "eight ticks" in said
 
 
