@@ -76,3 +76,13 @@ class OperatorCalls(Calls):
     def flow(self, tenant_id: str, correlation_id: str) -> dict[str, Any]:
         """Return the state of an order."""
         return self._dict("giftcard_flow", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id)
+
+    # Pruning and the archive
+
+    def prune(self, limits: dict[str, str | None], *, limit: int, dry_run: bool) -> dict[str, Any]:
+        """Prune one batch. `limits`: how long each kind is retained, like {"jobs": "30 days"}; None: forever."""
+        return self._dict("giftcard_prune", repeat=True, limit=limit, dry_run=dry_run, **limits)
+
+    def restore(self, job_id: int) -> dict[str, Any]:
+        """Restore a job from the archive. Not repeated on a lost connection: a second call would not find it."""
+        return self._dict("giftcard_restore_job", job_id=job_id)

@@ -5,7 +5,7 @@ from typing import Any
 from lib.store.calls import Calls
 
 
-class WatchCalls(Calls):
+class MonitoringCalls(Calls):
     """Documented in `supabase/schemas/70_metrics.sql` and `71_alerts.sql`."""
 
     def metrics(self, *, stages: dict[str, int]) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from typing import Any
 from lib.job import Job
 from lib.store.codec import Effect, Result, Step, decode_step, encode_result
 from lib.store.jobs import OperatorCalls
-from lib.store.monitoring import WatchCalls
+from lib.store.monitoring import MonitoringCalls
 from lib.store.orders import OrderCalls
-from lib.store.pruning import PruningCalls
 from lib.store.reports import ReportCalls
 from lib.store.schedules import ScheduleCalls
 from lib.store.webhooks import WebhookCalls
@@ -18,7 +17,7 @@ CODE_VERSION = 1
 OLDEST_SCHEMA = 1
 
 
-class Store(OperatorCalls, OrderCalls, ReportCalls, PruningCalls, ScheduleCalls, WebhookCalls, WatchCalls):
+class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, WebhookCalls, MonitoringCalls):
     """All calls. Those defined here are documented in `supabase/schemas/`: 13, 16, 23 to 25, 30 and 72."""
 
     def close(self) -> None:
