@@ -1,4 +1,4 @@
-# Everything a developer types. `make` alone tells what there is.
+# Everything a developer types. `make` alone lists the targets.
 # PYTHON=python3.12 chooses the Python that .venv is made with, ARGS="-k circuit" is handed to pytest,
 # DATABASE_URL=postgresql://… takes another Postgres than the embedded one, PG_BIN=/usr/lib/postgresql/15/bin lets the
 # tests run on that one's programs.
@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 UV := $(BIN)/uv
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes
-# Makes .venv what a lock says. Where only pip is set up for a mirror of the packages, pip does it.
+# Makes .venv match a lock. Where only pip is set up for a mirror of the packages, pip does it.
 install = @$(UV) pip sync -q --python $(BIN)/python --require-hashes $(1) || $(PIP) -r $(1)
 # One more than there are cores: tests wait for servers as often as they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')

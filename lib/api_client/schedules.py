@@ -16,17 +16,17 @@ class SchedulesClient:
     def __init__(self, transport: Transport) -> None:
         self._http = transport
 
-    def create(self, wanted: ScheduleRequest) -> Json:
+    def create(self, request: ScheduleRequest) -> Json:
         """Create a schedule."""
-        return self._http.post(_PATH, wanted.model_dump(mode="json", exclude_unset=True))
+        return self._http.post(_PATH, request.model_dump(mode="json", exclude_unset=True))
 
     def show(self, schedule_id: int, *, reveal: bool = False) -> Json:
         """Return one schedule."""
         return self._http.get(f"{_PATH}/{schedule_id}", reveal=reveal)
 
-    def find(self, wanted: ScheduleFilter) -> Json:
+    def find(self, query: ScheduleFilter) -> Json:
         """Return a page of schedules."""
-        return self._http.get(_PATH, **wanted.model_dump())
+        return self._http.get(_PATH, **query.model_dump())
 
     def update(self, schedule_id: int, patch: SchedulePatch) -> Json:
         """Update the given fields."""

@@ -62,7 +62,7 @@ class InlineStore(Store):
         step = self.begin_tick(
             key=str(uuid.uuid4()),
             owner=f"{socket.gethostname()}:{os.getpid()}",
-            source="sync",
+            source="inline",
             stages=dict.fromkeys(registry.ready(self._settings), _TTR_SECONDS),
             limit=1,
             live_seconds=_TTR_SECONDS,

@@ -23,7 +23,7 @@ language sql stable security invoker set search_path = '' as $$
      where p.pronamespace = 'public'::regnamespace and p.proname like 'giftcard\_%'), excess as (
     select distinct g.name, g.kind, e.who from grants g join everybody e on e.id = g.grantee
     union all
-    select o.relname, 'table', 'whoever is granted it: row level security is off' from ours o
+    select o.relname, 'table', 'every role with a grant: row level security is off' from ours o
       where o.relkind in ('r', 'p') and not o.relrowsecurity)
   select d.name::text, d.kind, string_agg(d.who, ', ' order by d.who) from excess d group by d.name, d.kind
     order by d.kind, d.name limit least(p_limit, 1000)

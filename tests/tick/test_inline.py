@@ -74,7 +74,7 @@ def test_job_runs_in_the_thread_of_whoever_enqueues_it(world: World) -> None:
     assert job["context"] == {"thread": threading.get_ident()}
     assert [run["result"] for run in world.history(job["id"])] == ["SUCCESS"]
     assert world.sql("select source, stopped_because, ended_at is null as open from giftcard_ticks") == [
-        {"source": "sync", "stopped_because": "limit", "open": False}
+        {"source": "inline", "stopped_because": "limit", "open": False}
     ]
 
 
