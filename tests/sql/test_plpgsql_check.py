@@ -93,7 +93,7 @@ def database() -> Iterator[psycopg.Connection]:
             connection.execute("create schema extensions")
             connection.execute("create extension plpgsql_check schema extensions")
             for name in ("cron.sql", "net_and_vault.sql"):
-                connection.execute((ROOT / "tests/clock" / name).read_bytes())
+                connection.execute((ROOT / "tests/sql/supabase_cron" / name).read_bytes())
             Queues(connection)
             yield connection
 
