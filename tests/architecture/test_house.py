@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,16 @@ def test_every_part_has_its_place_on_the_map() -> None:
     parts = {part(path) for path in sources()} - {"__init__"}
     assert parts - set(LEVELS) == set()
     assert set(LEVELS) - parts == set()
+
+
+def test_the_library_is_seen_at_a_glance(record_property: Callable[[str, object], None]) -> None:
+    """At most 24 entries in lib/; the line tells how many rooms, floors and arrows there are."""
+    entries = [path.name for path in (ROOT / "lib").iterdir() if not path.name.startswith("__")]
+    arrows = {(part(path), other) for path in sources() for other in imported(path) if part(path) != other}
+    of_lib = {(a, b) for a, b in arrows if {a, b} <= {*LEVELS} - {"dev", "demo"}}
+    rooms = {room for arrow in of_lib for room in arrow}
+    record_property("said", f"lib: {len(entries)} entries, {len(rooms)} rooms, {len(of_lib)} arrows")
+    assert len(entries) <= 24
 
 
 def test_imports_point_one_way() -> None:

@@ -1,7 +1,6 @@
 """The schema: its generated migration, what a comparison of two catalogs sees, and what Python and SQL share."""
 
-import re
-from typing import Any, get_args
+from typing import Any
 
 import psycopg
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from dev import ROOT
 from dev.migrate import migrate, read_migrations
 from lib.errors import Refused
-from lib.job import Job, Semantics, Status
+from lib.job import Job
 from tests.support.factory import World
 from tests.support.postgrest.roles import make_like_supabase
 
@@ -106,17 +105,6 @@ DIFFERENCES = [
     ("types", "comment on domain giftcard_ttr is 'another'"),
     ("default grants", "alter default privileges in schema public revoke all on tables from anon"),
 ]
-
-
-def known(world: World, constraint: str) -> set[str]:
-    """The words that a CHECK allows."""
-    (row,) = world.rows("select pg_get_constraintdef(oid) as text from pg_constraint where conname = %s", constraint)
-    return set(re.findall(r"'(\w+)'::text", row["text"]))
-
-
-def test_the_words_of_python_are_those_of_the_table(world: World) -> None:
-    assert known(world, "giftcard_jobs_status_is_known") == set(get_args(Status))
-    assert known(world, "giftcard_jobs_semantics_is_known") == set(get_args(Semantics))
 
 
 def test_what_a_claim_brings_is_what_python_knows_of_a_job(world: World) -> None:
