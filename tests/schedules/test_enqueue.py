@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.sql import SQL, Identifier, Placeholder
 
 from lib.errors import TransientError
@@ -73,6 +74,7 @@ def test_tick_for_one_stage_or_job_leaves_schedules_alone(make_world: Make) -> N
     assert world.run().scheduled == 1
 
 
+@pytest.mark.slow
 def test_schedule_of_every_second_is_served_while_a_tick_lingers(make_world: Make) -> None:
     world = make_world(handlers={"work": nothing}, GIFTCARD_TICK_LINGER=1, GIFTCARD_TICK_BUDGET_SECONDS=4)
     a_schedule(world, schedule="* * * * * *")
