@@ -8,7 +8,7 @@ from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
-from lib.jobs.stage import Registry, Stage
+from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry.redact import covered
 from lib.tick.tick import run_tick
@@ -119,8 +119,11 @@ class Operations:
         """Requeue a job, with a full set of attempts and, if given, a corrected payload."""
         if payload is None:
             return self._store.requeue(job_id, force=force)
-        stage = self._checked(self._store.job(job_id, **self._known())["stage"], payload)
-        circuit = circuit_for(stage, payload, self._settings)
+        name = self._store.job(job_id, **self._known())["stage"]
+        stage = self._registry().stages.get(name)
+        if stage is None:
+            raise Invalid(f"there is no stage {name}", field="stage")
+        circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
         return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force)
 
     def requeue_jobs(
@@ -219,14 +222,6 @@ class Operations:
     def _known(self) -> dict[str, Any]:
         registry = self._registry()
         return {"stages": registry.ready(self._settings), "missing": registry.unready(self._settings)}
-
-    def _checked(self, name: str, payload: Json) -> Stage:
-        """Return the stage of this name, after it has validated the payload."""
-        stage = self._registry().stages.get(name)
-        if stage is None:
-            raise Invalid(f"there is no stage {name}", field="stage")
-        check_payload(stage, payload, self._settings)
-        return stage
 
 
 def _row(job: JobRequest) -> Json:

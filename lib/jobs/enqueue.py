@@ -7,7 +7,7 @@ plain SQL is up to its author.
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lib.config.settings import Settings
 from lib.errors import InvalidJob
@@ -32,34 +32,45 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
     return sentry.with_trace([_prepared(row, registry, settings, index) for index, row in enumerate(rows)])
 
 
-def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int = 0) -> None:
-    """Raise InvalidJob for a payload that the stage does not take."""
+def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int = 0) -> BaseModel:
+    """Return the payload as the stage's model.
+
+    Raises:
+        InvalidJob: the stage does not take it.
+    """
     try:
-        stage.read(payload, settings)
+        return stage.read(payload, settings)
     except ValidationError as error:
         field, message = field_errors(error)[0]
         path = ".".join(part for part in ("payload", field) if part)
         raise InvalidJob(f"{field} {message}".strip(), field=path, index=index) from None
+    except Exception as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold the payload
+        message = f"cannot be validated: {type(error).__name__}"
+        raise InvalidJob(message, field="payload", index=index) from None
 
 
-def circuit_for(stage: Stage | None, payload: Json, settings: Settings) -> str | None:
-    """Return the circuit of a job with this valid payload; None: the one of its stage's name."""
-    if stage is None or stage.circuit_of is None:
+def circuit_for(stage: Stage, payload: BaseModel) -> str | None:
+    """Return the circuit of a job with this payload; None: the one of its stage's name."""
+    circuit_of = stage.circuit_of
+    if circuit_of is None:
         return None
-    return stage.circuit_of(stage.read(payload, settings))
+    circuit: str | None = hooks.guarded(f"circuit_of of {stage.name}", lambda: circuit_of(payload))
+    return circuit
 
 
 def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> Json:
     stage = registry.stages.get(row["stage"])
     if stage is None:
         return hooks.apply_before_enqueue(row, is_valid=lambda payload: True)
-    check_payload(stage, row["payload"], settings, index=index)
+    payload = check_payload(stage, row["payload"], settings, index=index)
 
-    def is_valid(payload: Json) -> bool:
-        stage.read(payload, settings)  # an exception is the hook's failure
+    def is_valid(changed: Json) -> bool:
+        stage.read(changed, settings)  # an exception is the hook's failure
         return True
 
     once = stage.effective(settings, "semantics") == "at_most_once"
     prepared = hooks.apply_before_enqueue(row | ({"semantics": "at_most_once"} if once else {}), is_valid=is_valid)
-    circuit = row.get("circuit") or circuit_for(stage, prepared["payload"], settings)
+    if prepared["payload"] != row["payload"]:
+        payload = check_payload(stage, prepared["payload"], settings, index=index)
+    circuit = row.get("circuit") or circuit_for(stage, payload)
     return prepared | ({"circuit": circuit} if circuit else {})

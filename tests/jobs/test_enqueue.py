@@ -7,12 +7,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from lib.cli import jobs
+from lib.errors import InvalidJob
 from lib.giftcards.csv_import import import_csv
 from lib.giftcards.orders import Arrival
 from lib.job import Complete, NextJob
+from lib.jobs.enqueue import prepare
 from lib.jobs.hooks import Draft, before_enqueue
 from lib.jobs.stage import Registry, Stage, stage
 from lib.telemetry import sentry
@@ -134,6 +136,27 @@ def test_defaults_hooks_and_trace_are_the_same_by_every_way(world: Watched, way:
     seen = [(draft.correlation_id, draft.trigger_type) for draft in world.drafts if draft.stage == job["stage"]]
     assert seen[:1] == [(job["correlation_id"], job["trigger_type"].removesuffix("_once"))], "once, as it is enqueued"
     assert len(seen) == 1
+
+
+def test_what_a_stages_own_code_raises_spoils_only_the_job(world: Watched) -> None:
+    """`circuit_of` costs a job its circuit; a validator that raises anything makes its payload invalid."""
+
+    class Odd(Work):
+        @field_validator("host")
+        @classmethod
+        def check(cls, host: str) -> str:
+            if host == "bad":
+                raise KeyError(host)
+            return host
+
+    odd = stage("work", payload=Odd, circuit_of=lambda payload: payload.no_such_field)(nothing)
+    rows = [{"stage": "work", "correlation_id": "f", "payload": {"host": "good"}}]
+    (prepared,) = prepare(rows, Registry({"work": odd}), world.settings)
+    assert "circuit" not in prepared
+    rows.append({"stage": "work", "correlation_id": "f", "payload": {"host": "bad"}})
+    with pytest.raises(InvalidJob, match="cannot be validated: KeyError") as caught:
+        prepare(rows, Registry({"work": odd}), world.settings)
+    assert (caught.value.field, caught.value.index) == ("payload", 1)
 
 
 @pytest.mark.parametrize("way", [by_next_stage, by_schedule, by_pgmq], ids=lambda way: way.__name__)
