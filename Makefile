@@ -22,44 +22,44 @@ WIRE ?=
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate bench lint lock
 
-help:  ## this list
+help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(READY)  ## .venv with all packages (the others see to it themselves)
+venv: $(READY)  ## make .venv with all packages (the other targets do it, too)
 
-venv-bench: $(BENCH_READY)  ## the same with the peers of the bench
+venv-bench: $(BENCH_READY)  ## the same, with what make bench compares
 
-demo: $(READY)  ## 120 orders become gift cards, with all that goes wrong in real life (WIRE=supabase: by supabase-py)
+demo: $(READY)  ## turn 120 orders into gift cards (or WIRE=supabase)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
 	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.support.postgrest")
 
-dev: $(READY)  ## the web application and its minute clock, on http://127.0.0.1:8000 (PORT)
+dev: $(READY)  ## serve http://127.0.0.1:8000 with a minute clock (PORT)
 	@$(BIN)/python -m dev.serve
 
-test: $(READY)  ## every test (but for the build: make vercel-check)
+test: $(READY)  ## run every test but the build (make vercel-check)
 	@$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/vercel $(ARGS)
 
-test-quick: $(READY)  ## the heart of it: pure parts and SQL, what is not slow
+test-quick: $(READY)  ## run the fast tests: pure parts and SQL
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
 
-vercel-check: $(READY)  ## build for Vercel, serve what came out, and what a cold start costs: 2 minutes (part of .ci/run)
+vercel-check: $(READY)  ## build for Vercel, serve the build, time a cold start (2 min)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)
 
-initial-migration:  ## write supabase/migrations/…_initial.sql from supabase/schemas (until the first release is tagged)
+initial-migration:  ## write the initial migration (until the first tag)
 	@cat supabase/schemas/*.sql > supabase/migrations/20261128120000_initial.sql
 
-migrate: $(READY)  ## apply the migrations that the database has not had (DATABASE_URL)
+migrate: $(READY)  ## apply pending migrations (DATABASE_URL)
 	@$(BIN)/python -m dev.migrate
 
-bench: $(BENCH_READY)  ## what it costs, side by side with Procrastinate and PgQueuer: 20 minutes (ARGS=--quick: 2)
+bench: $(BENCH_READY)  ## compare with other job processors (20 min; ARGS=--quick: 2)
 	@$(BIN)/python -m bench $(ARGS)
 
-lint: $(READY)  ## style and types
+lint: $(READY)  ## check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-lock: $(UV)  ## write requirements*.txt from requirements*.in (ARGS=--upgrade: newer versions)
+lock: $(UV)  ## write requirements*.txt (ARGS=--upgrade: newer versions)
 	@for part in "" -dev -bench; do \
 		$(UV) pip compile -q --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url \
 			--custom-compile-command "make lock" requirements$$part.in -o requirements$$part.txt $(ARGS) || exit 1; \

@@ -151,3 +151,18 @@ def _check_text(value: Any, *path: str) -> None:
         except UnicodeEncodeError:
             path_text = ".".join(map(harmless, path))
             raise JsonError("it holds half a character (a lone surrogate)", field=path_text) from None
+
+
+def is_storable(value: Any) -> bool:
+    """Return whether a Python value is JSON that Postgres stores: no NaN, no NUL, no halves of characters."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return r"\u0000" not in text
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON. Python's == takes 1, 1.0 and True for equal."""
+    return json.dumps(one) == json.dumps(other)

@@ -53,7 +53,8 @@ def cancelled(done: Json) -> str:
         return f"job {done['id']} is running: it is cancelled after this run unless the run completes it"
     if done["was"] == "cancelled":
         return f"job {done['id']} was cancelled already"
-    return f"job {done['id']} is cancelled (was {done['was']}); flask jobs requeue {done['id']} undoes it"
+    again = f"flask jobs requeue {done['id']} queues it again, due at once"
+    return f"job {done['id']} is cancelled (was {done['was']}); {again}"
 
 
 def flow_cancelled(done: Json) -> Iterator[Part]:

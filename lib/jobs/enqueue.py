@@ -14,7 +14,7 @@ from lib.errors import InvalidJob
 from lib.jobs import hooks
 from lib.jobs.stage import Registry, Stage
 from lib.telemetry import sentry
-from lib.validation import field_errors
+from lib.validation import field_errors, same_json
 
 Json = dict[str, Any]
 
@@ -30,6 +30,15 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
         InvalidJob: the first payload that its stage does not take.
     """
     return sentry.with_trace([_prepared(row, registry, settings, index) for index, row in enumerate(rows)])
+
+
+def prepare_unattended(row: Json, registry: Registry, settings: Settings) -> Json:
+    """Prepare a job for which no caller waits. An invalid payload is kept: the first run ends by it, for all to see."""
+    try:
+        (prepared,) = prepare([row], registry, settings)
+    except InvalidJob:
+        return _with_semantics(row, registry.stages.get(row["stage"]), settings)
+    return prepared
 
 
 def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int = 0) -> BaseModel:
@@ -58,6 +67,12 @@ def circuit_for(stage: Stage, payload: BaseModel) -> str | None:
     return circuit
 
 
+def _with_semantics(row: Json, stage: Stage | None, settings: Settings) -> Json:
+    """Apply the stage's semantics: one that runs at most once makes each of its jobs so."""
+    once = stage is not None and stage.effective(settings, "semantics") == "at_most_once"
+    return row | {"semantics": "at_most_once"} if once else row
+
+
 def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> Json:
     stage = registry.stages.get(row["stage"])
     if stage is None:
@@ -68,9 +83,8 @@ def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> 
         stage.read(changed, settings)  # an exception is the hook's failure
         return True
 
-    once = stage.effective(settings, "semantics") == "at_most_once"
-    prepared = hooks.apply_before_enqueue(row | ({"semantics": "at_most_once"} if once else {}), is_valid=is_valid)
-    if prepared["payload"] != row["payload"]:
+    prepared = hooks.apply_before_enqueue(_with_semantics(row, stage, settings), is_valid=is_valid)
+    if not same_json(prepared["payload"], row["payload"]):
         payload = check_payload(stage, prepared["payload"], settings, index=index)
     circuit = row.get("circuit") or circuit_for(stage, payload)
-    return prepared | ({"circuit": circuit} if circuit else {})
+    return _with_semantics(prepared, stage, settings) | ({"circuit": circuit} if circuit else {})

@@ -12,6 +12,7 @@ and its changes are undone.
 """
 
 import copy
+import json
 import math
 import random
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from lib.job import Error, Job, Retry
 from lib.jobs.failure_policy import FailurePolicy, decide, may_retry
 from lib.jobs.retry_policy import max_attempts
 from lib.telemetry import events
+from lib.validation import is_storable
 
 # Sent with a Draft for each job that code enqueues: API, CLI, CSV, next stage, schedule, pgmq. Not for plain SQL, nor
 # for the webhook jobs that the database enqueues within a settle.
@@ -81,10 +83,12 @@ def apply_before_enqueue(row: dict[str, Any], *, is_valid: Callable[[dict[str, A
         payload=copy.deepcopy(row.get("payload") or {}),
         **{name: row[name] for name in _CHANGEABLE[1:] if row.get(name) is not None},
     )
-    before = copy.deepcopy(draft.payload)
+    before = json.dumps(draft.payload)
 
     def is_possible(draft: Draft) -> bool:
-        return _is_possible_draft(draft) and (draft.payload == before or is_valid(draft.payload))
+        if not _is_possible_draft(draft):
+            return False
+        return json.dumps(draft.payload) == before or (is_storable(draft.payload) and is_valid(draft.payload))
 
     draft = _send(before_enqueue, draft, copied=copy.deepcopy, is_possible=is_possible)
     changes = {name: getattr(draft, name) for name in _CHANGEABLE}

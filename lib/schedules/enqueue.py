@@ -1,11 +1,10 @@
 """Enqueues the jobs of due schedules, in the middle of a tick."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 from lib.config.settings import Settings
-from lib.jobs.enqueue import prepare
+from lib.jobs.enqueue import prepare_unattended
 from lib.jobs.stage import Registry
 from lib.schedules.planner import plan
 from lib.store.store import Store
@@ -23,7 +22,10 @@ def enqueue_due(due: Sequence[Json], store: Store, registry: Registry, settings:
     Return the number of jobs enqueued, the number of calls, and whether any schedule has moved on. A schedule that
     cannot be planned is paused with the reason, without effect on the others.
     """
-    prepare_jobs = functools.partial(prepare, registry=registry, settings=settings)
+
+    def prepare_jobs(rows: list[Json]) -> list[Json]:
+        return [prepare_unattended(row, registry, settings) for row in rows]
+
     jobs = calls = 0
     moved = True
     while due and moved and calls < _MAX_CALLS:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lib.errors import Invalid, InvalidJob
 from lib.schedules.cron import Times
+from lib.validation import same_json
 
 Json = dict[str, Any]
 # `lib.jobs.enqueue.prepare`, for the stages and settings in force.
@@ -103,7 +104,9 @@ def jobs_of(due: Due, times: list[datetime], *, prepare: Prepare) -> list[Json]:
     The database takes the stored payload, because JSON that passes through Python may lose digits.
     """
     jobs = prepare([due.job(time) for time in times])
-    return [{name: job[name] for name in job if name != "payload" or job[name] != due.payload} for job in jobs]
+    return [
+        {name: job[name] for name in job if name != "payload" or not same_json(job[name], due.payload)} for job in jobs
+    ]
 
 
 def _reason(error: Invalid | ValueError) -> str:

@@ -10,18 +10,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from lib.config.settings import Settings
-from lib.errors import Invalid, PermanentError, TransientError
+from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
-from lib.jobs import enqueue, hooks
+from lib.jobs import hooks
 from lib.jobs.context import Context
+from lib.jobs.enqueue import prepare_unattended
 from lib.jobs.failure_policy import FailurePolicy, decide
 from lib.jobs.retry_policy import max_attempts
 from lib.jobs.stage import Registry
 from lib.store.codec import Result, Settled, encode_result
 from lib.store.store import Store
 from lib.telemetry import events, sentry
+from lib.telemetry.redact import clean
 from lib.tick.storable import storable
-from lib.validation import field_errors
+from lib.validation import field_errors, same_json
 
 _EVENTS = {
     Complete: "run_completed",
@@ -106,7 +108,7 @@ class Runner:
         if isinstance(outcome, Snooze) and job.semantics == "at_most_once":
             raise TransientError("a job that runs at most once cannot snooze")
         if isinstance(outcome, Retry | Error):
-            error_text = str(outcome.error)
+            error_text = clean(str(outcome.error), secrets=self._secrets())
             failure = TransientError(error_text) if isinstance(outcome, Retry) else PermanentError(error_text)
             outcome = self._after_error(decide(outcome, job, self._policy(job.stage), rng=self._rng), failure, job)
         outcome = storable(outcome, secrets=self._secrets)
@@ -134,12 +136,9 @@ class Runner:
             "delay_seconds": following.delay_seconds,
             "semantics": following.semantics,
         }
-        try:
-            (prepared,) = enqueue.prepare([row], self._registry, self._settings)
-        except Invalid:
-            # This run has done its work. The next job is enqueued unchanged and fails with the same error when it runs.
-            return following
-        payload = None if following.payload is None and prepared["payload"] == row["payload"] else prepared["payload"]
+        prepared = prepare_unattended(row, self._registry, self._settings)
+        unchanged = following.payload is None and same_json(prepared["payload"], row["payload"])
+        payload = None if unchanged else prepared["payload"]
         changed = {name: prepared[name] for name in ("circuit", "ttr_seconds", "delay_seconds", "semantics")}
         return replace(following, payload=payload, **changed)
 

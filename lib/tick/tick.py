@@ -101,8 +101,8 @@ class _Tick:
         if self._settings.giftcard_pgmq_queues and not only_stage and not only_job_id:
             from lib.tick.pgmq import import_pgmq
 
-            self.report.pgmq = import_pgmq(self._store, self._registry, self._settings)
-            self.report.calls += 1
+            self.report.pgmq, calls = import_pgmq(self._store, self._registry, self._settings)
+            self.report.calls += calls
         ready = self._registry.ready(self._settings)
         step = self._store.begin_tick(
             key=str(uuid.uuid4()),

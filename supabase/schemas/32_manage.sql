@@ -18,7 +18,7 @@ begin
     perform public.giftcard_refuse('GC409', format('job %s is %s already', p_job_id, j.status), 'status');
   elsif j.status = 'completed' and not coalesce(p_force, false) then
     perform public.giftcard_refuse(
-      'GC409', format('job %s is completed: force it to run again', p_job_id), 'force');
+      'GC409', format('job %s is completed: use force to run it again', p_job_id), 'force');
   elsif j.status = 'completed' and public.giftcard_is_webhook(j.stage) then
     perform public.giftcard_refuse(
       'GC409', format('job %s is a webhook that was delivered: it is not sent again', p_job_id), 'force');

@@ -30,11 +30,17 @@ returns jsonb language sql stable security invoker set search_path = '' as $$
                  coalesce(jsonb_typeof(p_message) = 'object', false) as is_object) m
 $$;
 
--- Read up to p_limit messages of a queue (0: only check that they can be read); no one else reads them for a minute.
+-- Read up to p_limit messages of a queue, which no one else reads for a minute: in steps of 1, 2, 4 … 64, until they
+-- come to 2 MB. `more`: there may be more. With a p_limit of 0, only check that they can be read and archived.
 create function public.giftcard_read_pgmq_queue(p_queue text, p_limit integer) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_messages jsonb;
+  v_messages jsonb := '[]'::jsonb;
+  v_bytes bigint := 0::bigint;
+  v_step integer := 1;
+  v_count integer := 0;
+  v_read integer;
+  r record;
 begin
   if to_regclass('pgmq.meta') is null then
     perform public.giftcard_refuse('GC404',
@@ -42,16 +48,28 @@ begin
   elsif not exists (select from pgmq.meta where queue_name = p_queue) then
     perform public.giftcard_refuse('GC404',
       format('pgmq has no queue %s: create it with select pgmq.create(%L)', p_queue, p_queue));
+  elsif p_limit <= 0 then
+    perform pgmq.read(p_queue, 60, 0), pgmq.archive(p_queue, '{}'::bigint[]);
   end if;
-  select coalesce(jsonb_agg(jsonb_build_object(
-           'msg_id', r.msg_id, 'sent_at', extract(epoch from r.enqueued_at)::text,
-           'job', public.giftcard_message_job(p_queue, r.msg_id, r.enqueued_at, r.message)) order by r.msg_id), '[]')
-    into v_messages from pgmq.read(p_queue, 60, p_limit) r;
-  return jsonb_build_object('messages', v_messages);
+  while v_count < p_limit and v_bytes < 2000000 loop
+    v_read := 0;
+    for r in select m.msg_id, m.enqueued_at, m.message
+               from pgmq.read(p_queue, 60, least(v_step, p_limit - v_count)) m order by m.msg_id loop
+      v_messages := v_messages || jsonb_build_object(
+        'msg_id', r.msg_id, 'sent_at', extract(epoch from r.enqueued_at)::text,
+        'job', public.giftcard_message_job(p_queue, r.msg_id, r.enqueued_at, r.message));
+      v_bytes := v_bytes + coalesce(octet_length(r.message::text), 0);
+      v_read := v_read + 1;
+    end loop;
+    v_count := v_count + v_read;
+    exit when v_read < least(v_step, p_limit - v_count + v_read);
+    v_step := least(2 * v_step, 64);
+  end loop;
+  return jsonb_build_object('messages', v_messages, 'more', v_count < p_limit and v_bytes >= 2000000);
 end $$;
 
 -- Read up to p_limit messages of each queue, at most 1,000 (0: only check). Return, by queue, {messages: [{msg_id,
--- sent_at, job}]}, or {problem} for a queue that cannot be read; the others are read all the same.
+-- sent_at, job}], more}, or {problem} for a queue that cannot be read; the others are read all the same.
 create function public.giftcard_read_pgmq(p_queues text[], p_limit integer) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare

@@ -9,8 +9,8 @@ from tests.support.world import World, an_order
 def test_cancel_of_a_queued_job(world: World, door: Door) -> None:
     one, other = world.enqueue("email", count=2)
     assert door.json("cancel", one) == {"id": one, "was": "queued", "status": "cancelled", "cancel_requested": False}
-    assert (
-        door.says("cancel", other) == f"job {other} is cancelled (was queued); flask jobs requeue {other} undoes it\n"
+    assert door.says("cancel", other) == (
+        f"job {other} is cancelled (was queued); flask jobs requeue {other} queues it again, due at once\n"
     )
     assert world.statuses() == {"cancelled": 2}
 

@@ -18,6 +18,7 @@ from lib.jobs.enqueue import prepare
 from lib.jobs.hooks import Draft, before_enqueue
 from lib.jobs.stage import Registry, Stage, stage
 from lib.telemetry import sentry
+from lib.validation import same_json
 from tests.support.queues import Queues
 from tests.support.world import ADMIN, World, a_stage, bearer
 
@@ -166,6 +167,23 @@ def test_an_invalid_payload_ends_with_the_same_error_where_no_caller_waits(world
     while world.tick()["started"]:
         pass
     dead = [row["last_error"] for row in world.sql("select last_error from giftcard_jobs where stage = 'work'")]
-    paused = [row["pause_reason"] for row in world.sql("select pause_reason from giftcard_schedules")]
-    (error,) = dead + paused
-    assert error.endswith("payload: port Extra inputs are not permitted")
+    assert dead == ["PermanentError: payload: port Extra inputs are not permitted"]
+    assert world.job(stage="work")["semantics"] == "at_most_once", "its stage's, although the payload is invalid"
+
+
+def test_a_hook_cannot_set_what_cannot_be_stored(world: Watched) -> None:
+    """Nor is what only looks equal unchanged: Python takes 1, 1.0 and True for equal."""
+    spoiled = iter([float("nan"), "\x00", "\ud800", object()])
+
+    def spoil(draft: Draft) -> None:
+        draft.payload["host"] = next(spoiled)
+
+    before_enqueue.connect(spoil)
+    row = {"stage": "unknown to this code", "correlation_id": "f", "payload": {"host": "a"}}
+    try:
+        prepared = [prepare([row], world.registry, world.settings)[0] for _ in range(4)]
+    finally:
+        before_enqueue.disconnect(spoil)
+    assert [job["payload"] for job in prepared] == [{"host": "a"}] * 4
+    assert not same_json({"n": 1}, {"n": True})
+    assert not same_json({"n": 1}, {"n": 1.0})

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lib.errors import Unavailable
+from lib.errors import Refused, Unavailable
 from lib.job import Complete, Outcome
 from lib.jobs.stage import Registry
 from lib.tick.pgmq import import_pgmq
@@ -26,7 +26,8 @@ def queues(connection: psycopg.Connection[Any]) -> Queues:
 def moved(world: World, **more: Any) -> dict[str, int]:
     """How many were moved, by queue."""
     return {
-        queue: sums["moved"] for queue, sums in import_pgmq(world.store, world.registry, world.settings, **more).items()
+        queue: counts["moved"]
+        for queue, counts in import_pgmq(world.store, world.registry, world.settings, **more)[0].items()
     }
 
 
@@ -126,7 +127,7 @@ def test_a_database_that_is_away_is_told_by_queue(make_world: Make, log: Any) ->
         def close(self) -> None: ...
 
     world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email", wire=Away())
-    told = import_pgmq(world.store, world.registry, world.settings)
+    told, _ = import_pgmq(world.store, world.registry, world.settings)
     assert told["email_queue"] | {"moved": 0, "problem": "the database cannot be reached"} == told["email_queue"]
 
 
@@ -145,3 +146,50 @@ def test_a_batch_is_bounded(make_world: Make, queues: Queues) -> None:
     assert moved(world, limit=2) == {"email_queue": 2}
     assert moved(world, limit=0) == {"email_queue": 0}
     assert queues.waiting("email_queue") == [3]
+
+
+# Large messages, and one that spoils its batch
+
+
+def test_large_messages_are_read_in_parts_and_all_are_imported(make_world: Make, queues: Queues) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
+    queues.create("email_queue", *({"n": n, "text": "x" * 300_000} for n in range(40)))
+    (read,) = world.store.read_pgmq(("email_queue",), limit=500).values()
+    assert (len(read["messages"]) < 20, read["more"]) == (True, True), "about 2 MB, not 12"
+    world.sql("update pgmq.q_email_queue set vt = now() returning msg_id")
+    imported, calls = import_pgmq(world.store, world.registry, world.settings)
+    assert (imported["email_queue"]["moved"], calls > 4) == (40, True)
+
+
+def test_one_message_that_cannot_be_stored_fails_alone(
+    make_world: Make, queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email,payments_queue:payment")
+    queues.create("email_queue", {"n": 1}, {"n": 2}, {"n": 3})
+    queues.create("payments_queue", {"n": 4})
+    whole = type(world.store).import_pgmq
+
+    def refuses(store: Any, batches: Any) -> Any:
+        jobs = [message["job"] for messages in batches.values() for message in messages]
+        if any(job["payload_json"] == '{"n": 2}' and "error" not in job for job in jobs):
+            raise Refused("invalid input syntax for type json", sqlstate="22P02")
+        return whole(store, batches)
+
+    monkeypatch.setattr(type(world.store), "import_pgmq", refuses)
+    imported, _ = import_pgmq(world.store, world.registry, world.settings)
+    assert imported == {
+        "email_queue": {"moved": 2, "repeated": 0, "refused": 1},
+        "payments_queue": {"moved": 1, "repeated": 0, "refused": 0},
+    }
+    (dead,) = world.sql("select last_error, payload from giftcard_jobs where status = 'error'")
+    assert dead == {
+        "last_error": "PermanentError: invalid input syntax for type json", "payload": {"message": '{"n": 2}'}
+    }  # fmt: skip
+
+
+def test_an_import_counts_its_calls(make_world: Make, queues: Queues) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email")
+    queues.create("email_queue")
+    assert import_pgmq(world.store, world.registry, world.settings)[1] == 1
+    queues.send("email_queue", {"n": 1})
+    assert import_pgmq(world.store, world.registry, world.settings)[1] == 2

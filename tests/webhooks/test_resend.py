@@ -79,7 +79,7 @@ def archive(world: World) -> None:
 def test_delivered_webhook_is_refused(telling: World, receiver: Receiver, dead: dict[str, Any], force: bool) -> None:
     telling.store.requeue(dead["id"])
     telling.run()
-    says = "is a webhook that was delivered: it is not sent again" if force else "is completed: force it"
+    says = "is a webhook that was delivered: it is not sent again" if force else "is completed: use force"
     assert says in refused(telling, dead, force=force)
     archive(telling)
     assert "is archived: restore it first" in refused(telling, dead, force=force)

@@ -49,3 +49,12 @@ def test_a_database_that_is_away_is_another_line(make_world: Make, examined: Exa
     away = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email", DATABASE_URL="postgresql://127.0.0.1:1/none")
     lines = examined(away)
     assert ("pgmq" not in lines, lines["database"]["level"]) == (True, "red")
+
+
+def test_a_queue_that_cannot_be_archived_is_red(
+    make_world: Make, examined: Examine, connection: psycopg.Connection[Any]
+) -> None:
+    Queues(connection).create("email_queue")
+    connection.execute("drop table pgmq.a_email_queue")
+    line = examined(make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email"))["pgmq"]
+    assert (line["level"], "a_email_queue" in line["message"]) == ("red", True)

@@ -74,7 +74,7 @@ def test_requeue_one_takes_a_corrected_payload(script: Script, world: World) -> 
 
 def test_requeue_one_wants_force_for_a_completed_job(script: Script, world: World) -> None:
     job_id = world.completed()
-    with pytest.raises(ScriptError, match="force it"):
+    with pytest.raises(ScriptError, match="use force"):
         script("requeue_one", p_job_id=str(job_id))
     assert script("requeue_one", p_job_id=str(job_id), p_force="true")[0]["was"] == "completed"
 
