@@ -56,6 +56,17 @@ def seconds_until_due(job: dict[str, Any]) -> float:
     return float((job["scheduled_at"] - job["updated_at"]).total_seconds())
 
 
+def test_hook_sees_the_error_of_a_returned_outcome_without_secrets(make_world: Make) -> None:
+    seen: list[str] = []
+
+    def see(run: FailedRun) -> None:
+        seen.append(str(run.error))
+
+    after_error.connect(see)
+    job = one(make_world, lambda payload, context: Retry(delay=9, error=f"denied for {ADMIN}"))
+    assert (seen, job["last_error"]) == (["denied for [secret]"], "denied for [secret]")
+
+
 def test_hook_sees_the_attempt_the_stage_and_the_error(make_world: Make) -> None:
     seen: list[FailedRun] = []
     after_error.connect(seen.append, weak=False)
