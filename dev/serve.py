@@ -39,6 +39,11 @@ Gift cards at {url}   (Ctrl-C to stop)
          "email": "kate@example.com"}}, "amount": {{"amount": 2500, "currency": "USD"}}}}'
     curl -X POST {url}/api/jobs/run -H "Authorization: Bearer $(token GIFTCARD_ADMIN_TOKEN)"
     curl {url}/api/status -H "Authorization: Bearer $(token GIFTCARD_ADMIN_TOKEN)"
+
+  The command line, through the API (which {url}/api/docs describes):
+
+    export GIFTCARD_URL={url} GIFTCARD_ADMIN_TOKEN=$(token GIFTCARD_ADMIN_TOKEN)
+    .venv/bin/flask jobs status
 """
 
 
