@@ -22,7 +22,7 @@ from dev.clock import run_clock
 from dev.keys import secrets_file
 from dev.migrate import migrate
 from dev.postgres import database
-from lib.errors import StoreError
+from lib.errors import Misconfigured, StoreError
 from lib.web.services import services
 
 _HOST = "127.0.0.1"
@@ -58,6 +58,10 @@ def main() -> int:
             _run()
     except KeyboardInterrupt:
         pass
+    except Misconfigured as error:
+        empty = "" if os.environ.get("DATABASE_URL") else "; or delete .local/postgres to begin with an empty database"
+        print(f"Cannot start: {error}{empty}", file=sys.stderr)
+        return 1
     except StoreError as error:
         print(f"Cannot start: {error}", file=sys.stderr)
         return 1
