@@ -69,15 +69,16 @@ class _Import:
             self.problems |= {queue: found["problem"] for queue, found in read.items() if "problem" in found}
             batches = {queue: self._prepared(queue, found.get("messages", [])) for queue, found in read.items()}
             self._import({queue: messages for queue, messages in batches.items() if messages})
-            queues = tuple(queue for queue, found in read.items() if found.get("more") and self._done(queue) < limit)
+            queues = tuple(queue for queue, found in read.items() if found.get("more") and self._open(queue, limit))
 
     def result(self, queue: str) -> Json:
         """Return the counts of a queue, with its problem if it has one."""
         counts: Json = {name: self._counts[queue][name] for name in _COUNTS}
         return counts | ({"problem": self.problems[queue]} if queue in self.problems else {})
 
-    def _done(self, queue: str) -> int:
-        return self._counts[queue].total()
+    def _open(self, queue: str, limit: int) -> bool:
+        """Return whether to read on: each further read would hide the messages of a queue with a problem."""
+        return queue not in self.problems and self._counts[queue].total() < limit
 
     def _import(self, batches: Batches) -> None:
         """Import in one call. If the database refuses it, import smaller parts: a message fails only itself."""

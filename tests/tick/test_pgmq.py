@@ -161,6 +161,19 @@ def test_large_messages_are_read_in_parts_and_all_are_imported(make_world: Make,
     assert (imported["email_queue"]["moved"], calls > 4) == (40, True)
 
 
+def test_a_queue_that_cannot_be_imported_is_read_once_and_the_rest_stays_visible(
+    make_world: Make, queues: Queues
+) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email,payments_queue:payment")
+    queues.create("email_queue", *({"n": n, "text": "x" * 300_000} for n in range(20)))
+    queues.create("payments_queue", {"n": 4})
+    world.sql("alter table pgmq.a_email_queue add check (msg_id < 0)")
+    imported, calls = import_pgmq(world.store, world.registry, world.settings)
+    assert "a_email_queue" in imported["email_queue"]["problem"]
+    assert (imported["email_queue"]["moved"], imported["payments_queue"]["moved"], calls) == (0, 1, 2)
+    assert world.value("select count(*) from pgmq.q_email_queue where vt <= now()") > 8, "read, though not imported"
+
+
 def test_one_message_that_cannot_be_stored_fails_alone(
     make_world: Make, queues: Queues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
