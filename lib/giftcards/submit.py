@@ -7,6 +7,7 @@ from lib.giftcards.orders import Order
 from lib.jobs.enqueue import prepare
 from lib.jobs.stage import Registry
 from lib.store.store import Store
+from lib.validation import same_json
 
 
 def submit_order(
@@ -33,5 +34,5 @@ def submit_order(
         "payload": order.model_dump(mode="json"),
     }
     (job,) = prepare([row | {"stage": "customer_ingest"}], registry, settings)
-    changes = {name: value for name, value in job.items() if row.get(name) != value and name != "stage"}
+    changes = {name: value for name, value in job.items() if name != "stage" and not same_json(row.get(name), value)}
     return store.submit_order(**row, job=changes, body_hash=body_hash, idempotency_key=idempotency_key)
