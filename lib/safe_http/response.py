@@ -20,12 +20,14 @@ _MAX_SENSITIVE_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP response. Header names are in lower case. `complete`: the whole body was read."""
+    """An HTTP response. Header names are in lower case. `complete`: the whole body was read. `redirects`: their number
+    before it."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     complete: bool
+    redirects: int = 0
 
 
 def excerpt(response: Response, *, secrets: Sequence[str]) -> str:

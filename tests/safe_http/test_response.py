@@ -64,7 +64,8 @@ def test_bomb_is_unpacked_no_further_than_needed() -> None:
     tracemalloc.start()
     try:
         assert excerpt(bomb, secrets=[]) == "a" * MAX_STORED_BYTES
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        # Far below the bomb, far above what other threads and first imports allocate meanwhile.
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
     finally:
         tracemalloc.stop()
 
