@@ -19,6 +19,9 @@ QUICK := tests/architecture tests/config tests/giftcards tests/reports tests/saf
 ARGS ?=
 WIRE ?=
 
+# Tests start many processes, which would compile every module each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate bench lint lock
 

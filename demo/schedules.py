@@ -63,7 +63,7 @@ def _report(outcome: Outcome) -> Iterator[str]:
     if report is None:
         yield "there is no report"
         return
-    for what, number in (report.counted | {"paid_without_card": 0}).items():
+    for what, number in (report.counted | {"differences": 0}).items():
         if report.totals[what] != number:
             yield f"{what}: the report has {report.totals[what]}, the tables {number}"
     readers = [mail.to for mail in outcome.deliveries.report_mails if report.day in mail.subject]

@@ -10,7 +10,10 @@ from psycopg.rows import class_row, scalar_row
 
 _RUNS = """
 select j.correlation_id as order_id, j.id as job_id, h.run_no, h.stage, h.attempt, h.result, h.error,
-       h.started_at, h.finished_at, j.max_attempts, extract(epoch from h.next_run_at - h.finished_at)::float8 as pause
+       h.started_at, h.finished_at, j.max_attempts, extract(epoch from h.next_run_at - h.finished_at)::float8 as pause,
+       h.result in ('FAILED', 'INTERRUPTED') and exists (
+         select from public.giftcard_job_history n
+          where n.job_id = h.job_id and n.run_no = h.run_no + 1 and n.attempt > h.attempt) as retried
   from public.giftcard_job_history h join public.giftcard_jobs j on j.id = h.job_id
  where j.tenant_id = %s and h.result <> 'SUCCESS' order by h.finished_at, h.job_id, h.run_no
 """
@@ -70,9 +73,9 @@ select r.day::text, r.report -> 'totals' as totals, jsonb_build_object(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run without success. `pause`: seconds until the next one; None: there is none.
+    """A run without success. `pause`: seconds until the next one, also after a snooze or a revival; None: no next one.
 
-    `max_attempts` None: the stage's.
+    `max_attempts` None: the stage's. `retried`: it failed, and the next run is another attempt of the same round.
     """
 
     order_id: str
@@ -86,6 +89,7 @@ class Run:
     finished_at: datetime
     max_attempts: int | None
     pause: float | None
+    retried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

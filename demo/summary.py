@@ -109,7 +109,7 @@ def _sections(outcome: Outcome) -> Iterator[tuple[str, list[str]]]:
 
 
 def _retries(outcome: Outcome) -> Iterator[str]:
-    retried = Counter(run.stage for run in outcome.runs if run.pause is not None)
+    retried = Counter(run.stage for run in outcome.runs if run.retried)
     by_stage = ", ".join(f"{count} of {stage}" for stage, count in retried.most_common())
     yield f"{_many(retried.total(), 'run')} failed and were retried: {by_stage or 'none'}"
 

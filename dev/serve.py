@@ -46,20 +46,29 @@ Gift cards at {url}   (Ctrl-C to stop)
     .venv/bin/flask jobs status
 """
 
+# Without a password, unlike the URL of another database.
+_EMBEDDED = """
+  SQL, for sql/*.sql and docs/runbook.md:
+
+    export DATABASE_URL='{database}'
+    psql "$DATABASE_URL" -f sql/status.sql
+"""
+
 
 def main() -> int:
     """Run until a signal. Exit codes: 0 stopped, 1 could not start."""
+    embedded = not os.environ.get("DATABASE_URL", "").strip()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # during the start, both signals stop it in the same way
     try:
         with database() as url:
             for file in migrate(url):
                 print(f"applied {file}")
             os.environ.update(_environment(url))
-            _run()
+            _run(_EMBEDDED.format(database=url) if embedded else "")
     except KeyboardInterrupt:
         pass
     except Misconfigured as error:
-        empty = "" if os.environ.get("DATABASE_URL") else "; or delete .local/postgres to begin with an empty database"
+        empty = "; or delete .local/postgres to begin with an empty database" if embedded else ""
         print(f"Cannot start: {error}{empty}", file=sys.stderr)
         return 1
     except StoreError as error:
@@ -80,7 +89,7 @@ def _environment(url: str) -> dict[str, str]:
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
-def _run() -> None:
+def _run(about_the_database: str) -> None:
     """Serve and tick until a signal."""
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
@@ -95,7 +104,7 @@ def _run() -> None:
             daemon=True,
         )
         clock.start()
-        _log(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]))
+        _log(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]) + about_the_database)
         signal.sigwait(signals)
         stop.set()
         services(app).shutdown.ask(timeout=3)  # start no more jobs

@@ -11,13 +11,14 @@ GiftcardError
 │       └── Interrupted           the run's lease expired without a settle: its process was killed
 ├── SettingsError             an environment variable is invalid
 ├── Invalid                   a request is invalid; nothing was changed
-│   └── InvalidJob                a payload that its stage does not take
+│   └── InvalidJob                a payload that its stage does not take, or an impossible ttr; also a ValueError
+├── Pending                   a vendor has accepted a request and not decided yet: ask again later
 ├── LeaseLost                 another run has the job now: stop
 └── StoreError
-    ├── Unavailable           the database cannot be reached, or was lost during a call
+    ├── Unavailable           the database cannot be reached, was lost during a call, or failed by itself
     ├── Misconfigured         the database rejects us: missing schema, wrong version, wrong key
-    ├── Refused               the database refused the call (our own SQLSTATEs and data errors)
-    └── Conflict              a unique constraint is violated
+    ├── Refused               the data is at fault (our own SQLSTATEs and data errors)
+    └── Conflict              the data is at fault: it violates a unique constraint
 """
 
 from typing import Any
@@ -35,7 +36,12 @@ class SettingsError(GiftcardError):
 
 
 class Failure(GiftcardError):
-    """A failed run. `detail`: a small JSON object stored with the run, such as a vendor's status."""
+    """A failed run. `detail`: a small JSON object stored with the run, such as a vendor's status.
+
+    `without_effect`: its request had no effect, for certain: it was not sent, or refused for good.
+    """
+
+    without_effect = False
 
     def __init__(self, message: str = "", *, detail: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -94,12 +100,17 @@ class Invalid(GiftcardError):
         self.field = field
 
 
-class InvalidJob(Invalid):
-    """A payload that its stage does not take. `index` is the job's in the list; `field` starts with `payload`."""
+class InvalidJob(Invalid, ValueError):
+    """A job that cannot be enqueued. `index` is its place in the list; `field` is `ttr_seconds` or starts with
+    `payload`."""
 
     def __init__(self, message: str, *, field: str, index: int) -> None:
         super().__init__(message, field=field)
         self.index = index
+
+
+class Pending(GiftcardError):
+    """A vendor has accepted a request under its key, and decides later. The handler snoozes."""
 
 
 class LeaseLost(GiftcardError):
@@ -107,15 +118,29 @@ class LeaseLost(GiftcardError):
 
 
 class StoreError(GiftcardError):
-    """A call to Postgres failed."""
+    """A call to Postgres failed. `sqlstate`: the server's; None if the server did not respond with one."""
+
+    sqlstate: str | None = None
 
 
 class Unavailable(StoreError):
-    """The database was lost: the call may have been carried out."""
+    """The database, or a wire to it, failed: the call may have been carried out.
+
+    `undone`: it certainly was not, because it was never sent or the server rolled it back.
+    """
+
+    def __init__(self, message: str = "", *, sqlstate: str | None = None, undone: bool = False) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.undone = undone
 
 
 class Misconfigured(StoreError):
     """The database or its settings are wrong; the message states what to fix."""
+
+    def __init__(self, message: str = "", *, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
 
 
 class Refused(StoreError):
@@ -127,12 +152,14 @@ class Refused(StoreError):
 
     def __init__(self, message: str, *, sqlstate: str, field: str | None = None) -> None:
         super().__init__(message)
-        self.sqlstate = sqlstate
+        self.sqlstate: str = sqlstate
         self.field = field
 
 
 class Conflict(StoreError):
     """A unique constraint named `constraint` is violated."""
+
+    sqlstate = "23505"
 
     def __init__(self, message: str, *, constraint: str) -> None:
         super().__init__(message)

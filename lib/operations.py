@@ -7,7 +7,7 @@ from typing import Any
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
-from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
+from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, JobRequest, Page
 from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry.redact import covered
@@ -48,9 +48,10 @@ class Operations:
             self._store.record_reveal(by=self._by, subject=f"job {job_id}")
         return self._masked(job, reveal=reveal)
 
-    def history(self, job_id: int, *, limit: int = 10) -> Json:
-        """Return the runs of a job, newest first."""
-        return {"runs": [_masked(run) for run in self._store.history(job_id, limit=limit)]}
+    def history(self, job_id: int, *, limit: int = 10, older: int | None = None) -> Json:
+        """Return a page of the runs of a job, newest first. `older`: the cursor of the next page."""
+        found = self._store.history(job_id, limit=limit, older=older)
+        return found | {"runs": [_masked(run) for run in found["runs"]]}
 
     def status(self) -> Json:
         """Return the state of the whole system, with the doctor's checks."""
@@ -71,9 +72,9 @@ class Operations:
             "paused_by_setting": self._settings.giftcard_paused,
         }
 
-    def circuits(self) -> Json:
-        """Return the circuits that are not closed or have recent failures."""
-        return {"circuits": self._state()["circuits"]}
+    def circuits(self, page: CircuitPage) -> Json:
+        """Return a page of the circuits that are not closed or have recent failures, by name."""
+        return self._store.list_circuits(**page.model_dump())
 
     def stages(self) -> Json:
         """Return each stage with its effective settings, and whether it can run."""
@@ -186,7 +187,7 @@ class Operations:
         return self._store.cancel(job_id)
 
     def cancel_flow(self, tenant_id: str, correlation_id: str) -> Json:
-        """Cancel the unfinished jobs of a flow."""
+        """Cancel a flow: its order and its unfinished jobs. To requeue one of them reopens the order."""
         return self._store.cancel_flow(tenant_id, correlation_id)
 
     def restore(self, job_id: int) -> Json:

@@ -17,7 +17,20 @@ _UNSAFE_IN_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u
 _NOT_IN_LINE = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 _NOT_IN_TEXT = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u2028\u2029"
 
+# As the database refuses them in payloads (supabase/schemas/10_jobs.sql).
+_TOO_LARGE = 10**308
+
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+# How pydantic's sentences begin, and how ours do, after the name of the field.
+_PREDICATES = {
+    "Value error, ": "",
+    "Field required": "is required",
+    "Extra inputs are not permitted": "is not a known field",
+} | {f"{kind} should": "has to" for kind in ("Input", "String", "List", "Dictionary", "Tuple", "Set")}
+# What it adds for programmers.
+_TAIL = re.compile(r", unable to (interpret|parse).*| after validation")
 
 
 class StrictModel(BaseModel):
@@ -75,6 +88,14 @@ Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_utc)]
 
 
+def _as_predicate(message: str) -> str:
+    """Return a sentence of pydantic as one about the field: "has to be a valid string"."""
+    for begin, ours in _PREDICATES.items():
+        if message.startswith(begin):
+            return _TAIL.sub("", ours + message.removeprefix(begin))
+    return message
+
+
 def field_errors(error: ValidationError) -> list[tuple[str, str]]:
     """Return what is wrong as (field, message), in the order of the fields: `("customer.email", "is not a valid …")`.
 
@@ -82,8 +103,7 @@ def field_errors(error: ValidationError) -> list[tuple[str, str]]:
     """
     details = error.errors(include_url=False, include_input=False)
     return [
-        (".".join(harmless(str(part)) for part in detail["loc"]), detail["msg"].removeprefix("Value error, "))
-        for detail in details
+        (".".join(harmless(str(part)) for part in detail["loc"]), _as_predicate(detail["msg"])) for detail in details
     ]
 
 
@@ -101,7 +121,7 @@ class JsonError(ValueError):
 
 
 def strict_json(raw: bytes | str) -> Any:
-    """Parse JSON without surprises: no field twice, no NaN, no text that cannot be stored.
+    """Parse JSON without surprises: no field twice, no NaN, no integer beyond a double, no text that cannot be stored.
 
     Raises:
         JsonError: with the reason and, where it is known, the field.
@@ -109,7 +129,7 @@ def strict_json(raw: bytes | str) -> Any:
     try:
         text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
         value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
-        _check_text(value)
+        _check(value)
     except JsonError:
         raise
     except RecursionError:
@@ -136,15 +156,17 @@ def _refuse_constant(name: str) -> Any:
     raise JsonError(f"{name} is not JSON")
 
 
-def _check_text(value: Any, *path: str) -> None:
-    """Lone surrogates pass as escapes, and cannot be stored."""
+def _check(value: Any, *path: str) -> None:
+    """Lone surrogates pass as escapes, and cannot be stored. Long integers can, and then no client reads them."""
     if isinstance(value, dict):
         for name, content in value.items():
-            _check_text(name, *path, name)
-            _check_text(content, *path, name)
+            _check(name, *path, name)
+            _check(content, *path, name)
     elif isinstance(value, list):
         for index, content in enumerate(value):
-            _check_text(content, *path, str(index))
+            _check(content, *path, str(index))
+    elif isinstance(value, int) and abs(value) >= _TOO_LARGE:
+        raise JsonError("a number has more than 308 digits", field=".".join(map(harmless, path)))
     elif isinstance(value, str):
         try:
             value.encode()

@@ -16,12 +16,22 @@ if "PG_BIN" in os.environ:
     vars(sys.modules[pg_ctl.__module__])["POSTGRES_BIN_PATH"] = Path(os.environ["PG_BIN"])
 
 
-# What takes a minute or two, the longest first.
+# What takes half a minute or more, the longest first.
 _LONGEST = (
     "test_demo.py",
-    "test_demo_on_supabase.py",
+    "test_hostile_rows.py",
+    "test_stopped_demo.py",
     "test_docs_testing.py",
+    "test_deadlines.py",
+    "test_demo_on_supabase.py",
+    "test_kept_results.py",
+    "test_schemathesis.py",
     "test_pg_cron.py",
+    "test_stale_plans.py",
+    "test_bench.py",
+    "test_outage.py",
+    "test_one_by_one.py",
+    "test_size.py",
     "test_killed_workers.py",
 )
 

@@ -10,7 +10,7 @@ import pytest
 import segno
 
 from lib.giftcards.cards import has_valid_check_digit, vault_of
-from tests.support.servers import MailServer, a_mail_server
+from tests.support.mail_server import MailServer, a_mail_server
 from tests.support.world import World, a_world, an_order
 
 STAGES = ["customer_ingest", "personal_code", "payment", "issue_card", "email"]

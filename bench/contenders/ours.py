@@ -56,7 +56,7 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
     """Enqueue `count` jobs, `batch` per call."""
     watch = Watch(url)
     store = connect(settings_for(url, concurrency=1))
-    store.is_up()
+    store.check_health()
     batches = [jobs(range(first, first + batch)) for first in range(0, count, batch)]
     watch.start()
     for rows in batches:
@@ -73,7 +73,7 @@ def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False
     settings = settings_for(url, concurrency=batch)
     stores = [connect(settings) for _ in range(ticks)]
     for store in stores:
-        store.is_up()
+        store.check_health()
     if log:
         events.configure(readable=False)
 
@@ -94,7 +94,7 @@ def drain_by_store(url: str, *, count: int, batch: int) -> Sample:
     watch = Watch(url)
     settings = settings_for(url, concurrency=batch)
     store = connect(settings)
-    store.is_up()
+    store.check_health()
     watch.start()
     done = _calls(store, settings, count=count, batch=batch)
     if done != count:
@@ -129,7 +129,7 @@ def drain_at_once(url: str, *, gate: int, batch: int) -> Sample:
     """Drain a queue together with others, from the moment the gate (an advisory lock) opens."""
     settings = settings_for(url, concurrency=batch)
     store = connect(settings)
-    store.is_up()
+    store.check_health()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock_shared(%s)", [gate])
     began = time.perf_counter()

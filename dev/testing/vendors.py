@@ -10,8 +10,9 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-# 503; or (200, {"id": "x"}); or (429, {}, {"Retry-After": "7"}); or "cut": the connection is closed without a response.
-Response = int | tuple[int, Any] | tuple[int, Any, dict[str, str]] | Literal["cut"]
+# 503; or (200, {"id": "x"}); or (429, {}, {"Retry-After": "7"}); or "cut": the connection is closed without a response;
+# or "silent": it stays open without one.
+Response = int | tuple[int, Any] | tuple[int, Any, dict[str, str]] | Literal["cut", "silent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Vendor:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     vendor: Vendor
+    closing: threading.Event
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors: clients may disconnect early."""
@@ -60,6 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(method=self.command, path=self.path, headers=self.headers, body=_read(text))
         response = self.server.vendor.response_to(request)
         if isinstance(response, str):
+            if response == "silent":
+                self.server.closing.wait()
             self.close_connection = True
             return
         status, body, headers = (*response, {}, {})[:3] if isinstance(response, tuple) else (response, {}, {})
@@ -87,12 +91,14 @@ def _read(text: str) -> Any:
 def a_vendor() -> Iterator[Vendor]:
     """Start a vendor on a free local port."""
     server = _Server(("127.0.0.1", 0), _Handler)
+    server.closing = threading.Event()
     server.vendor = Vendor(url=f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield server.vendor
     finally:
+        server.closing.set()
         server.shutdown()
         server.server_close()
         thread.join()

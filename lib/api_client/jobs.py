@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lib.api_client.transport import LONG_TIMEOUT, Transport, segment
-from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, Page
+from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
 
 Json = dict[str, Any]
 
@@ -26,9 +26,9 @@ class JobsClient:
         """Return one job."""
         return self._http.get(f"/api/v1/jobs/{job_id}", reveal=reveal)
 
-    def history(self, job_id: int, *, limit: int = 10) -> Json:
-        """Return the runs of a job."""
-        return self._http.get(f"/api/v1/jobs/{job_id}/history", limit=limit)
+    def history(self, job_id: int, *, limit: int = 10, older: int | None = None) -> Json:
+        """Return a page of the runs of a job."""
+        return self._http.get(f"/api/v1/jobs/{job_id}/history", limit=limit, older=older)
 
     def status(self) -> Json:
         """Return the state of the deployment."""
@@ -41,9 +41,9 @@ class JobsClient:
             raise self._http.failure(status, body)
         return {"checks": body["doctor"]}
 
-    def circuits(self) -> Json:
-        """Return the circuits that are not closed, or have failed lately."""
-        return self._http.get("/api/v1/circuits")
+    def circuits(self, page: CircuitPage) -> Json:
+        """Return a page of the circuits that are not closed, or have failed lately."""
+        return self._http.get("/api/v1/circuits", **page.model_dump())
 
     def stages(self) -> Json:
         """Return each stage with its effective settings."""

@@ -48,9 +48,13 @@ class SchedulesClient:
         """Enqueue one occurrence now."""
         return self._http.post(f"{_PATH}/{schedule_id}/run")
 
-    def occurrences(self, schedule_id: int, *, limit: int = 10) -> Json:
-        """Return the jobs of a schedule, the newest first."""
-        return self._http.get(f"{_PATH}/{schedule_id}/occurrences", limit=limit)
+    def occurrences(self, schedule_id: int, *, limit: int = 10, older: str | None = None) -> Json:
+        """Return a page of the jobs of a schedule, the newest first."""
+        return self._http.get(f"{_PATH}/{schedule_id}/occurrences", limit=limit, older=older)
+
+    def history(self, schedule_id: int, *, limit: int = 10, older: str | None = None) -> Json:
+        """Return a page of the runs of all jobs of a schedule, the newest first."""
+        return self._http.get(f"{_PATH}/{schedule_id}/history", limit=limit, older=older)
 
     def precision(self, *, window_seconds: float) -> Json:
         """Return by stage how long after its time each run began."""

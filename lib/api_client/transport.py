@@ -55,13 +55,22 @@ class Transport:
         """GET; None in `query` is left out."""
         return self._call("GET", path, params=_without_none(query | {"reveal": "true" if reveal else None}))
 
-    def post(self, path: str, body: Json | None = None, *, timeout: float = TIMEOUT, **query: Any) -> Json:
+    def post(
+        self,
+        path: str,
+        body: Json | None = None,
+        *,
+        timeout: float = TIMEOUT,
+        idempotency_key: str | None = None,
+        **query: Any,
+    ) -> Json:
         """POST `body` as JSON."""
-        return self._call("POST", path, params=query, json=body, timeout=timeout)
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return self._call("POST", path, params=query, json=body, timeout=timeout, headers=headers)
 
-    def patch(self, path: str, body: Json) -> Json:
+    def patch(self, path: str, body: Json, **query: Any) -> Json:
         """PATCH with `body` as JSON."""
-        return self._call("PATCH", path, json=body)
+        return self._call("PATCH", path, params=query, json=body)
 
     def delete(self, path: str) -> Json:
         """DELETE."""

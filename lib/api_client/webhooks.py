@@ -24,9 +24,9 @@ class WebhooksClient:
         """Return one endpoint, without its secret."""
         return self._http.get(f"{_PATH}/{endpoint_id}")
 
-    def create(self, request: EndpointRequest) -> Json:
-        """Create an endpoint; the result holds its secret."""
-        return self._http.post(_PATH, request.model_dump())
+    def create(self, request: EndpointRequest, *, idempotency_key: str | None = None) -> Json:
+        """Create an endpoint; the result holds its secret. The same key with the same request returns it again."""
+        return self._http.post(_PATH, request.model_dump(), idempotency_key=idempotency_key)
 
     def update(self, endpoint_id: int, request: EndpointPatch) -> Json:
         """Update address, events, or on and off."""
@@ -36,9 +36,10 @@ class WebhooksClient:
         """Delete an endpoint."""
         return self._http.delete(f"{_PATH}/{endpoint_id}")
 
-    def rotate(self, endpoint_id: int, request: RotateRequest) -> Json:
-        """Replace the secret; the result holds the new one."""
-        return self._http.post(f"{_PATH}/{endpoint_id}/rotate-secret", request.model_dump())
+    def rotate(self, endpoint_id: int, request: RotateRequest, *, idempotency_key: str | None = None) -> Json:
+        """Replace the secret; the result holds the new one. The same key with the same request returns it again."""
+        path = f"{_PATH}/{endpoint_id}/rotate-secret"
+        return self._http.post(path, request.model_dump(), idempotency_key=idempotency_key)
 
     def test(self, endpoint_id: int) -> Json:
         """Enqueue a test event."""

@@ -16,15 +16,17 @@ from flask.cli import AppGroup
 from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.telemetry.redact import clean
-from lib.web.services import Services, operations, services
+from lib.web.services import Services, decisions, operations, services
 
 if TYPE_CHECKING:
     from lib.api_client.jobs import JobsClient
+    from lib.api_client.orders import OrdersClient
     from lib.api_client.reports import ReportsClient
     from lib.api_client.schedules import SchedulesClient
     from lib.api_client.transport import Transport
     from lib.api_client.webhooks import WebhooksClient
     from lib.cli.tables import Part
+    from lib.giftcards.decisions import Decisions
     from lib.schedules.service import Scheduling
     from lib.store.store import Store
     from lib.webhooks.service import Endpoints
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
 L = TypeVar("L")
 R = TypeVar("R")
 
-_MODULES = ("inspect", "manage", "run", "customers", "archive", "schedules", "reports", "webhooks")
+_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "webhooks")
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
     ("jobs", "schedule"): "schedules",
     ("jobs", "report"): "reports",
+    ("jobs", "order"): "orders",
+    ("jobs", "reconcile"): "orders reconcile",
     ("jobs", "webhook"): "webhooks",
     ("schedules", "add"): "create",
     ("schedules", "change"): "update",
@@ -167,6 +171,13 @@ def job_service() -> "Operations | JobsClient":
     from lib.api_client.jobs import JobsClient
 
     return select(lambda own: operations(current_app, by=current_user()), JobsClient)
+
+
+def order_service() -> "Decisions | OrdersClient":
+    """Return the service for decisions about orders."""
+    from lib.api_client.orders import OrdersClient
+
+    return select(lambda own: decisions(current_app, by=current_user()), OrdersClient)
 
 
 def schedule_service() -> "Scheduling | SchedulesClient":

@@ -9,7 +9,7 @@ from flask.cli import with_appcontext
 from lib.cli import messages, views
 from lib.cli.group import command_line, job_service, jobs, json_option, output, schedule_service
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
-from lib.jobs.schemas import Filter, Page
+from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
 
 
 @jobs.command("list")
@@ -42,25 +42,34 @@ def _page_command(options: dict[str, Any], *, reveal: bool, **cursor: int) -> st
 def show(job_id: int, *, reveal: bool, as_json: bool) -> None:
     """Show a job with its runs and what it waits for."""
     service = job_service()
-    job = service.job(job_id, reveal=reveal)
-    found = job | {"history": service.history(job_id)["runs"]}
-    output(found, as_json=as_json, view=lambda job: views.job(job, reveal=reveal))
+    job, page = service.job(job_id, reveal=reveal), service.history(job_id)
+    found = job | {"history": page["runs"]}
+    output(found, as_json=as_json, view=lambda job: views.job(job, reveal=reveal, link=_older_runs(job_id, page)))
 
 
 @jobs.command()
 @click.argument("job_id", type=ID)
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of runs.")
+@options_of(HistoryPage, help_texts={"limit": "Maximum number of runs (10).", "older": "Page of runs older than this."})
 @json_option
-def history(job_id: int, *, limit: int, as_json: bool) -> None:
-    """List the runs of a job, the newest first."""
-    found = job_service().history(job_id, limit=limit)
-    output(found, as_json=as_json, view=lambda found: views.runs(job_id, found["runs"]))
+def history(job_id: int, *, as_json: bool, **options: Any) -> None:
+    """List the runs of a job, the newest first, a page at a time."""
+    page = build(HistoryPage, typed_fields(HistoryPage, options))
+    found = job_service().history(job_id, limit=page.limit, older=page.older)
+    link = _older_runs(job_id, found, "--limit", str(page.limit))
+    output(found, as_json=as_json, view=lambda found: views.runs(job_id, found["runs"], link=link))
+
+
+def _older_runs(job_id: int, found: dict[str, Any], *words: str) -> str | None:
+    """Return the command for the next page of a job's runs."""
+    if found.get("older") is None:  # older deployments have none
+        return None
+    return shlex.join(command_line("history", str(job_id), *words, "--older", str(found["older"])))
 
 
 @jobs.command()
 @json_option
 def status(*, as_json: bool) -> None:
-    """Show counts, circuits, dead letters, orders paid without a card, and the last ticks."""
+    """Show counts, circuits, dead letters, what does not match in the books, and the last ticks."""
     output(job_service().status(), as_json=as_json, view=views.status)
 
 
@@ -82,12 +91,14 @@ def stages(*, as_json: bool) -> None:
 
 
 @jobs.group(invoke_without_command=True)
+@options_of(CircuitPage, help_texts={"limit": "Maximum number of rows (50).", "older": "Page after this name."})
 @json_option
 @with_appcontext
-def circuits(*, as_json: bool) -> None:
-    """List circuits that are not closed, or have failed lately."""
+def circuits(*, as_json: bool, **options: Any) -> None:
+    """List circuits that are not closed, or have failed lately, by name, a page at a time."""
     if click.get_current_context().invoked_subcommand is None:
-        output(job_service().circuits(), as_json=as_json, view=views.circuits)
+        page = build(CircuitPage, typed_fields(CircuitPage, options))
+        output(job_service().circuits(page), as_json=as_json, view=lambda found: views.circuit_page(found, page))
 
 
 @circuits.command()

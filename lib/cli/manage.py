@@ -134,7 +134,7 @@ def _question(matched: int, wanted: BulkRequeueRequest) -> str:
 @yes_option
 @json_option
 def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None, yes: bool, as_json: bool) -> None:
-    """Cancel jobs, or the rest of a flow. A running job is not retried after its run."""
+    """Cancel jobs, or an order with the rest of its flow. A running job is not retried after its run."""
     if bool(job_ids) == (flow is not None):
         raise BadInput("give job ids, or --flow CORRELATION_ID")
     if flow is None:

@@ -8,6 +8,7 @@ from lib.cli.tables import Part, count, moment
 Json = dict[str, Any]
 
 _TICK_COUNTS = "completed retried errored snoozed released interrupted lease_lost revived cancelled".split()
+_MESSAGE_COUNTS = "moved repeated conflicts refused".split()
 # The count of a kind in `prune --dry-run` ends here.
 _PREVIEW_LIMIT = 1000
 _PRUNED_KINDS = {
@@ -59,7 +60,12 @@ def cancelled(done: Json) -> str:
 
 def flow_cancelled(done: Json) -> Iterator[Part]:
     """Confirm the cancellation of a flow."""
-    yield f"flow {done['correlation_id']} (tenant {done['tenant_id']}): {count(done['cancelled'], 'job')} cancelled"
+    flow = f"flow {done['correlation_id']} (tenant {done['tenant_id']})"
+    if done["cancelled"] or done["cancel_requested"]:
+        reopen = "its order; flask jobs requeue ID of one of them reopens it"
+        yield f"{flow}: {count(done['cancelled'], 'job')} cancelled, and {reopen}"
+    else:
+        yield f"{flow}: its order is cancelled. No job was left to cancel; money and card: flask jobs orders reconcile"
     if done["cancel_requested"]:
         yield f"  {done['cancel_requested']} running: cancelled after their runs unless these complete them"
 
@@ -96,9 +102,10 @@ def tick(report: Json, *, only_job_id: int | None) -> Iterator[Part]:
     for stage, setting in report["parked"].items():
         yield f"stage {stage} is parked: set {setting}"
     for queue, counters in report.get("pgmq", {}).items():
-        moved = ", ".join(f"{counters[name]} {name}" for name in ("moved", "repeated", "refused") if counters[name])
-        if moved or "problem" in counters:
-            yield f"queue {queue}: {counters.get('problem', moved)}"
+        parts = [f"{counters[name]} {name}" for name in _MESSAGE_COUNTS if counters.get(name)]
+        parts += [counters["problem"]] if "problem" in counters else []
+        if parts:
+            yield f"queue {queue}: {', '.join(parts)}"
 
 
 def imported(outcome: Json) -> Iterator[Part]:

@@ -8,6 +8,7 @@ import click
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lib.cli.group import BadInput
+from lib.giftcards.orders import MAX_AMOUNT
 from lib.validation import UNSAFE, Identifier, JsonError, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
@@ -73,6 +74,19 @@ class _Id(click.ParamType[int]):
         return int(text)
 
 
+class _MinorUnits(click.ParamType[int]):
+    """An amount as the API has it. 25.00 is refused, for it could be meant either way."""
+
+    name = "minor units"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_AMOUNT):
+            reason = f"is not a number of minor units from 0 to {MAX_AMOUNT}, like 2500 for $25.00"
+            self.fail(f"{text[:30]!r} {reason}", param, ctx)
+        return int(text)
+
+
 class _Seconds(click.FloatRange):
     """A range without NaN, which is neither below nor above."""
 
@@ -97,6 +111,7 @@ TEXT = _Text()
 NAME = _Text(may_be_empty=False)
 FILE = _File("r", encoding="utf-8-sig")
 ID = _Id()
+MINOR_UNITS = _MinorUnits()
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 by_option = click.option("--by", type=TEXT, help="Name of the operator (default: your user name).")

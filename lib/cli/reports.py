@@ -16,7 +16,7 @@ from lib.reports.schemas import ReportPage, ReportRequest
 
 Json = dict[str, Any]
 
-_TOTALS = ("orders", "payments", "cards", "failures", "retries", "dead_letters", "paid_without_card")
+_TOTALS = ("orders", "payments", "cards", "failures", "retries", "dead_letters", "differences")
 
 _report_options = options_of(ReportRequest)
 
@@ -60,7 +60,10 @@ def _find(wanted: ReportRequest) -> Json:
     newest = service.list_reports(tenant_id=wanted.tenant_id, older=None, limit=1)["reports"]
     if not newest:
         raise BadInput(f"tenant {wanted.tenant_id} has no report yet: flask jobs reports create creates one")
-    return service.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
+    try:
+        return service.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
+    except ValueError:  # infinity
+        raise BadInput(f"the newest report is of the day {newest[0]['day']}: give --day") from None
 
 
 @reports.command("list")
@@ -79,7 +82,7 @@ def _page_view(found: Json, page: ReportPage) -> Iterator[Part]:
         yield "No report yet: flask jobs reports create creates one."
         return
     rows = [
-        (row["day"], row["tenant_id"], *(row["totals"][name] for name in _TOTALS), moment(row["made_at"]))
+        (row["day"], row["tenant_id"], *(row["totals"].get(name) for name in _TOTALS), moment(row["made_at"]))
         for row in found["reports"]
     ]
     yield Table("Reports, the newest day first", ("day", "tenant", *map(_label, _TOTALS), "created at"), rows)
@@ -91,17 +94,17 @@ def _page_view(found: Json, page: ReportPage) -> Iterator[Part]:
 def _report_view(report: Json) -> Iterator[Part]:
     incomplete = "" if report["complete"] else ": incomplete, the day is not over"
     title = f"Tenant {report['tenant_id']} on {report['day']} (UTC), created at {moment(report['made_at'])}{incomplete}"
-    yield Table(title, ("", ""), [(_label(name), report["totals"][name]) for name in _TOTALS])
+    yield Table(title, ("", ""), [(_label(name), report["totals"].get(name)) for name in _TOTALS])
     if report["currencies"]:
         rows = [
             (money["currency"], *(format_money(money[f"{name}_amount"], money["currency"]) for name in _TOTALS[:3]))
             for money in report["currencies"]
         ]
         yield Table("Amounts", ("currency", *_TOTALS[:3]), rows)
-    if report["paid_without_card"]:
-        rows = [(m["payments"], format_money(m["amount"], m["currency"])) for m in report["paid_without_card"]]
-        yield Table("Paid without a card", ("payments", "amount"), rows)
-        yield "details: flask jobs status"
+    if report.get("differences"):  # reports of older releases have none
+        rows = [(d["kind"], d["items"], format_money(d["amount"], d["currency"])) for d in report["differences"]]
+        yield Table("Money and cards do not match", ("kind", "items", "amount"), rows)
+        yield "details: flask jobs orders reconcile"
     if report["failures"]:
         columns = ("stage", "reason", "failures", "retries", "dead_letters")
         rows = [tuple(failure[name] for name in columns) for failure in report["failures"]]

@@ -1,6 +1,7 @@
 """The group of schedules, and its tables."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,13 +9,14 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages
-from lib.cli.group import BadInput, current_user, jobs, json_option, output, schedule_service
+from lib.cli.group import BadInput, command_line, current_user, jobs, json_option, output, schedule_service
 from lib.cli.options import (
     ID,
     TEXT,
     build,
     by_option,
     json_argument,
+    option_name,
     options_of,
     reason_option,
     reveal_option,
@@ -22,8 +24,8 @@ from lib.cli.options import (
     yes_option,
 )
 from lib.cli.prompts import confirm
-from lib.cli.tables import Part, Table, moment
-from lib.schedules.schemas import PauseSchedule, ScheduleFilter, SchedulePatch, ScheduleRequest
+from lib.cli.tables import Part, Table, duration, moment
+from lib.schedules.schemas import PauseSchedule, RunPage, ScheduleFilter, SchedulePatch, ScheduleRequest
 
 Json = dict[str, Any]
 
@@ -57,8 +59,8 @@ _schedule_id = click.argument("schedule_id", metavar="ID", type=ID)
 
 def _work_options(command: Any) -> Any:
     """Add --payload and --api."""
-    for name, what in (("api", "An HTTP call instead of a stage"), ("payload", "Payload of the stage")):
-        option = click.option(f"--{name}", help=f"{what}: JSON, or @FILE, or @- for standard input.")
+    for name, what in (("api", "An HTTP call instead of a stage: its URL, or"), ("payload", "Payload of the stage:")):
+        option = click.option(f"--{name}", help=f"{what} JSON, or @FILE, or @- for standard input.")
         command = option(command)
     return command
 
@@ -75,7 +77,10 @@ def schedules() -> None:
 def list_schedules(*, as_json: bool, **options: Any) -> None:
     """List schedules, the newest first, a page at a time."""
     wanted = build(ScheduleFilter, typed_fields(ScheduleFilter, options))
-    output(schedule_service().find(wanted), as_json=as_json, view=_page_view)
+    words = command_line("schedules", "list")
+    for name, value in wanted.model_dump(exclude_none=True, exclude={"older"}).items():
+        words += [option_name(name), str(value)]
+    output(schedule_service().find(wanted), as_json=as_json, view=lambda page: _page_view(page, shlex.join(words)))
 
 
 @schedules.command()
@@ -86,8 +91,19 @@ def show(schedule_id: int, *, reveal: bool, as_json: bool) -> None:
     """Show a schedule with its next times, its latest occurrences, and counts of missed ones."""
     service = schedule_service()
     found = service.show(schedule_id, reveal=reveal)
-    found |= service.occurrences(schedule_id)
+    found |= {"occurrences": service.occurrences(schedule_id)["occurrences"]}
     output(found, as_json=as_json, view=_schedule_view)
+
+
+@schedules.command()
+@_schedule_id
+@options_of(RunPage, help_texts={"limit": "Maximum number of runs (10).", "older": "Page after this cursor."})
+@json_option
+def history(schedule_id: int, *, as_json: bool, **options: Any) -> None:
+    """List the runs of all jobs of a schedule, the newest first, a page at a time."""
+    page = build(RunPage, typed_fields(RunPage, options))
+    found = schedule_service().history(schedule_id, limit=page.limit, older=page.older)
+    output(found, as_json=as_json, view=lambda found: _history_view(schedule_id, found, page))
 
 
 @schedules.command()
@@ -120,7 +136,7 @@ def update(schedule_id: int, *, as_json: bool, **options: Any) -> None:
 def _values(options: Json) -> Json:
     values = {name: value for name, value in options.items() if value is not None}
     for name in ("payload", "api"):
-        if name in values:
+        if name in values and not (name == "api" and values[name].startswith(("http://", "https://"))):
             values[name] = json_argument(values[name], name=f"--{name}")
     if "retry_delays" in values:
         values["retry_delays"] = values["retry_delays"].split(",")
@@ -165,7 +181,7 @@ def run(schedule_id: int, *, as_json: bool) -> None:
     output(schedule_service().run(schedule_id), as_json=as_json, view=messages.schedule_run)
 
 
-def _page_view(page: Json) -> Iterator[Part]:
+def _page_view(page: Json, link: str) -> Iterator[Part]:
     if not page["schedules"]:
         yield "No schedule matches."
         return
@@ -180,7 +196,25 @@ def _page_view(page: Json) -> Iterator[Part]:
     ]
     yield Table(f"Schedules, the newest first ({len(rows)})", columns, rows)
     if page["older"]:
-        yield f"older: flask jobs schedules list --older {page['older']}"
+        yield f"older: {link} --older {page['older']}"
+
+
+def _history_view(schedule_id: int, found: Json, page: RunPage) -> Iterator[Part]:
+    if found["runs"]:
+        columns = ("job", "time", "run", "attempt", "retry", "result", "started", "duration", "error")
+        rows = [
+            (
+                *(run["job_id"], moment(run["time"]), run["run_no"], run["attempt"], run["retry_count"], run["status"]),
+                *(moment(run["started_at"]), duration(run["duration_ms"]), run["error"]),
+            )
+            for run in found["runs"]
+        ]
+        yield Table(f"Runs of schedule {schedule_id}, the newest first", columns, rows)
+    else:
+        yield f"Schedule {schedule_id} has no run{' in this page' if found['older'] else ''}."
+    if found["older"]:
+        words = ("schedules", "history", str(schedule_id), "--limit", str(page.limit), "--older", found["older"])
+        yield "older: " + shlex.join(command_line(*words))
 
 
 def _schedule_view(found: Json) -> Iterator[Part]:
@@ -199,4 +233,4 @@ def _schedule_view(found: Json) -> Iterator[Part]:
             for o in found["occurrences"]
         ]
         yield Table("Latest occurrences", columns, jobs)
-        yield "details of a job: flask jobs show ID"
+        yield f"details of a job: flask jobs show ID; all runs: flask jobs schedules history {found['id']}"

@@ -31,6 +31,10 @@ _COLOURS = {
 }
 
 
+# Long enough for most words of a sentence.
+_SHORT = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table. Cells may be any value; None is rendered as empty."""
@@ -110,19 +114,40 @@ def _rich_renderer() -> Any:
     console = Console()
 
     def draw(table: Table) -> None:
+        console.print(Text(_printable(table.title), style="bold"))  # not the table's: it would wrap at its width
+        rows = [list(table.columns), *map(_cells, table.rows)]
+        used = [any(column[1:]) or len(rows) == 1 for column in zip(*rows, strict=True)]
+        rows = [[cell for cell, use in zip(row, used, strict=True) if use] for row in rows]
+        gap, widths = fitting_widths(rows, console.width)
         drawn = tables.Table(
-            title=Text(_printable(table.title)),
-            title_justify="left",
-            title_style="bold",
-            header_style="dim",
-            box=None,
-            pad_edge=False,
+            header_style="dim", box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=any(rows[0])
         )
-        for column in table.columns:
-            drawn.add_column(Text(column), overflow="fold")
-        for row in table.rows:
+        for column, width in zip(rows[0], widths, strict=True):
+            drawn.add_column(Text(column), overflow="fold", width=width)
+        for row in rows[1:]:
             # Text, not markup: a masked address is [email], which markup would remove.
-            drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in _cells(row)))
+            drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
         console.print(drawn)
 
     return draw
+
+
+def fitting_widths(rows: Sequence[Sequence[str]], room: int) -> tuple[int, list[int]]:
+    """Return the gap between columns and their widths, so that each row fits into `room`.
+
+    Sentences wrap first, at their spaces; names and numbers stay whole as long as they can, since commands need them.
+    """
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    words = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    gap = 2 if sum(words) + 2 * (len(words) - 1) <= room else 1
+    room -= gap * (len(widths) - 1)
+    short = [min(word, _SHORT) if word < width else word for word, width in zip(words, widths, strict=True)]
+    cells = [
+        min(least, max([len(cell) for cell in column[1:]] or [1])) for least, column in zip(short, columns, strict=True)
+    ]
+    # Down to the longest word; then sentences to a short word, names of columns to their cells, and at last anything.
+    for least in (words, short, cells, [1] * len(widths)):
+        while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    return gap, widths

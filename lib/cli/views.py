@@ -1,11 +1,15 @@
 """Tables of jobs, runs, stages and the status, each with the next command to use."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from lib.cli.books import money
+from lib.cli.group import command_line
 from lib.cli.messages import stage_label
 from lib.cli.tables import Part, Table, count, duration, moment
+from lib.jobs.schemas import CircuitPage
 
 Json = dict[str, Any]
 
@@ -44,8 +48,8 @@ def _attempts(job: Json) -> str:
     return f"{job['attempts']}/{job['max_attempts']}" if job["max_attempts"] else str(job["attempts"])
 
 
-def job(job: Json, *, reveal: bool) -> Iterator[Part]:
-    """Render a job and its runs."""
+def job(job: Json, *, reveal: bool, link: str | None = None) -> Iterator[Part]:
+    """Render a job and its runs. `link`: the command for older runs."""
     names = (
         "stage status correlation_id tenant_id dedup_key circuit trigger_type attempts max_attempts run_no revivals "
         "semantics ttr_seconds scheduled_at next_run_at lock_owner lease_expires_at created_at finished_at archived_at "
@@ -66,11 +70,11 @@ def job(job: Json, *, reveal: bool) -> Iterator[Part]:
         yield f"waiting for: {job['waiting_for']['text']}"
     if job["status"] in ("error", "cancelled") and not job.get("archived_at"):
         yield f"to retry it: flask jobs requeue {job['id']}"
-    yield from runs(job["id"], job["history"])
+    yield from runs(job["id"], job["history"], link=link)
 
 
-def runs(job_id: int, runs: list[Json]) -> Iterator[Part]:
-    """Render the runs of a job."""
+def runs(job_id: int, runs: list[Json], *, link: str | None = None) -> Iterator[Part]:
+    """Render a page of the runs of a job. `link`: the command for the older ones."""
     if not runs:
         yield f"Job {job_id} has not run yet."
         return
@@ -89,6 +93,8 @@ def runs(job_id: int, runs: list[Json]) -> Iterator[Part]:
         for run in runs
     ]
     yield Table(f"Runs of job {job_id}, the newest first", columns, rows)
+    if link:
+        yield f"older: {link}"
 
 
 def status(status: Json) -> Iterator[Part]:
@@ -111,19 +117,26 @@ def status(status: Json) -> Iterator[Part]:
         ]
         yield Table("Dead letters, the newest 20", ("job", "stage", "attempts", "revives", "error"), rows)
         yield "to retry one: flask jobs requeue ID; many: flask jobs requeue --stage … --error … --dry-run"
-    if status["paid_without_card"]:
-        rows = [
-            (p["correlation_id"], p["amount"], p["currency"], p["stage"], p["last_error"])
-            for p in status["paid_without_card"]
-        ]
-        yield Table("Paid without a card", ("flow", "minor units", "currency", "stopped in", "error"), rows)
-        yield "details: flask jobs list --flow FLOW"
+    if status.get("differences"):  # older deployments have none
+        yield from differences(status["differences"])
     if status.get("precision"):  # older deployments have none
         yield start_delays(status["precision"], window_seconds=3600)
     yield _ticks(status["ticks"])
+    if status.get("truncated"):
+        yield f"more than shown: {', '.join(status['truncated'])}; --json shows no more either: use the lists"
     failing = [check for check in status["doctor"] if check["level"] != "green"]
     if failing:
         yield _checks("Doctor", failing)
+
+
+def differences(found: list[Json]) -> Iterator[Part]:
+    """Render the first differences between money and cards."""
+    rows = [
+        (each["kind"], each["correlation_id"], money(each["amount"], each["currency"]), moment(each["since"]))
+        for each in found
+    ]
+    yield Table("Money and cards do not match", ("kind", "order", "amount", "since"), rows)
+    yield "what to do about each: flask jobs orders reconcile"
 
 
 def doctor(found: Json) -> Iterator[Part]:
@@ -171,6 +184,14 @@ def circuits(found: Json) -> Iterator[Part]:
     rows = [(c["circuit"], c["state"], c["failures"], moment(c["open_until"])) for c in found["circuits"]]
     yield Table("Circuits with failures", ("circuit", "state", "failures", "open until"), rows)
     yield "to close one: flask jobs circuits reset NAME"
+
+
+def circuit_page(found: Json, page: CircuitPage) -> Iterator[Part]:
+    """Render a page of circuits, and the command for the next one."""
+    yield from circuits(found)
+    if found.get("older"):  # older deployments have none
+        words = command_line("circuits", "--limit", str(page.limit), "--older", found["older"])
+        yield f"older: {shlex.join(words)}"
 
 
 def stages(found: Json) -> Iterator[Part]:

@@ -1,6 +1,7 @@
 """The group of webhook endpoints, and its tables."""
 
 import shlex
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,10 +10,12 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages
-from lib.cli.group import BadInput, command_line, jobs, json_option, output, webhook_service
-from lib.cli.options import ID, TEXT, build, options_of, typed_fields, yes_option
+from lib.cli.group import BadInput, Failed, command_line, jobs, json_option, output, webhook_service
+from lib.cli.options import ID, NAME, TEXT, build, options_of, typed_fields, yes_option
 from lib.cli.prompts import confirm
 from lib.cli.tables import Part, Table, moment
+from lib.errors import Unavailable
+from lib.web.request_data import IDEMPOTENCY_KEY
 from lib.webhooks.schemas import EndpointPage, EndpointPatch, EndpointRequest, RotateRequest
 
 Json = dict[str, Any]
@@ -21,6 +24,23 @@ _endpoint_id = click.argument("endpoint_id", metavar="ID", type=ID)
 _events_option = click.option(
     "--event", "--events", "events", type=TEXT, multiple=True, help="Event to send; repeat it for each event."
 )
+
+
+_key_option = click.option(
+    "--idempotency-key", "key", type=NAME, help="Key of an earlier call whose response was lost: returns its result."
+)
+
+
+@contextmanager
+def _repeatable(key: str | None) -> Iterator[str]:
+    """Yield the key of a call. If its response is lost, the error has the key: with it, the same command is safe."""
+    key = str(uuid.uuid4()) if key is None else key
+    if not IDEMPOTENCY_KEY.fullmatch(key):
+        raise BadInput("--idempotency-key: 1 to 255 visible ASCII characters")
+    try:
+        yield key
+    except Unavailable as error:
+        raise Failed(f"{error}; to get the result, add --idempotency-key {key} to the same command") from error
 
 
 @contextmanager
@@ -61,13 +81,18 @@ def show(endpoint_id: int, *, as_json: bool) -> None:
 @_events_option
 @click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="Tenant (default).")
 @click.option("--off", is_flag=True, help="Send no events until it is turned on.")
+@_key_option
 @json_option
-def create(address: str, *, events: tuple[str, ...], tenant_id: str | None, off: bool, as_json: bool) -> None:
+def create(
+    address: str, *, events: tuple[str, ...], tenant_id: str | None, off: bool, key: str | None, as_json: bool
+) -> None:
     """Create an endpoint and print its secret, this once."""
     values = {"url": address, "events": list(events), "enabled": not off}
     with _url_errors_as("URL"):
         wanted = build(EndpointRequest, values | ({} if tenant_id is None else {"tenant_id": tenant_id}))
-    output(webhook_service().create(wanted), as_json=as_json, view=_endpoint_view)
+    with _repeatable(key) as key:
+        created = webhook_service().create(wanted, idempotency_key=key)
+    output(created, as_json=as_json, view=_endpoint_view)
 
 
 @webhooks.command()
@@ -88,11 +113,14 @@ def update(
 @webhooks.command("rotate-secret")
 @_endpoint_id
 @click.option("--former-hours", type=TEXT, help="Hours in which the previous secret also signs (24).")
+@_key_option
 @json_option
-def rotate_secret(endpoint_id: int, *, former_hours: str | None, as_json: bool) -> None:
+def rotate_secret(endpoint_id: int, *, former_hours: str | None, key: str | None, as_json: bool) -> None:
     """Replace the secret of an endpoint and print the new one, this once."""
     wanted = build(RotateRequest, {} if former_hours is None else {"former_hours": former_hours})
-    output(webhook_service().rotate(endpoint_id, wanted), as_json=as_json, view=_endpoint_view)
+    with _repeatable(key) as key:
+        rotated = webhook_service().rotate(endpoint_id, wanted, idempotency_key=key)
+    output(rotated, as_json=as_json, view=_endpoint_view)
 
 
 @webhooks.command("test")

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 _ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d+))?/?")
 # ASCII only, so that every mail server accepts it: a domain in another script needs its xn-- form.
@@ -9,7 +10,9 @@ _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _MAIL_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*")
 # A queue name that pgmq accepts and that never needs quotes, and the name of a stage.
 _PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})")
-_MAX_RECIPIENTS = 20
+_SQUARE_ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
+_LEAST_AMOUNT = re.compile(r"([A-Z]{3}):([1-9][0-9]{0,9})")
+MAX_RECIPIENTS = 20
 
 
 def address(value: Any) -> Any:
@@ -40,13 +43,34 @@ def recipients(value: Any) -> Any:
     """Parse comma-separated mail addresses."""
     if not isinstance(value, str):
         return value
-    addresses = [part.strip() for part in value.split(",") if part.strip()]
+    addresses = alert_recipients(value)
     for number, address in enumerate(addresses, start=1):
-        if not _MAIL_ADDRESS.fullmatch(address) or len(address) > 254:
+        if not is_mail_address(address):
             raise ValueError(f"address {number} must be like name@example.com; separate addresses with commas")
-    if len(addresses) > _MAX_RECIPIENTS:
-        raise ValueError(f"{len(addresses)} addresses are too many: use up to {_MAX_RECIPIENTS}, or a mailing list")
-    return tuple(dict.fromkeys(addresses))
+    if len(addresses) > MAX_RECIPIENTS:
+        raise ValueError(f"{len(addresses)} addresses are too many: use up to {MAX_RECIPIENTS}, or a mailing list")
+    return addresses
+
+
+def alert_recipients(value: Any) -> Any:
+    """Split comma-separated mail addresses, valid or not: an alert to one that is not must not stop everything."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+
+
+def is_mail_address(text: str) -> bool:
+    """Return whether a text is a mail address that every server accepts."""
+    return _MAIL_ADDRESS.fullmatch(text) is not None and len(text) <= 254
+
+
+def is_http_url(text: str) -> bool:
+    """Return whether a text is an http or https URL with a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def pgmq_queues(value: Any) -> Any:
@@ -62,3 +86,34 @@ def pgmq_queues(value: Any) -> Any:
             raise ValueError(f"names the queue {match[1]} twice")
         stages[match[1]] = match[2]
     return tuple(stages.items())
+
+
+def square_id(value: Any) -> Any:
+    """Parse an id of Square."""
+    if not isinstance(value, str):
+        return value
+    if not _SQUARE_ID.fullmatch(value.strip()):
+        raise ValueError("must be an id as copied from Square, like S8GWD5R9QB376")
+    return value.strip()
+
+
+def square_ids(value: Any) -> Any:
+    """Parse comma-separated ids of Square."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(map(square_id, filter(None, map(str.strip, value.split(","))))))
+
+
+def least_amounts(value: Any) -> Any:
+    """Parse comma-separated pairs of currency and minor units, `USD:500,EUR:500`."""
+    if not isinstance(value, str):
+        return value
+    amounts: dict[str, int] = {}
+    for part in filter(None, map(str.strip, value.split(","))):
+        match = _LEAST_AMOUNT.fullmatch(part)
+        if not match:
+            raise ValueError("must be pairs of currency and minor units, like USD:500,EUR:500")
+        if match[1] in amounts:
+            raise ValueError(f"names the currency {match[1]} twice")
+        amounts[match[1]] = int(match[2])
+    return tuple(amounts.items())

@@ -1,5 +1,6 @@
 """Defines all environment variables with a fixed name: the one list. `docs/settings.md` explains each."""
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lib.config import job_secrets, parsers, stage_overrides
+from lib.config import job_secrets, parsers, stage_overrides, vercel
 from lib.config.stage_overrides import StageOverrides, seconds_list
 from lib.errors import SettingsError
 
@@ -81,6 +82,8 @@ class Settings(BaseSettings):
     giftcard_card_url: str | None = Field(default=None, repr=False)
     giftcard_card_token: SecretStr | None = None
     giftcard_card_lookup: bool = True
+    # Minor units by currency
+    giftcard_least_amounts: tuple[tuple[str, int], ...] = ()
     giftcard_encryption_keys: SecretStr | None = None
     giftcard_lookup_key: SecretStr | None = None
     smtp_url: SecretStr | None = None
@@ -98,10 +101,14 @@ class Settings(BaseSettings):
     sentry_dsn: SecretStr | None = None
     sentry_traces_sample_rate: float = Field(default=0, ge=0, le=1)
     sentry_monitor_slug: str = Field(default="giftcard-jobs", pattern=r"^[a-z0-9_-]{1,50}$")
-    # Square's webhooks: the key that signs them, the URL that receives them, the tenant they belong to
+    # Square's webhooks: the key that signs them, the URL that receives them, the tenant they belong to, the merchant
+    # and the locations whose events count, and what the references of our orders begin with
     square_webhook_signature_key: SecretStr | None = None
     square_webhook_url: str | None = Field(default=None, repr=False)
     square_tenant_id: str = Field(default="default", min_length=1, max_length=200)
+    square_merchant_id: str | None = None
+    square_location_id: tuple[str, ...] = ()
+    square_reference_prefix: str = Field(default="gc:", pattern=r"^[!-~]{1,20}$")
     # Networks that http_call jobs and webhooks may reach besides public addresses
     giftcard_allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     # Retention in days; 0: forever
@@ -115,13 +122,17 @@ class Settings(BaseSettings):
     _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
     _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
+    # Read by `load` from vercel.json.
+    _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
     _split_delays = field_validator("giftcard_webhook_retry_seconds", mode="before")(seconds_list)
     _split_networks = field_validator("giftcard_allowed_networks", mode="before")(parsers.networks)
-    _split_recipients = field_validator("report_recipients", "giftcard_alert_recipients", mode="before")(
-        parsers.recipients
-    )
+    _split_recipients = field_validator("report_recipients", mode="before")(parsers.recipients)
+    _split_alert_recipients = field_validator("giftcard_alert_recipients", mode="before")(parsers.alert_recipients)
+    _split_least_amounts = field_validator("giftcard_least_amounts", mode="before")(parsers.least_amounts)
     _split_pgmq_queues = field_validator("giftcard_pgmq_queues", mode="before")(parsers.pgmq_queues)
+    _check_merchant = field_validator("square_merchant_id", mode="before")(parsers.square_id)
+    _split_locations = field_validator("square_location_id", mode="before")(parsers.square_ids)
     _check_address = field_validator("supabase_url", mode="before")(parsers.address)
     _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(parsers.key)
 
@@ -139,6 +150,22 @@ class Settings(BaseSettings):
     def unknown(self) -> tuple[str, ...]:
         """Variables that look like ours but are unknown: most are typing errors."""
         return self._unknown
+
+    @property
+    def max_duration(self) -> int:
+        """The seconds that a function may run: `maxDuration` of vercel.json, else the longest that Vercel has."""
+        return self._max_duration
+
+    @property
+    def longest_ttr(self) -> int:
+        """The longest ttr in seconds with which a run that begins at the end of the budget still ends in time."""
+        return max(0, math.floor(self._max_duration - self.giftcard_tick_budget_seconds - MARGIN_SECONDS))
+
+    @property
+    def revives(self) -> bool:
+        """Whether dead letters revive, also those that wait already: `GIFTCARD_FAILED_JOB_RETRY_HOURS` and
+        `GIFTCARD_MAX_REVIVALS` are both above 0."""
+        return self.giftcard_failed_job_retry_hours > 0 and self.giftcard_max_revivals > 0
 
     @property
     def environment(self) -> str:
@@ -197,5 +224,6 @@ def load() -> Settings:
         )
     settings._stage_overrides = overrides
     settings._job_secrets = secrets_of_jobs
+    settings._max_duration = vercel.max_duration()
     settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
     return settings

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lib.config.settings import Settings
-from lib.errors import Invalid, Refused
+from lib.errors import Conflict, Invalid, Refused, StoreError
 from lib.giftcards.orders import body_hash
 from lib.giftcards.orders_csv import read_orders
 from lib.giftcards.submit import submit_order
@@ -37,6 +37,7 @@ def import_csv(
 
     Raises:
         ValueError: the header is invalid; nothing was imported.
+        Unavailable, Misconfigured: the database failed; the message has the line where the import stopped.
     """
     outcome = Imported()
     copies: Counter[str] = Counter()
@@ -57,9 +58,17 @@ def import_csv(
                 body_hash=body_hash(row.order),
                 trigger_type="csv",
             )
-        except (Refused, Invalid) as error:
+        except (Refused, Conflict, Invalid) as error:
             outcome.wrong.append({"line": row.line, "problem": str(error)})
             continue
+        except StoreError as error:
+            error.args = (f"the import stopped at line {row.line}: {error}; {_so_far(outcome)}",)
+            raise
         outcome.created += submitted["created"]
         outcome.repeated += not submitted["created"]
     return outcome
+
+
+def _so_far(outcome: Imported) -> str:
+    done = outcome.created + outcome.repeated
+    return f"{done:,} orders before it were taken: import the same file again, which orders nothing twice"

@@ -1,44 +1,49 @@
-"""The mail that delivers a gift card: text and HTML, with the card number as a QR code."""
+"""Mails to customers: the one that delivers a gift card, with its number as a QR code, and mails by template."""
 
 import io
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
 
+from lib.errors import PermanentError
+from lib.giftcards.mail_message import TEMPLATE_FOLDER, MailMessage
+from lib.giftcards.mail_text import message_lines, quoted, shown_name
 from lib.giftcards.money import format_money
-from lib.giftcards.orders import Customer, Order
+from lib.giftcards.orders import Order
 from lib.templates import templates
 
 _TEMPLATES = templates(Path(__file__).parent / "templates")
+_MESSAGE_TEMPLATES = templates(TEMPLATE_FOLDER)
 _DISPLAY_NAME_LENGTH = 64
 _QR_CONTENT_ID = "card-number@giftcards"
 
 
-def giftcard_mail(*, sender: str, message_id: str, order: Order, personal_code: str, card_number: str) -> EmailMessage:
+def giftcard_mail(
+    *, sender: str, message_id: str, sent_at: datetime, order: Order, personal_code: str | None, card_number: str
+) -> EmailMessage:
     """Return the message to `order.customer.email`, ready to send.
 
     `sender` is an address, optionally with a name: `Gift Cards <cards@example.com>`. `message_id` includes its brackets
-    and is the same at every attempt, so that mail programs can detect duplicates. A recipient with a non-ASCII local
-    part gets UTF-8 headers, which the mail server must support (SMTPUTF8).
+    and is the same at every attempt, so that mail programs can detect duplicates. `sent_at` is aware. Without a
+    personal code the mail does not mention one. A recipient with a non-ASCII local part gets UTF-8 headers, which the
+    mail server must support (SMTPUTF8).
     """
-    recipient = _recipient(order.customer)
     amount = format_money(order.amount.amount, order.amount.currency)
-    # 7bit: not every server on the way accepts 8bit.
-    message = EmailMessage(policy=SMTP.clone(cte_type="7bit", utf8=not recipient.username.isascii()))
-    message["Subject"] = f"Your {amount} gift card"
-    message["From"] = sender
-    message["To"] = recipient
-    message["Date"] = datetime.now(UTC)
-    message["Message-ID"] = message_id
+    customer = order.customer
+    given_name, family_name = shown_name(customer.given_name), shown_name(customer.family_name or "")
+    to = _recipient(customer.email, f"{given_name} {family_name}")
+    subject = f"Your {amount} gift card"
+    message = _new_mail(sender=sender, message_id=message_id, sent_at=sent_at, subject=subject, to=to)
     values = {
-        "given_name": order.customer.given_name,
+        "given_name": given_name,
         "amount": amount,
         "personal_code": personal_code,
         "card_number": " ".join(re.findall(".{1,4}", card_number)),
-        "personal_message": (order.message or "").strip(),
+        "message_lines": message_lines(order.message or ""),
+        "quoted_lines": quoted(order.message or ""),
         "qr_content_id": _QR_CONTENT_ID,
     }
     message.set_content(_TEMPLATES.get_template("mail.txt").render(values))
@@ -48,8 +53,39 @@ def giftcard_mail(*, sender: str, message_id: str, order: Order, personal_code: 
     return message
 
 
-def _recipient(customer: Customer) -> Address:
-    """Return the recipient's address, its domain in ASCII, with the customer's name.
+def template_mail(*, sender: str, message_id: str, sent_at: datetime, mail: MailMessage) -> EmailMessage:
+    """Return a message by template, ready to send: text, and HTML in which `mail.data` is escaped.
+
+    Raises:
+        PermanentError: the data does not fit the template.
+    """
+    parts = (_MESSAGE_TEMPLATES.get_template(f"{mail.template}.{kind}") for kind in ("txt", "html"))
+    try:
+        text, html = (part.render(mail.data) for part in parts)
+    except Exception as error:  # noqa: BLE001 - a name that is missing, a value of another type
+        raise PermanentError(f"data does not fit the template {mail.template}: {error}") from None
+    to = _recipient(mail.to, "")
+    message = _new_mail(sender=sender, message_id=message_id, sent_at=sent_at, subject=mail.subject, to=to)
+    message.set_content(text)
+    message.add_alternative(html, subtype="html")
+    return message
+
+
+def _new_mail(*, sender: str, message_id: str, sent_at: datetime, subject: str, to: Address) -> EmailMessage:
+    """Return a message with its headers and no content."""
+    # 7bit: not every server on the way accepts 8bit.
+    message = EmailMessage(policy=SMTP.clone(cte_type="7bit", utf8=not to.username.isascii()))
+    # Python's mail package decodes `=?…?=` in a subject, which could add headers.
+    message["Subject"] = subject.replace("=?", "= ?")
+    message["From"] = sender
+    message["To"] = to
+    message["Date"] = sent_at
+    message["Message-ID"] = message_id
+    return message
+
+
+def _recipient(email: str, name: str) -> Address:
+    """Return the recipient's address, its domain in ASCII, with the recipient's name.
 
     Characters with a meaning in headers are removed and long names are cut: Python's mail package (3.11) decodes
     `=?…?=` inside a name, folds long names without their quotation marks and puts a blank line before a long word, so
@@ -57,9 +93,9 @@ def _recipient(customer: Customer) -> Address:
     """
     from email_validator import validate_email  # only this stage and the order endpoints need it
 
-    email = validate_email(customer.email, check_deliverability=False)
-    name = re.sub(r'[()<>\[\]:;@\\,."=?]', " ", f"{customer.given_name} {customer.family_name or ''}")
-    return Address(" ".join(name.split())[:_DISPLAY_NAME_LENGTH].rstrip(), email.local_part, email.ascii_domain)
+    address = validate_email(email, check_deliverability=False)
+    name = re.sub(r'[()<>\[\]:;@\\,."=?]', " ", name)
+    return Address(" ".join(name.split())[:_DISPLAY_NAME_LENGTH].rstrip(), address.local_part, address.ascii_domain)
 
 
 def _qr_png(card_number: str) -> bytes:

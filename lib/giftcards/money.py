@@ -1,5 +1,6 @@
 """Amounts: integers in a currency's minor unit (2500 in USD is 25 dollars)."""
 
+from collections.abc import Iterable
 from decimal import Decimal
 
 # Currencies whose ISO 4217 minor unit does not have two digits. Babel's digits come from CLDR and are for display: the
@@ -36,6 +37,14 @@ def format_money(amount: int, currency: str) -> str:
         currency_digits=False,
     )
     return _spaced(text)
+
+
+def too_little(amount: int, currency: str, least_amounts: Iterable[tuple[str, int]]) -> str | None:
+    """Return why an amount is less than an order may have (`GIFTCARD_LEAST_AMOUNTS`), or None."""
+    least = dict(least_amounts).get(currency, 0)
+    if amount >= least:
+        return None
+    return f"{format_money(amount, currency)} is too little: an order has at least {format_money(least, currency)}"
 
 
 def _spaced(text: str) -> str:

@@ -63,7 +63,7 @@ class Order(StrictModel):
 
 def _money_if_ordered(value: Money | None, info: ValidationInfo) -> Money | None:
     if (value is None) is not info.data.get("without_order", False):
-        raise ValueError("Field required" if value is None else "must be left out for a customer without an order")
+        raise ValueError("is required" if value is None else "must be left out for a customer without an order")
     return value
 
 
@@ -75,6 +75,10 @@ class Arrival(StrictModel):
     amount: Annotated[Money | None, AfterValidator(_money_if_ordered)] = Field(default=None, validate_default=True)
     message: Annotated[Text, Field(max_length=MAX_MESSAGE_LENGTH)] | None = None
     deliver_at: Moment | None = None
+
+    def order(self) -> Order:
+        """Return the order of an arrival that has one."""
+        return Order.model_validate(self.model_dump(exclude={"without_order"}))
 
 
 def body_hash(order: Order) -> str:

@@ -1,4 +1,7 @@
-"""Personal codes: a name and four digits, easy to read out on the phone."""
+"""Personal codes: a name and four digits, easy to read out on the phone.
+
+They are no proof of identity: anyone who knows a customer's name and number can compute the code.
+"""
 
 import random
 import re

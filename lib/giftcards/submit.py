@@ -3,6 +3,8 @@
 from typing import Any
 
 from lib.config.settings import Settings
+from lib.errors import Invalid
+from lib.giftcards.money import too_little
 from lib.giftcards.orders import Order
 from lib.jobs.enqueue import prepare
 from lib.jobs.stage import Registry
@@ -25,8 +27,12 @@ def submit_order(
     """Submit an order. Return its `correlation_id`, `created` (False: it was there already) and `job_id`.
 
     Raises:
+        Invalid: the amount is too little. An order that was taken in before stays valid.
         Refused: the key or the correlation id belongs to another order.
     """
+    problem = too_little(order.amount.amount, order.amount.currency, settings.giftcard_least_amounts)
+    if problem and store.books(tenant_id, correlation_id) is None:
+        raise Invalid(problem, field="amount.amount")
     row = {
         "tenant_id": tenant_id,
         "correlation_id": correlation_id,

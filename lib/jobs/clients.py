@@ -1,14 +1,11 @@
 """Clients for handlers: HTTP and mail, bounded by the run's deadline."""
 
-import contextlib
 import time
-from collections.abc import Callable
 from email.message import EmailMessage
 from email.utils import parseaddr
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from lib.config.settings import Settings
 from lib.errors import PermanentError, TransientError, is_permanent_status
@@ -21,7 +18,6 @@ if TYPE_CHECKING:  # imported when used: a tick without HTTP or mail pays for ne
 # Longer responses are an error.
 _MAX_BODY_BYTES = 1_000_000
 _MAX_WAIT_SECONDS = 30.0
-_QUIT_SECONDS = 1.0
 
 
 def _left(until: float, *, doing: str) -> float:
@@ -48,10 +44,15 @@ class Http:
         """
         import httpx
 
-        timeout = min(_left(self._until, doing=f"{method} {urlsplit(url).hostname}"), _MAX_WAIT_SECONDS)
+        from lib.store.network import Network, http_client
+
+        left = _left(self._until, doing=f"{method} {urlsplit(url).hostname}")
+        network = Network()
+        network.begin(left)  # for all that the call waits for, also a header that comes byte by byte
+        timeout = min(left, _MAX_WAIT_SECONDS)
         try:
             with (
-                httpx.Client(timeout=timeout, verify=tls()) as client,
+                http_client(network, limits=httpx.Limits(), ssl_context=tls(), timeout=timeout) as client,
                 client.stream(method, url, **options) as response,
             ):
                 body = bytearray()
@@ -98,29 +99,11 @@ class Mail:
             if self._settings.is_production:
                 raise TransientError("SMTP_URL is not set: production does not write mails to files")
             return self._write(message)
-        import smtplib
+        from lib.jobs.smtp import Session
 
-        try:
-            with self._connect(smtplib, urlsplit(self._settings.smtp_url.get_secret_value())) as smtp:
-                smtp.send_message(message, to_addrs=[address.addr_spec for address in message["To"].addresses])
-        except smtplib.SMTPRecipientsRefused as error:
-            code = next(iter(error.recipients.values()))[0]
-            raise _smtp_failure(code, "the recipient is refused") from error
-        except smtplib.SMTPDataError as error:
-            raise _smtp_failure(error.smtp_code, "the message is refused") from error
-        except (smtplib.SMTPException, OSError) as error:
-            raise TransientError(f"mail server: {type(error).__name__} {error}") from error
+        with Session(self._settings.smtp_url.get_secret_value(), until=self._until) as session:
+            session.send(message)
         return {"message_id": str(message["Message-ID"])}
-
-    def _connect(self, smtplib_: Any, url: Any) -> "_Session":
-        kind = smtplib_.SMTP_SSL if url.scheme == "smtps" else smtplib_.SMTP
-        smtp = kind(
-            url.hostname or "localhost",
-            url.port or (465 if url.scheme == "smtps" else 587 if url.username else 25),
-            # The constructor may wait three times: for the connection, for TLS, for the greeting.
-            timeout=min(_left(self._until, doing="mail") / 3, _MAX_WAIT_SECONDS),
-        )
-        return _Session(smtp, url, until=self._until, quit_error=smtplib_.SMTPException)
 
     def _write(self, message: EmailMessage) -> dict[str, str]:
         folder = Path(self._settings.giftcard_mail_dir or ".local/mails")
@@ -129,55 +112,3 @@ class Mail:
         name = parseaddr(str(message["Message-ID"]))[1].partition("@")[0]
         (folder / f"{name}.eml").write_bytes(message.as_bytes())
         return {"message_id": str(message["Message-ID"])}
-
-
-class _Session:
-    """An SMTP session: encrypted if the server can, logged in if the URL has a user, and closed in any case."""
-
-    def __init__(self, smtp: Any, url: Any, *, until: float, quit_error: type[Exception]) -> None:
-        self._smtp = smtp
-        self._quit_error = quit_error
-        self._url = url
-        self._until = until
-        smtp.send, smtp.getreply = self._bounded(smtp.send), self._bounded(smtp.getreply)
-
-    def _bounded(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Give each step the time that is left for all: smtplib only has a timeout per step."""
-
-        def run(*arguments: Any) -> Any:
-            left = min(_left(self._until, doing="mail"), _MAX_WAIT_SECONDS)
-            if self._smtp.sock is not None:  # None: the server has hung up, and the step raises
-                self._smtp.sock.settimeout(left)
-            return step(*arguments)
-
-        return run
-
-    def __enter__(self) -> Any:
-        try:
-            self._smtp.ehlo()
-            if self._url.scheme != "smtps" and self._smtp.has_extn("starttls"):
-                import ssl
-
-                self._smtp.starttls(context=ssl.create_default_context())
-                self._smtp.ehlo()
-            if self._url.username:
-                self._smtp.login(unquote(self._url.username), unquote(self._url.password or ""))
-        except BaseException:
-            self._smtp.close()
-            raise
-        return self._smtp
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # The message is accepted: a failing QUIT must not cause a retry, which would send it twice.
-        with contextlib.suppress(OSError, self._quit_error, TransientError):
-            if kind is None:
-                self._until = min(self._until, time.monotonic() + _QUIT_SECONDS)
-                self._smtp.quit()
-        self._smtp.close()
-
-
-def _smtp_failure(code: int, message: str) -> Exception:
-    text = f"{message} ({code})"
-    return PermanentError(text) if 500 <= code < 600 else TransientError(text)

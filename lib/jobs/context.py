@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib.config.settings import Settings
-from lib.errors import Declined, LeaseLost, UnknownOutcome
+from lib.errors import Declined, LeaseLost, PermanentError, UnknownOutcome
 from lib.job import Job
 from lib.jobs.clients import Http, Mail
+from lib.store.codec import Effect
 from lib.store.store import Store
 
 Result = dict[str, Any]
+Lookup = Callable[[str], Result | None]
 
 # Clients time out this long before the lease can be taken over, so that the failure can still be settled.
 _MARGIN_SECONDS = 1.0
@@ -37,10 +39,15 @@ class Context:
     deadlines: Deadlines
 
     @classmethod
-    def for_job(cls, job: Job, *, store: Store, settings: Settings, longest: float = 0) -> "Context":
-        """Return a context whose ttr starts now. `longest`: the seconds that heartbeats may extend it to."""
-        now = time.monotonic()
-        deadlines = Deadlines(now + job.ttr, now + max(longest, job.ttr))
+    def for_job(
+        cls, job: Job, *, store: Store, settings: Settings, longest: float = 0, since: float | None = None
+    ) -> "Context":
+        """Return a context whose ttr starts at `since` (`time.monotonic()`), by default now.
+
+        `longest`: the seconds that heartbeats may extend it to.
+        """
+        start = time.monotonic() if since is None else since
+        deadlines = Deadlines(start + job.ttr, start + max(longest, job.ttr))
         return cls(job=job, store=store, settings=settings, cancelled=threading.Event(), deadlines=deadlines)
 
     @property
@@ -88,8 +95,9 @@ class Context:
         name: str,
         fn: Callable[[str], Result],
         *,
-        lookup: Callable[[str], Result | None] | None = None,
+        lookup: Lookup | None = None,
         repeatable: bool = False,
+        of_flow: bool = False,
     ) -> Result:
         """Perform an external effect once, however often the job runs: record the intent, call `fn`, store the result.
 
@@ -97,34 +105,52 @@ class Context:
         result is stored, it is returned and `fn` is not called. An unfinished effect (the run was killed or had no
         response) is repeated with the same key while the vendor still knows the key (`GIFTCARD_VENDOR_KEY_HOURS`);
         after that, `lookup(key)` decides: its result counts, None means that the effect never happened. `repeatable`:
-        the effect may be repeated at any age (mail). After `Declined` from `fn`, the next attempt gets a new key,
-        because the vendor would decline the old one again.
+        the effect may be repeated at any age (mail). `of_flow`: all jobs of this stage in the flow share the effect,
+        whatever their dedup keys (an order is charged once). After `Declined`, the next attempt gets a new key, because
+        the vendor would decline the old one again. So it does after a PermanentError of `fn` that is `without_effect`,
+        unless an earlier try under this key may have happened: then, too, `lookup` decides.
 
         Raises:
-            UnknownOutcome: the effect was begun too long ago, and there is no `lookup`.
+            UnknownOutcome: the effect may have happened, cannot be repeated, and there is no `lookup`.
             LeaseLost: the job belongs to another run.
         """
-        effect = self.store.begin_effect(self.job, name=name)
+        effect = self.store.begin_effect(self.job, name=name, of_flow=of_flow)
         if effect.state == "finished" and effect.result is not None:
             return effect.result
         age = effect.age_seconds or 0
         if effect.state == "unfinished" and not repeatable and age > self.settings.giftcard_vendor_key_hours * 3600:
-            return self._look_up(name, effect.vendor_key, lookup) or self.once(name, fn, lookup=lookup)
+            why = f"{name} was begun too long ago to repeat it"
+            found = self._look_up(effect.vendor_key, lookup, why)
+            return found or self.once(name, fn, lookup=lookup, of_flow=of_flow)
         try:
             result = fn(effect.vendor_key)
-        except Declined as declined:
-            self.store.abandon_effect(effect.vendor_key, note=type(declined).__name__)
-            raise
+        except PermanentError as refused:
+            found = self._resolve(refused, name, effect, lookup)
+            if found is None:
+                raise
+            return found
         return self.store.finish_effect(effect.vendor_key, result=result)
 
-    def _look_up(self, name: str, key: str, lookup: Callable[[str], Result | None] | None) -> Result | None:
-        """Return the vendor's result of an old effect; None: it never happened, and the next attempt gets a new key."""
+    def _resolve(self, refused: PermanentError, name: str, effect: Effect, lookup: Lookup | None) -> Result | None:
+        """Return the result of an effect that is refused now and happened at an earlier try; None: it did not."""
+        if isinstance(refused, Declined) or (refused.without_effect and effect.state == "new"):
+            self.store.abandon_effect(effect.vendor_key, note=type(refused).__name__)
+        elif refused.without_effect:
+            return self._look_up(effect.vendor_key, lookup, f"{name} was begun before and is refused now ({refused})")
+        return None
+
+    def _look_up(self, key: str, lookup: Lookup | None, why: str) -> Result | None:
+        """Return the vendor's result of an effect; None: it never happened, and the next attempt gets a new key."""
         if lookup is None:
             raise UnknownOutcome(
-                f"{name} was begun too long ago to repeat it, and the vendor has no lookup: find out what happened, "
+                f"{why}, and the vendor has no lookup: find out what happened, "
                 f"then run sql/decide_effect.sql for job {self.job.id}"
             )
-        found = lookup(key)
+        try:
+            found = lookup(key)
+        except Declined as declined:
+            self.store.abandon_effect(key, note=type(declined).__name__)
+            raise
         if found is not None:
             return self.store.finish_effect(key, result=found)
         self.store.abandon_effect(key, note="the vendor has no record of it")

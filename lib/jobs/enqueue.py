@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from lib.config.settings import Settings
+from lib.config.settings import MARGIN_SECONDS, Settings
 from lib.errors import InvalidJob
 from lib.jobs import hooks
 from lib.jobs.stage import Registry, Stage
@@ -22,23 +22,46 @@ Json = dict[str, Any]
 def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> list[Json]:
     """Return jobs, as `giftcard_enqueue` takes them, ready to be enqueued.
 
-    In this order: the stage's model validates the payload, the stage's defaults are set (at_most_once, circuit), the
-    `before_enqueue` hooks run, the trace is attached. A job of a stage that this code does not know passes as it is:
-    newer code may know it.
+    In this order: ttr_seconds is checked, the stage's model validates the payload, the stage's defaults are set
+    (at_most_once, circuit), the `before_enqueue` hooks run, the trace is attached. A job of a stage that this code does
+    not know passes as it is: newer code may know it.
 
     Raises:
-        InvalidJob: the first payload that its stage does not take.
+        InvalidJob: the first job with a payload that its stage does not take, or with an impossible ttr_seconds.
     """
     return sentry.with_trace([_prepared(row, registry, settings, index) for index, row in enumerate(rows)])
 
 
 def prepare_unattended(row: Json, registry: Registry, settings: Settings) -> Json:
-    """Prepare a job for which no caller waits. An invalid payload is kept: the first run ends by it, for all to see."""
+    """Prepare a job for which no caller waits. An invalid payload is kept: the first run ends by it, for all to see.
+
+    Raises:
+        InvalidJob: an impossible ttr_seconds: no run of the job could end by it.
+    """
+    check_ttr(row.get("ttr_seconds"), settings)
     try:
         (prepared,) = prepare([row], registry, settings)
     except InvalidJob:
         return _with_semantics(row, registry.stages.get(row["stage"]), settings)
     return prepared
+
+
+def check_ttr(ttr_seconds: int | None, settings: Settings, *, index: int = 0) -> None:
+    """Check a job's own ttr; None: it is that of its stage.
+
+    Raises:
+        InvalidJob: it is not positive, or a run that begins late would outlive the function.
+    """
+    if ttr_seconds is None or 1 <= ttr_seconds <= settings.longest_ttr:
+        return
+    message = f"{ttr_seconds} is not a positive number of seconds"
+    if ttr_seconds > settings.longest_ttr:
+        sum_ = f"maxDuration {settings.max_duration} − budget {settings.giftcard_tick_budget_seconds:g}"
+        message = (
+            f"{ttr_seconds} is longer than a run can live here: at most {settings.longest_ttr} "
+            f"({sum_} − margin {MARGIN_SECONDS})"
+        )
+    raise InvalidJob(message, field="ttr_seconds", index=index)
 
 
 def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int = 0) -> BaseModel:
@@ -74,16 +97,19 @@ def _with_semantics(row: Json, stage: Stage | None, settings: Settings) -> Json:
 
 
 def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> Json:
+    check_ttr(row.get("ttr_seconds"), settings, index=index)
     stage = registry.stages.get(row["stage"])
     if stage is None:
-        return hooks.apply_before_enqueue(row, is_valid=lambda payload: True)
+        return hooks.apply_before_enqueue(row, is_valid=lambda payload: True, longest_ttr=settings.longest_ttr)
     payload = check_payload(stage, row["payload"], settings, index=index)
 
     def is_valid(changed: Json) -> bool:
         stage.read(changed, settings)  # an exception is the hook's failure
         return True
 
-    prepared = hooks.apply_before_enqueue(_with_semantics(row, stage, settings), is_valid=is_valid)
+    prepared = hooks.apply_before_enqueue(
+        _with_semantics(row, stage, settings), is_valid=is_valid, longest_ttr=settings.longest_ttr
+    )
     if not same_json(prepared["payload"], row["payload"]):
         payload = check_payload(stage, prepared["payload"], settings, index=index)
     circuit = row.get("circuit") or circuit_for(stage, payload)

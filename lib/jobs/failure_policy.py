@@ -4,15 +4,24 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from lib.errors import DuplicatePersonalCode, Interrupted, LeaseLost, PermanentError, TransientError, UnknownOutcome
+from lib.errors import (
+    DuplicatePersonalCode,
+    Interrupted,
+    LeaseLost,
+    Misconfigured,
+    PermanentError,
+    TransientError,
+    Unavailable,
+    UnknownOutcome,
+)
 from lib.job import Error, Job, Retry
 from lib.jobs.retry_policy import MAX_ATTEMPTS, RetryPolicy, max_attempts
 
 # The longest Retry-After that is followed, in seconds.
 LONGEST_RETRY_AFTER = 24 * 3600.0
 
-# Called after each failure with the attempt that failed and the exception. True: retry; False: do not; None: the policy
-# decides.
+# Called after each failure with the attempt that failed and the exception. True: retry; False: do not, and without
+# revival while attempts are left; None: the policy decides.
 CanRetry = Callable[[int, BaseException], bool | None]
 
 
@@ -20,8 +29,8 @@ CanRetry = Callable[[int, BaseException], bool | None]
 class FailurePolicy:
     """Everything that decides about failed runs of a stage, resolved from the code and the settings.
 
-    `revive_hours`: after how long a dead letter revives (0: never), at most `max_revivals` times. `circuit_threshold`:
-    failures in a row that open the circuit (0: none does).
+    `revive_hours`: after how long a dead letter revives (0: never), at most `max_revivals` times (0: never).
+    `circuit_threshold`: failures in a row that open the circuit (0: none does).
     """
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -29,6 +38,11 @@ class FailurePolicy:
     max_revivals: int = 3
     circuit_threshold: int = 3
     can_retry: CanRetry | None = None
+
+    @property
+    def revives(self) -> bool:
+        """Whether any dead letter revives. With hours or revivals of 0 none does, even if its handler asks for it."""
+        return self.revive_hours > 0 and self.max_revivals > 0
 
 
 def decide(
@@ -43,18 +57,22 @@ def decide(
 
     A permanent failure ends the job, and it does not revive. A transient one is retried while attempts are left; after
     the last the job is a dead letter that revives. An outcome of the handler's own stands. `again` overrides both: True
-    retries once more, False never again, nor does the job revive. Nothing overrides what `may_retry` refuses.
+    retries once more; False never again, and a job that had attempts left does not revive. Nothing overrides what
+    `may_retry` refuses, nor settings that let no dead letter revive.
     """
     permanent = isinstance(failed, PermanentError | Error)
+    attempts_left = job.attempts < max_attempts(job, policy.retry)
     retry = again
     if retry is None:
-        retry = isinstance(failed, Retry) or (not permanent and job.attempts < max_attempts(job, policy.retry))
+        retry = isinstance(failed, Retry) or (not permanent and attempts_left)
     if retry and may_retry(failed, job, policy.retry):
         return failed if isinstance(failed, Retry) else _retry(failed, job, policy.retry, rng)
-    may_revive = job.semantics == "at_least_once" and job.revivals < policy.max_revivals
+    may_revive = policy.revives and job.semantics == "at_least_once" and job.revivals < policy.max_revivals
     if isinstance(failed, Error):
         return replace(failed, revive=failed.revive if may_revive else None)
-    revives = may_revive and not permanent and again is not False and policy.revive_hours > 0
+    # False at the last attempt changes nothing: the job has run out of attempts.
+    stopped_early = again is False and attempts_left
+    revives = may_revive and not permanent and not stopped_early
     return Error(
         error=describe(failed),
         revive=policy.revive_hours * 3600 if revives else None,
@@ -80,8 +98,10 @@ def _retry(failed: BaseException | Error, job: Job, policy: RetryPolicy, rng: ra
 
 
 def _counts(failed: BaseException | Retry | Error) -> bool:
-    """Return whether a failure counts towards opening the circuit."""
+    """Return whether a failure counts towards opening the circuit: not if our own database failed."""
     if isinstance(failed, PermanentError | Interrupted | DuplicatePersonalCode | LeaseLost):
+        return False
+    if isinstance(failed, Unavailable | Misconfigured):
         return False
     return bool(getattr(failed, "counts", True))
 

@@ -71,8 +71,13 @@ class FailedRun:
     delay: float | None
 
 
-def apply_before_enqueue(row: dict[str, Any], *, is_valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return a job, as `giftcard_enqueue` takes it, with the changes of the hooks. `is_valid` checks a payload."""
+def apply_before_enqueue(
+    row: dict[str, Any], *, is_valid: Callable[[dict[str, Any]], bool], longest_ttr: int
+) -> dict[str, Any]:
+    """Return a job, as `giftcard_enqueue` takes it, with the changes of the hooks.
+
+    `is_valid` checks a payload. `longest_ttr`: the most seconds that a hook may set.
+    """
     if not before_enqueue.receivers:
         return row
     draft = Draft(
@@ -86,7 +91,7 @@ def apply_before_enqueue(row: dict[str, Any], *, is_valid: Callable[[dict[str, A
     before = json.dumps(draft.payload)
 
     def is_possible(draft: Draft) -> bool:
-        if not _is_possible_draft(draft):
+        if not _is_possible_draft(draft, longest_ttr):
             return False
         return json.dumps(draft.payload) == before or (is_storable(draft.payload) and is_valid(draft.payload))
 
@@ -159,10 +164,11 @@ def _send(
     return value
 
 
-def _is_possible_draft(draft: Draft) -> bool:
+def _is_possible_draft(draft: Draft, longest_ttr: int) -> bool:
+    ttr = draft.ttr_seconds
     return (
         isinstance(draft.payload, dict)
-        and (draft.ttr_seconds is None or (isinstance(draft.ttr_seconds, int) and 1 <= draft.ttr_seconds <= 86_400))
+        and (ttr is None or (isinstance(ttr, int) and 1 <= ttr <= longest_ttr))
         and (draft.delay_seconds is None or _is_delay(draft.delay_seconds))
         and draft.semantics in (None, "at_least_once", "at_most_once")
     )

@@ -24,6 +24,8 @@ class RetryPolicy:
 
     def delay(self, attempt: int, rng: random.Random) -> float:
         """Return the seconds to wait after attempt `attempt` has failed, within [d, (1 + jitter) × d]."""
+        # 0: an operator's UPDATE set it so while the job ran, and the run was killed.
+        attempt = max(attempt, 1)
         if self.delays:
             plain = self.delays[min(attempt, len(self.delays)) - 1]
         else:

@@ -69,6 +69,27 @@ class Page(StrictModel):
         return self
 
 
+class HistoryPage(StrictModel):
+    """A page of runs, newest first. `older`: the cursor of an earlier page."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+    older: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class FlowPage(StrictModel):
+    """A page of the jobs of a flow. `older`: the cursor of an earlier page."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 100
+    older: Id | None = None
+
+
+class CircuitPage(StrictModel):
+    """A page of circuits, by name. `older`: the cursor of an earlier page."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: Annotated[str, Field(max_length=3000, pattern=r"^[^\u0000]+$")] | None = None
+
+
 class RequeueRequest(StrictModel):
     """A requeue of a job. `payload`: a corrected payload. `force`: requeue a completed job too."""
 

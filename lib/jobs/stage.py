@@ -197,6 +197,10 @@ class Registry:
         missing = {name: stage.needs(settings) for name, stage in self.stages.items()}
         return {name: setting for name, setting in missing.items() if setting is not None}
 
+    def without_circuit(self, settings: Settings) -> list[str]:
+        """Return the stages that have no circuit, because their threshold is 0; one that is open closes."""
+        return [name for name, stage in self.stages.items() if not stage.failure_policy(settings).circuit_threshold]
+
     def limits(self, settings: Settings) -> dict[str, int]:
         """Return how many runs of a stage there may be at once in the whole fleet, for those that have a limit."""
         limits = {name: stage.effective(settings, "concurrency") for name, stage in self.stages.items()}

@@ -1,133 +1,137 @@
 """Alerts to operators: one when a condition begins, reminders while it holds, and one when it is resolved."""
 
+import threading
 import time
-from collections.abc import Iterator
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import make_msgid, parseaddr
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-from lib.config.settings import Settings
-from lib.errors import Failure, TransientError
-from lib.jobs.clients import Http, Mail
+from lib.config.settings import MARGIN_SECONDS, Settings
+from lib.errors import GiftcardError
 from lib.jobs.stage import Registry
+from lib.monitoring import alert_texts
+from lib.monitoring.alert_channels import Alert, Channel, Notification, Sender, senders
 from lib.store.store import Store
 from lib.telemetry import events
-from lib.telemetry.redact import clean
+from lib.telemetry.redact import clean, covered
 
 Json = dict[str, Any]
+_Key = tuple[str, str]  # of a channel, and of a condition
 
-# Seconds for all channels together: a tick waits for them.
-_TIMEOUT = 10.0
+# Seconds for all alerts on all channels, together with the calls of the database: half of what a tick has to end.
+_TIMEOUT = MARGIN_SECONDS / 2
+# Seconds that a channel ends earlier, so that it reports its failure itself.
+_EARLIER = 0.5
 
 
-def notify(store: Store, registry: Registry, settings: Settings) -> dict[str, int]:
-    """Send the alerts that are due on every channel; return how many were `sent` and `failed`, empty if none were due.
+def notify(store: Store, registry: Registry, settings: Settings, *, until: float | None = None) -> dict[str, int]:
+    """Send each channel the alerts that are due for it; return how many were `sent` and `failed`, empty if none were.
 
-    An alert that no channel accepts is tried again in a minute.
+    A channel that fails or hangs does not stop the others; what it did not accept is due for it again. It takes at most
+    10 s, and not past `until` (a `time.monotonic()` value).
+
+    Raises:
+        StoreError: the database is unavailable.
     """
+    deadline = min(time.monotonic() + _TIMEOUT, until or float("inf"))
+    ways = list(senders(settings))
     due = store.check_alerts(
         stages=registry.ready(settings),
         late_seconds=settings.giftcard_alert_late_seconds,
         repeat_hours=settings.giftcard_alert_repeat_hours,
+        channels=[channel.key for _, channels in ways for channel in channels],
     )
-    sent = [alert for alert in due if _sent(alert, settings)]
-    if sent:
-        store.record_notifications(sent)
-    return {"sent": len(sent), "failed": len(due) - len(sent)} if due else {}
+    if not due:
+        return {}
+    delivery = _Delivery(ways, _notifications(due, ways, settings))
+    delivery.run(deadline)
+    delivery.log(settings)
+    store.record_notifications(delivery.results())
+    sent = sum(result["sent"] is True for result in delivery.results())
+    return {"sent": sent, "failed": len(delivery.results()) - sent}
 
 
-def _sent(alert: Json, settings: Settings) -> bool:
-    """Send an alert; return whether any channel accepted it. Repeating it for the other channels would be noise."""
-    text = clean(f"{_KINDS[alert['kind']]}{message(alert)}", secrets=settings.secrets(), limit=1_000)
-    events.emit("alert", condition=alert["condition"], kind=alert["kind"], text=text)
-    accepted = 0
-    for channel, send in _channels(settings):
+def _notifications(due: list[Json], ways: list[tuple[Sender, list[Channel]]], settings: Settings) -> list[Notification]:
+    """Return what the database returned, with the texts of the alerts. Log each alert once."""
+    channels = {channel.key: channel for _, some in ways for channel in some}
+    secrets = settings.secrets()
+    alerts: dict[_Key, Alert] = {}
+    for row in (row for item in due for row in item["alerts"]):
+        key = row["condition"], row["kind"]
+        if key not in alerts:
+            text = clean(alert_texts.text(row), secrets=secrets, limit=1_000)
+            alerts[key] = Alert(row | {"detail": covered(row["detail"])}, text)
+            events.emit("alert", condition=row["condition"], kind=row["kind"], text=text)
+    return [
+        Notification(channels[item["channel"]], [alerts[row["condition"], row["kind"]] for row in item["alerts"]])
+        for item in due
+    ]
+
+
+class _Delivery:
+    """The notifications of one check, and what became of them."""
+
+    def __init__(self, ways: list[tuple[Sender, list[Channel]]], notifications: Sequence[Notification]) -> None:
+        self._notifications = notifications
+        self._ways = [
+            (send, [notification for notification in notifications if notification.channel in channels])
+            for send, channels in ways
+        ]
+        self._tried: dict[_Key, Exception | None] = {}
+
+    def run(self, deadline: float) -> None:
+        """Send side by side, each way on a thread: nothing that a server or a resolver does takes longer."""
+        threads = [
+            threading.Thread(target=self._send, args=(send, some, deadline - _EARLIER), name="alerts", daemon=True)
+            for send, some in self._ways
+            if some
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._tried = dict(self._tried)  # a thread that still hangs reports to the former
+
+    def _send(self, send: Sender, notifications: Sequence[Notification], until: float) -> None:
+        tried = self._tried
+
+        def report(channel: Channel, alert: Alert, error: Exception | None) -> None:
+            tried[channel.key, alert.row["condition"]] = error
+
         try:
-            send(text, alert)
-            accepted += 1
+            send(notifications, until, report)
         except Exception as error:  # noqa: BLE001 - an alert that cannot be sent never stops the tick
-            reason = clean(f"{type(error).__name__}: {error}", secrets=settings.secrets())
-            events.emit("alert_failed", condition=alert["condition"], channel=channel, error=reason)
-    return accepted > 0
+            for notification in notifications:
+                for alert in notification.alerts:
+                    tried.setdefault((notification.channel.key, alert.row["condition"]), error)
+
+    def results(self) -> list[Json]:
+        """Return the results as `record_notifications` takes them."""
+        return [
+            {"channel": notification.channel.key, "condition": key[1], "kind": alert.row["kind"], "sent": sent}
+            for notification in self._notifications
+            for alert in notification.alerts
+            for key in [(notification.channel.key, alert.row["condition"])]
+            for sent in [self._tried[key] is None if key in self._tried else None]
+        ]
+
+    def log(self, settings: Settings) -> None:
+        """Log each channel that did not accept all of its alerts, with its first failure."""
+        for notification in self._notifications:
+            keys = [(notification.channel.key, alert.row["condition"]) for alert in notification.alerts]
+            failed = [key for key in keys if self._tried.get(key, True)]
+            if failed:
+                events.emit(
+                    "alert_failed",
+                    channel=notification.channel.name,
+                    condition=failed[0][1],
+                    alerts=len(failed),
+                    error=_reason(self._tried.get(failed[0]), settings),
+                )
 
 
-_KINDS = {"raised": "", "repeated": "Still: ", "resolved": "Resolved: "}
-# The message while a condition holds, with what to do, and the one when it is resolved.
-_MESSAGES = {
-    "dead_letters": (
-        "dead letters: {jobs}, of {stages}. See why: flask jobs list --status error",
-        "no dead letters are left",
-    ),
-    "circuit": (
-        "circuit {subject} is open: {cause}. Its jobs wait; see flask jobs circuits",
-        "circuit {subject} is closed",
-    ),
-    "no_tick": ("no tick for {minutes} minutes: check the clock with flask jobs doctor", "ticks run again"),
-    "late": (
-        "the oldest due job of stage {subject} has waited for {minutes} minutes. See flask jobs status",
-        "jobs of stage {subject} start on time",
-    ),
-    "paid_without_card": (
-        "paid without a card: {orders}, the first is order {first}. See flask jobs status",
-        "every order that was paid has its card",
-    ),
-    "limit": (
-        "the last ten ticks all stopped at the {stopped_because} with due jobs left: raise GIFTCARD_JOBS_PER_CRON_RUN "
-        "(limit) or GIFTCARD_CONCURRENCY (budget)",
-        "ticks run all due jobs again",
-    ),
-}
-
-
-def message(alert: Json) -> str:
-    """Return what is wrong and what to do; of a resolved alert, that it is over."""
-    condition, _, subject = alert["condition"].partition(":")
-    if condition not in _MESSAGES:  # a newer schema may have other conditions
-        return str(alert["condition"])
-    facts = {"subject": subject, **alert["detail"]}
-    if "seconds" in facts:
-        facts["minutes"] = round(float(facts["seconds"]) / 60)
-    if "stages" in facts:
-        facts["stages"] = ", ".join(facts["stages"])
-    holds, resolved = _MESSAGES[condition]
-    return (resolved if alert["kind"] == "resolved" else holds).format(**facts)
-
-
-def _channels(settings: Settings) -> Iterator[tuple[str, Any]]:
-    until = time.monotonic() + _TIMEOUT
-    if settings.giftcard_alert_recipients:
-        yield "mail", lambda text, alert: _mail(text, settings, until=until)
-    if settings.giftcard_alert_url:
-        yield "url", lambda text, alert: _post(text, alert, settings.giftcard_alert_url.get_secret_value(), until=until)
-    if settings.sentry_dsn:
-        yield "sentry", lambda text, alert: _to_sentry(text, alert)
-
-
-def _mail(text: str, settings: Settings, *, until: float) -> None:
-    for recipient in settings.giftcard_alert_recipients:
-        mail = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
-        mail["Subject"] = text[:100]
-        mail["From"] = settings.mail_from
-        mail["To"] = recipient
-        mail["Message-ID"] = make_msgid(domain=parseaddr(settings.mail_from)[1].rpartition("@")[2] or "localhost")
-        mail.set_content(text + "\n")
-        Mail(settings, until=until).send(mail)
-
-
-def _post(text: str, alert: Json, url: str, *, until: float) -> None:
-    """Post an alert: for Slack's addresses the text alone, for any other its fields too."""
-    body: Json = {"text": text}
-    if not (urlsplit(url).hostname or "").endswith("slack.com"):
-        body |= {name: alert[name] for name in ("condition", "kind", "since", "detail")}
-    response = Http(until=until).request("POST", url, json=body)
-    if not response.is_success:
-        raise TransientError(f"GIFTCARD_ALERT_URL responded with {response.status_code}")
-
-
-def _to_sentry(text: str, alert: Json) -> None:
-    from lib.telemetry import sentry
-
-    if not sentry.message(text, level="info" if alert["kind"] == "resolved" else "error", group=alert["condition"]):
-        raise Failure("Sentry is not configured in this process")
+def _reason(error: Exception | None, settings: Settings) -> str:
+    """Return why an alert failed. The messages of libraries may repeat a setting, so of them only the type."""
+    if error is None:
+        return "no time was left"
+    name = type(error).__name__
+    return clean(f"{name}: {error}" if isinstance(error, GiftcardError) else name, secrets=settings.secrets())

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lib.config.settings import Settings
+from lib.giftcards.decisions import DIFFERENCES
 from lib.jobs.stage import Registry
 from lib.store.store import Store
 
@@ -96,10 +97,16 @@ def _gauges(values: Json) -> "Iterator[Metric]":
     for row in values["circuits"]:
         circuits.add_metric([row["stage"], row["state"]], row["circuits"])
     yield circuits
+    books = GaugeMetricFamily(
+        "giftcard_books_differences", "Places where money and cards do not match.", labels=("kind",)
+    )
+    for kind, items in (dict.fromkeys(DIFFERENCES, 0) | values.get("differences", {})).items():
+        books.add_metric([kind], items)
+    yield books
     for name, source, text in (
-        ("giftcard_last_tick_age_seconds", "age", "How long ago the newest tick began."),
-        ("giftcard_last_tick_duration_seconds", "seconds", "How long the last completed tick took."),
-        ("giftcard_tick_gap_seconds", "gap", "The longest pause between two of the last 20 ticks."),
+        ("giftcard_last_tick_age_seconds", "age", "How long ago the last tick that ended well has ended."),
+        ("giftcard_last_tick_duration_seconds", "seconds", "How long the last tick that ended well took."),
+        ("giftcard_tick_gap_seconds", "gap", "The longest pause between two of the last 20 ticks that ended well."),
     ):
         if values["tick"][source] is not None:
             yield GaugeMetricFamily(name, text, value=values["tick"][source])

@@ -33,8 +33,8 @@ def _figures(report: Json) -> Iterator[Json]:
     for money in report["currencies"]:
         for figure in ("orders", "payments", "cards"):
             yield _money(figure, money["currency"], money[figure], money[f"{figure}_amount"])
-    for money in report["paid_without_card"]:
-        yield _money("paid_without_card", money["currency"], money["payments"], money["amount"])
+    for found in report["differences"]:
+        yield _money("differences", found["currency"], found["items"], found["amount"]) | {"reason": found["kind"]}
     for failure in report["failures"]:
         for figure in ("failures", "retries", "dead_letters"):
             where = {"stage": failure["stage"], "reason": failure["reason"]}

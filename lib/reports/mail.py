@@ -3,7 +3,7 @@
 Not an image: mail programs do not load remote images, and list embedded ones as attachments.
 """
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
@@ -20,15 +20,18 @@ _TEMPLATES.filters["money"] = format_money
 _MAX_NAME_LENGTH = 60
 
 
-def report_mail(*, sender: str, recipient: str, message_id: str, report: Json) -> EmailMessage:
-    """Return the message, ready to send. `message_id` includes its brackets and is the same at every attempt."""
+def report_mail(*, sender: str, recipient: str, message_id: str, sent_at: datetime, report: Json) -> EmailMessage:
+    """Return the message, ready to send.
+
+    `message_id` includes its brackets and is the same at every attempt. `sent_at` is aware.
+    """
     tenant = clean(report["tenant_id"], secrets=[], limit=_MAX_NAME_LENGTH)
     # 7bit: not every server on the way accepts 8bit.
     message = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
     message["Subject"] = f"Gift cards of {tenant} on {report['day']}"
     message["From"] = sender
     message["To"] = recipient
-    message["Date"] = datetime.now(UTC)
+    message["Date"] = sent_at
     message["Message-ID"] = message_id
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
     values = report | {"tenant_id": tenant, "bars": bars(report["last_days"])}

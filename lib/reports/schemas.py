@@ -34,7 +34,8 @@ def _one_tenant(value: str) -> str:
 def _cursor(value: str) -> str:
     day, slash, tenant = value.partition("/")
     try:
-        if slash and tenant and isinstance(_day(day), date):
+        # The first two are days in Postgres.
+        if slash and tenant and (day in ("infinity", "-infinity") or isinstance(_day(day), date)):
             return value
     except ValueError:
         pass
@@ -64,5 +65,5 @@ class ReportPage(StrictModel):
     tenant_id: Identifier | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     older: (
-        Annotated[str, Field(max_length=300, json_schema_extra={"format": "cursor"}), AfterValidator(_cursor)] | None
+        Annotated[str, Field(max_length=3000, json_schema_extra={"format": "cursor"}), AfterValidator(_cursor)] | None
     ) = None

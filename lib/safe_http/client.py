@@ -42,13 +42,18 @@ def call(request: Request, *, allowed: Sequence[Network], until: float, follow: 
 
     Raises:
         PermanentError: the request or a redirect leads to a forbidden address.
-        TransientError: no response, or an incomplete one. The request may have taken effect.
+        TransientError: no response, or an incomplete one. Unless `without_effect` is set, the request may have taken
+            effect.
     """
     current, host = request, request.url.host
-    for _ in range(_MAX_REDIRECTS + 1):
-        response = _send(current, host, allowed=allowed, until=until)
+    for redirects in range(_MAX_REDIRECTS + 1):
+        try:
+            response = _send(current, host, allowed=allowed, until=until)
+        except Failure as failure:
+            failure.without_effect = failure.without_effect and redirects == 0
+            raise
         if not follow or response.status not in _TO_GET | _UNCHANGED or "location" not in response.headers:
-            return response
+            return replace(response, redirects=redirects)
         # Messages never repeat the location, here and below: it may hold a secret from the request.
         current, host = _redirect(current, response, host), f"the redirect target of {request.url.host}"
     raise TransientError(f"{request.url.host} redirects more than {_MAX_REDIRECTS} times")
@@ -79,13 +84,22 @@ def _send(request: Request, host: str, *, allowed: Sequence[Network], until: flo
         ):
             return _read(raw)
     except ForbiddenAddress:
-        raise PermanentError(f"{host} has a forbidden address (see GIFTCARD_ALLOWED_NETWORKS)") from None
+        raise _unsent(PermanentError(f"{host} has a forbidden address (see GIFTCARD_ALLOWED_NETWORKS)")) from None
+    except httpcore.ConnectTimeout as error:
+        raise _unsent(TransientError(f"{host} did not respond in time ({type(error).__name__})")) from None
+    except httpcore.ConnectError as error:
+        raise _unsent(TransientError(f"{host} gave no response ({type(error).__name__}: {error})")) from None
     except httpcore.TimeoutException as error:
         raise TransientError(f"{host} did not respond in time ({type(error).__name__})") from None
     except httpcore.NetworkError as error:
         raise TransientError(f"{host} gave no response ({type(error).__name__}: {error})") from None
     except httpcore.ProtocolError as error:
         raise TransientError(f"{host} gave no complete HTTP response ({type(error).__name__})") from None
+
+
+def _unsent(failure: Failure) -> Failure:
+    failure.without_effect = True
+    return failure
 
 
 def call_with_detail(

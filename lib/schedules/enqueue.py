@@ -1,9 +1,11 @@
 """Enqueues the jobs of due schedules, in the middle of a tick."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from lib.config.settings import Settings
+from lib.errors import Refused
 from lib.jobs.enqueue import prepare_unattended
 from lib.jobs.stage import Registry
 from lib.schedules.planner import plan
@@ -29,6 +31,8 @@ def enqueue_due(due: Sequence[Json], store: Store, registry: Registry, settings:
     jobs = calls = 0
     moved = True
     while due and moved and calls < _MAX_CALLS:
+        due, asked = _with_creation(due, store)
+        calls += asked
         planned = plan(due, prepare=prepare_jobs)
         result = store.enqueue_occurrences(planned)
         for paused in result["paused"]:
@@ -41,3 +45,19 @@ def enqueue_due(due: Sequence[Json], store: Store, registry: Registry, settings:
         due = store.due_schedules(limit=_BATCH)
         calls += 1
     return jobs, calls, moved
+
+
+def _with_creation(due: Sequence[Json], store: Store) -> tuple[list[Json], int]:
+    """Add `created_at` to new one-time schedules of plain SQL, and return the number of calls.
+
+    The time of such a schedule is its first one after its creation, even if no tick has seen it before.
+    """
+    rows, calls = [], 0
+    for row in due:
+        is_new = not row["is_recurring"] and row["next_at"] is None and row["last_at"] is None
+        if is_new and "created_at" not in row:
+            calls += 1
+            with contextlib.suppress(Refused):  # deleted meanwhile
+                row = row | {"created_at": store.schedule(row["id"])["created_at"]}
+        rows.append(row)
+    return rows, calls

@@ -1,5 +1,6 @@
 """Plans for due schedules: which occurrences become jobs, and when the next one is due."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -20,16 +21,19 @@ _MAX_COUNTED = 1000
 # Seconds until the next check of a schedule that waits for an unfinished job: a share of the job's age, within bounds;
 # or until the job can end, but within an hour, in case an operator changes it.
 _AGE_SHARE, _MIN_CHECK, _MAX_CHECK, _MAX_BUSY_CHECK = 0.1, 1.0, 60.0, 3600.0
+# Seconds by which the time of a one-time schedule may be missed, unless it has a `catch_up_seconds` of its own: for it,
+# the column's default does not count.
+ONE_TIME_CATCH_UP, _DEFAULT_CATCH_UP = 86_400, 300
 _INSTANT = timedelta(microseconds=1)
-_TIMES = ("now", "next_at", "last_at", "busy_since", "busy_until")
+_TIMES = ("now", "next_at", "last_at", "created_at", "busy_since", "busy_until")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
     """A due schedule, a row of `giftcard_due_schedules`. `now` is the time of the database's clock.
 
-    `unfinished`: the number of its unfinished jobs. The newest was created at `busy_since`, and they cannot all end
-    before `busy_until`.
+    `created_at`: known of one-time schedules that plain SQL has made. `unfinished`: the number of its unfinished jobs.
+    The newest was created at `busy_since`, and they cannot all end before `busy_until`.
     """
 
     id: int
@@ -47,6 +51,7 @@ class Due:
     retry_delays: list[float] | None
     next_at: datetime | None
     last_at: datetime | None
+    created_at: datetime | None
     missed_policy: str
     catch_up_seconds: int
     missed_cap: int
@@ -57,11 +62,22 @@ class Due:
     busy_since: datetime | None
     busy_until: datetime | None
 
+    @property
+    def catch_up(self) -> timedelta:
+        """How old an occurrence may be that runs under the policy `skip`."""
+        default = not self.is_recurring and self.catch_up_seconds == _DEFAULT_CATCH_UP
+        return timedelta(seconds=ONE_TIME_CATCH_UP if default else self.catch_up_seconds)
+
     @classmethod
     def from_row(cls, row: Json) -> "Due":
-        """Return the schedule of a row. Raises ValueError for a time beyond Python's range."""
-        known = {field.name: row[field.name] for field in fields(cls)}
-        return cls(**known | {name: row[name] and datetime.fromisoformat(row[name]) for name in _TIMES})
+        """Return the schedule of a row. Raises ValueError for a time or a payload that Python cannot read."""
+        known = {field.name: row[field.name] for field in fields(cls) if field.name != "payload"}
+        try:
+            payload = json.loads(row["payload_json"])
+        except (ValueError, RecursionError):
+            raise ValueError("its payload is nested too deeply, or has a number that is too long") from None
+        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in _TIMES}
+        return cls(**known | times, payload=payload)
 
     def job(self, time: datetime) -> Json:
         """Return the job of an occurrence, as `giftcard_enqueue` takes it."""
@@ -111,7 +127,7 @@ def jobs_of(due: Due, times: list[datetime], *, prepare: Prepare) -> list[Json]:
 
 def _reason(error: Invalid | ValueError) -> str:
     if isinstance(error, InvalidJob):
-        return f"payload: {error}"
+        return f"{error.field.partition('.')[0]}: {error}"
     return f"{error.field}: {error}" if isinstance(error, Invalid) else str(error)
 
 
@@ -121,11 +137,16 @@ def _plan_one(due: Due, prepare: Prepare) -> Json:
     if due.pause_after_failures and due.failures >= due.pause_after_failures:
         return {"pause": f"{due.failures} occurrences in a row have failed"}
     times = Times(due.schedule, due.timezone)
-    if due.next_at is None:  # new, by plain SQL
+    next_at = due.next_at
+    if next_at is None and due.created_at and not due.is_recurring:
+        next_at = next(times.after(due.created_at), None)
+    if next_at is None or next_at > due.now:  # new, by plain SQL
         return _move_on(times, due.now)
-    if due.unfinished and due.overlap_policy == "queue":
+    # A one-time schedule has no next occurrence: it waits where others would drop this one.
+    waits = due.overlap_policy == "queue" or (due.overlap_policy == "skip" and not due.is_recurring)
+    if due.unfinished and waits:
         return _check_later(due)
-    return _run(due, times, due.next_at, prepare)
+    return _run(due, times, next_at, prepare)
 
 
 def _check_later(due: Due) -> Json:
@@ -161,7 +182,13 @@ def _run(due: Due, times: Times, next_at: datetime, prepare: Prepare) -> Json:
     missed = [time for time in newest if time not in allowed]
     if missed:
         changes |= {"missed": count - len(allowed), "missed_at": utc_text(missed[-1])}
+    if missed and not due.is_recurring and not allowed:
+        changes["pause"] = f"its time, {utc_text(missed[-1])}, was missed by {_span(due.catch_up)} or more"
     return changes
+
+
+def _span(span: timedelta) -> str:
+    return "a day" if span == timedelta(days=1) else f"{span.total_seconds():g} s"
 
 
 def _due_times(due: Due, times: Times, next_at: datetime) -> tuple[int, list[datetime]]:
@@ -179,5 +206,5 @@ def _allowed(due: Due, newest: list[datetime]) -> list[datetime]:
         return newest[-due.missed_cap :]
     latest = newest[-1:]
     if due.missed_policy == "skip":
-        return [time for time in latest if due.now - time < timedelta(seconds=due.catch_up_seconds)]
+        return [time for time in latest if due.now - time < due.catch_up]
     return latest

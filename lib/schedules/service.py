@@ -1,6 +1,8 @@
 """The operators' verbs for schedules, for the API and the CLI."""
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,7 +10,7 @@ from pydantic import ValidationError
 
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob, Refused
-from lib.jobs.enqueue import check_payload, prepare
+from lib.jobs.enqueue import check_payload, check_ttr, prepare
 from lib.jobs.stage import Registry
 from lib.schedules.cron import Times
 from lib.schedules.planner import Due, jobs_of, utc_text
@@ -62,6 +64,8 @@ class Scheduling:
         row = self._store.schedule(schedule_id)
         request = _merged(row, patch)
         columns = self._checked(request)
+        if patch.payload is None and patch.api is None:
+            del columns["payload"]  # the stored one stays: JSON that passes through Python may lose digits
         times = Times(request.schedule, request.timezone).upcoming(_time(row["now"]), limit=1)
         same = (row["schedule"], row["timezone"]) == (request.schedule, request.timezone)
         next_at = row["next_at"] if same and row["next_at"] else utc_text(times[0])
@@ -94,7 +98,7 @@ class Scheduling:
     def run(self, schedule_id: int) -> Json:
         """Enqueue one occurrence now, regardless of time, policies and pause. A one-off schedule then ends."""
         row = self._store.schedule(schedule_id)
-        due = Due.from_row(row | {"busy_since": None, "busy_until": None})
+        due = Due.from_row(row | {"payload_json": json.dumps(row["payload"]), "busy_since": None, "busy_until": None})
         plan: Json = {"id": due.id, "version": due.version, "last_at": utc_text(due.now)}
         plan |= {"jobs": jobs_of(due, [due.now], prepare=self._prepare)}
         plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "check_in": 1}
@@ -105,10 +109,17 @@ class Scheduling:
             raise Refused(f"schedule {schedule_id} has changed meanwhile: try again", sqlstate="GC409")
         return {"id": schedule_id, "job_id": done["jobs"][0]}
 
-    def occurrences(self, schedule_id: int, *, limit: int = 10) -> Json:
-        """Return the jobs of a schedule, newest first."""
-        rows = self._store.occurrences(schedule_id, limit=limit)
-        return {"occurrences": [row | {"last_error": covered(row["last_error"])} for row in rows]}
+    def occurrences(self, schedule_id: int, *, limit: int = 10, older: str | None = None) -> Json:
+        """Return a page of the jobs of a schedule, newest first. `older`: the cursor of the next page."""
+        found = self._store.occurrences(schedule_id, limit=limit, older=older)
+        return found | {
+            "occurrences": [row | {"last_error": covered(row["last_error"])} for row in found["occurrences"]]
+        }
+
+    def history(self, schedule_id: int, *, limit: int = 10, older: str | None = None) -> Json:
+        """Return a page of the runs of all jobs of a schedule, newest first. `older`: the cursor of the next page."""
+        found = self._store.schedule_history(schedule_id, limit=limit, older=older)
+        return found | {"runs": [run | {"error": covered(run["error"])} for run in found["runs"]]}
 
     def precision(self, *, window_seconds: float) -> Json:
         """Return by stage how long after its time each run began."""
@@ -121,13 +132,14 @@ class Scheduling:
         return prepare(rows, self._registry(), self._settings)
 
     def _checked(self, request: ScheduleRequest) -> Json:
-        """Return the row of a request. Raises Invalid for contradictions and for an invalid payload."""
+        """Return the row of a request. Raises Invalid for contradictions, an invalid payload and an impossible ttr."""
         if request.stage is None and request.api is None:
             raise Invalid("set what runs: stage and payload, or api", field="stage")
         _check_one_work(request)
         if request.missed_policy == "all" and request.overlap_policy == "skip":
             message = "missed_policy all needs queue or allow: skip would drop all missed occurrences but one"
             raise Invalid(message, field="overlap_policy")
+        check_ttr(request.ttr_seconds, self._settings)
         row = request.columns()
         of_api = request.api is not None
         stage = self._registry().stages.get(row["stage"])
@@ -173,8 +185,11 @@ def _with_next_times(row: Json, *, reveal: bool = False) -> Json:
     """Return a schedule as the API does, with its next times."""
     times: list[datetime] = []
     if row["next_at"]:
-        after = _time(row["next_at"]) - timedelta(microseconds=1)
-        times = Times(row["schedule"], row["timezone"]).upcoming(after, limit=_NEXT_TIMES if row["is_recurring"] else 1)
+        # An UPDATE may have stored what has no times: an infinite next_at, or no expression at all.
+        with suppress(ValueError, OverflowError, Invalid):
+            after = _time(row["next_at"]) - timedelta(microseconds=1)
+            limit = _NEXT_TIMES if row["is_recurring"] else 1
+            times = Times(row["schedule"], row["timezone"]).upcoming(after, limit=limit)
     return _rendered(row, reveal=reveal) | {"next_times": [time.isoformat() for time in times]}
 
 

@@ -4,6 +4,7 @@ from email.utils import parseaddr
 
 from lib.config.settings import Settings
 from lib.errors import PermanentError
+from lib.giftcards.books import read_books
 from lib.giftcards.cards import missing_key, vault_of
 from lib.giftcards.orders import Order
 from lib.job import Complete
@@ -27,11 +28,17 @@ def _missing_setting(settings: Settings) -> str | None:
     attempts_setting="max_email_retry_attempts",
     needs=_missing_setting,
 )
-def email(order: Order, context: Context) -> Complete:
-    """Send the card, at least once: mail has no idempotency key, so each attempt has the same Message-ID."""
-    card = context.store.find_card(context.job.tenant_id, context.job.correlation_id)
+def email(payload: Order, context: Context) -> Complete:
+    """Send the card to the order's recipient, at least once.
+
+    Mail has no idempotency key, so each attempt has the same Message-ID.
+    """
+    books = read_books(context, payload)
+    card = books.card
     if card is None:
         raise PermanentError("the order has no card to send: requeue its issue_card job")
+    if card["state"] == "blocked":
+        raise PermanentError("the card of the order is blocked: it is not sent")
     from lib.giftcards.mail import giftcard_mail
 
     number = vault_of(context.settings).open(card["number_encrypted"])
@@ -41,7 +48,8 @@ def email(order: Order, context: Context) -> Complete:
         message = giftcard_mail(
             sender=sender,
             message_id=f"<{key}@{parseaddr(sender)[1].rpartition('@')[2] or 'localhost'}>",
-            order=order,
+            sent_at=context.job.locked_at,  # by the database's clock
+            order=books.order,
             personal_code=card["personal_code"],
             card_number=number,
         )

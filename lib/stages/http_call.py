@@ -1,16 +1,16 @@
 """The stage http_call: call a URL from the payload."""
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo
+from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo, model_validator
 
 from lib.config import job_secrets
-from lib.errors import TransientError
-from lib.job import Complete, Job
+from lib.errors import Failure, PermanentError, TransientError
+from lib.job import Complete
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
@@ -49,7 +49,10 @@ def _body(value: Any, info: ValidationInfo) -> Any:
 
 
 class HttpCall(StrictModel):
-    """A call. `body`: text, or any other JSON value. `expected_statuses`: those that mean success; else any 2xx."""
+    """A call. `body`: text, or any other JSON value. `expected_statuses`: those that mean success; else any 2xx.
+
+    `{"api": "https://…"}` is the short form of `{"url": "https://…"}`.
+    """
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     url: Annotated[str, AfterValidator(_url)]
@@ -59,6 +62,13 @@ class HttpCall(StrictModel):
     expected_statuses: (
         Annotated[list[Annotated[int, Field(ge=200, le=599)]], Field(min_length=1, max_length=50)] | None
     ) = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not isinstance(value.get("api"), str) or "url" in value:
+            return value
+        return {"url" if name == "api" else name: content for name, content in value.items()}
 
     def expects(self, status: int) -> bool:
         """Return whether a status means success."""
@@ -78,21 +88,43 @@ def circuit_of(call: HttpCall) -> str:
     circuit_of=circuit_of,
 )
 def http_call(call: HttpCall, context: Context) -> Complete:
-    """Call the URL, at least once, without `once()`: a requeued job calls again with the same idempotency key."""
+    """Call the URL, at least once: a requeued job calls again, with the same idempotency key.
+
+    The intent is recorded before the request is sent. From then on the job's payload is bound to the key, until the
+    first response to it is a refusal for good, or it is certain that nothing was sent.
+    """
+    request = _request(call, context)
+    effect = context.store.begin_effect(context.job, name="call")
+    if effect.result is not None:  # an operator has decided that it happened
+        return Complete(detail=effect.result)
+    keyed = replace(request, common={**request.common, "Idempotency-Key": effect.vendor_key})
+    try:
+        return _send(call, keyed, context)
+    except Failure as failure:
+        if effect.state == "new" and failure.without_effect:
+            context.store.abandon_effect(effect.vendor_key, note=str(failure))
+        raise
+
+
+def _send(call: HttpCall, request: Request, context: Context) -> Complete:
     response, detail = call_with_detail(
-        _request(call, context),
+        request,
         allowed=context.settings.giftcard_allowed_networks,
         until=min(time.monotonic() + call.timeout_seconds, context.until),
         follow=not any(call.expects(status) for status in range(300, 400)),
         secrets=context.settings.secrets(),
     )
-    if not call.expects(response.status):
-        host = http_url.parse(call.url).host
-        raise failure_of_response(response, message=f"{host} answered {response.status}", detail=detail)
-    return Complete(detail=detail)
+    if call.expects(response.status):
+        return Complete(detail=detail)
+    message = f"{http_url.parse(call.url).host} answered {response.status}"
+    failure = failure_of_response(response, message=message, detail=detail)
+    # After a redirect, the first host may have acted before another request was refused.
+    failure.without_effect = isinstance(failure, PermanentError) and not response.redirects
+    raise failure
 
 
 def _request(call: HttpCall, context: Context) -> Request:
+    """Return the request without its key. Raises TransientError if it names a secret that is not set."""
     secrets = context.settings.job_secrets
     text = call.body if isinstance(call.body, str) else json.dumps(call.body)
     escape = str if isinstance(call.body, str) else job_secrets.in_json
@@ -103,7 +135,7 @@ def _request(call: HttpCall, context: Context) -> Request:
         headers={name: value for name, value in headers.items() if not _is_common(name, call)},
         common=_default_headers(call)
         | {name: value for name, value in headers.items() if _is_common(name, call)}
-        | {"Idempotency-Key": _idempotency_key(context.job), "X-Attempt": str(context.job.attempts)},
+        | {"X-Attempt": str(context.job.attempts)},
         body=None if call.body is None else job_secrets.filled(text, secrets, written=escape).encode(),
         sealed=job_secrets.named_in(text),
     )
@@ -127,9 +159,3 @@ def _default_headers(call: HttpCall) -> dict[str, str]:
         defaults["Content-Type"] = "text/plain; charset=utf-8" if isinstance(call.body, str) else "application/json"
     set_by_job = {name.lower() for name in call.headers}
     return {name: value for name, value in defaults.items() if name.lower() not in set_by_job}
-
-
-def _idempotency_key(job: Job) -> str:
-    """Return a key that is unique to the job and the same in every attempt, revival and requeue."""
-    parts = json.dumps([job.tenant_id, job.correlation_id, job.stage, job.dedup_key])
-    return f"gc_{hashlib.sha256(parts.encode()).hexdigest()[:48]}"

@@ -1,10 +1,12 @@
 """The stage payment: charge for the order, once."""
 
 from lib.config.settings import Settings
+from lib.errors import Pending, PermanentError, TransientError
+from lib.giftcards import square
+from lib.giftcards.books import take_order
 from lib.giftcards.ledger import record_payment
 from lib.giftcards.orders import Order
 from lib.giftcards.providers import payment_provider
-from lib.giftcards.square import find_payment
 from lib.job import Complete, NextJob, Snooze
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
@@ -12,11 +14,13 @@ from lib.jobs.stage import stage
 
 # Seconds between checks for a payment. Its event makes the waiting job due at once.
 _CHECK_INTERVAL = 86_400.0
+# Seconds until a provider that has not decided is asked again.
+_PENDING_INTERVAL = 60.0
 
 
 def _missing_setting(settings: Settings) -> str | None:
-    if settings.giftcard_payment_provider == "square" and not settings.square_webhook_signature_key:
-        return "SQUARE_WEBHOOK_SIGNATURE_KEY"
+    if settings.giftcard_payment_provider == square.PROVIDER:
+        return square.missing_setting(settings)
     chosen = settings.giftcard_payment_provider == "http"
     return "GIFTCARD_PAYMENT_URL" if chosen and not settings.giftcard_payment_url else None
 
@@ -28,25 +32,52 @@ def _missing_setting(settings: Settings) -> str | None:
     attempts_setting="max_payment_retry_attempts",
     needs=_missing_setting,
 )
-def payment(order: Order, context: Context) -> Complete | Snooze:
-    """Charge through the provider, or wait for the payment at Square. A retry repeats the charge with the same key."""
-    if context.settings.giftcard_payment_provider == "square":
-        return _await_square(order, context)
+def payment(payload: Order, context: Context) -> Complete | Snooze:
+    """Charge what the order costs, unless it is paid or free of charge. A retry repeats the charge with the same key.
+
+    With Square, wait for the payment that the customer makes there.
+    """
+    books = take_order(context, payload)
+    if books.payment:
+        return _done(books.payment["reference"])
+    if books.free_of_charge:
+        return _done("free of charge")
+    if context.settings.giftcard_payment_provider == square.PROVIDER:
+        return _await_square(books.order, context)
+    return _charge(books.order, context)
+
+
+def _charge(order: Order, context: Context) -> Complete | Snooze:
     provider = payment_provider(context)
-    lookup = provider.lookup if provider.supports_lookup else None
-    charge = context.once("charge", lambda key: provider.charge(key, order), lookup=lookup)
-    # An operator's decision (giftcard_decide_effect) has the reference, but no key.
-    key = charge.get("key") or f"decided:{context.job.id}"
-    record_payment(context, order, key=key, provider=provider.name, reference=charge["reference"])
+
+    def lookup(key: str) -> dict[str, str] | None:
+        return provider.lookup(key, order)
+
+    try:
+        charge = context.once(
+            "charge",
+            lambda key: provider.charge(key, order),
+            lookup=lookup if provider.supports_lookup else None,
+            of_flow=True,
+        )
+    except Pending as pending:
+        return Snooze(delay=_PENDING_INTERVAL, waiting_for=str(pending))
+    if "decided_by" in charge:  # an operator found it at the provider: no run has recorded it
+        record_payment(context, order, key=charge["key"], provider=provider.name, reference=charge["reference"])
     return _done(charge["reference"])
 
 
 def _await_square(order: Order, context: Context) -> Complete | Snooze:
     """Check for the payment that the customer makes at Square. Square sends its event, so there is no effect here."""
-    reference = find_payment(order, context)
-    if reference is None:
-        return Snooze(delay=_CHECK_INTERVAL, waiting_for="the payment event from Square")
-    record_payment(context, order, key=f"square:{reference}", provider="square", reference=reference)
+    try:
+        reference = square.find_payment(order, context)
+    except Pending as pending:
+        return Snooze(delay=_CHECK_INTERVAL, waiting_for=str(pending))
+    try:
+        record_payment(context, order, key=f"square:{reference}", provider=square.PROVIDER, reference=reference)
+    except PermanentError as refused:
+        # It went back since it was found: a retry waits for the next payment.
+        raise TransientError(str(refused), counts=False) from None
     return _done(reference)
 
 

@@ -75,10 +75,14 @@ def _mail(content: dict[str, Any], context: Context) -> None:
     for recipient in recipients:
 
         def send(key: str, recipient: str = recipient) -> dict[str, str]:
-            message_id = f"<{key}@{domain}>"
-            return context.mail.send(
-                report_mail(sender=sender, recipient=recipient, message_id=message_id, report=content)
+            message = report_mail(
+                sender=sender,
+                recipient=recipient,
+                message_id=f"<{key}@{domain}>",
+                sent_at=context.job.locked_at,  # by the database's clock
+                report=content,
             )
+            return context.mail.send(message)
 
         try:
             # Hashed: an effect's name must not hold a mail address.

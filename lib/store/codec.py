@@ -1,20 +1,29 @@
 """The codec of the tick functions: the values that Python exchanges with them as JSON."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
 from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
+from lib.telemetry import events
+from lib.telemetry.redact import MAX_ERROR_LENGTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The outcome of one settle. `settled` lease_lost: nothing changed, because the job belongs to another run."""
+    """The outcome of one settle.
+
+    `settled` lease_lost: nothing changed, because the job belongs to another run. refused: nothing changed, because of
+    `error`. put_aside: the job is a dead letter, because nothing else could be stored; skipped: not even that could.
+    """
 
     id: int
     settled: str
     status: str
     next_run_at: datetime | None
+    sqlstate: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +47,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The outcome of a run, to be settled. `trips`: the threshold of its circuit, if this failure counts."""
+    """The outcome of a run, to be settled. `trips`: the threshold of its circuit, if this failure counts.
+
+    `last_resort`: if it is refused, its job is put aside.
+    """
 
     job: Job
     outcome: Outcome
     trips: int | None = None
     duration_ms: int | None = None
+    last_resort: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +93,19 @@ def _job(row: dict[str, Any]) -> Job:
     return Job(**known | times | {"retry_delays": delays or None})
 
 
+def _jobs(rows: list[dict[str, Any]]) -> Iterator[Job]:
+    """Yield the jobs of rows. One that cannot be decoded stops no other: its lease ends, and it is interrupted."""
+    for row in rows:
+        try:
+            yield _job(row)
+        except (TypeError, ValueError, KeyError) as error:
+            events.emit("job_unreadable", job_id=row.get("id"), error=type(error).__name__)
+
+
 def decode_step(step: dict[str, Any]) -> Step:
     """Decode the result of a call of a tick."""
     return Step(
-        jobs=tuple(_job(row) for row in step["jobs"]),
+        jobs=tuple(_jobs(step["jobs"])),
         settled=tuple(Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in step.get("settled") or ()),
         **{name: value for name, value in step.items() if name in _STEP_FIELDS},
     )
@@ -96,6 +118,8 @@ def encode_result(result: Result) -> dict[str, Any]:
         common["interrupted"] = True
     if result.trips is not None:
         common["trips"] = result.trips
+    if result.last_resort:
+        common["last_resort"] = True
     if not isinstance(result.outcome, Release) and result.outcome.detail:
         common["detail"] = result.outcome.detail
     match result.outcome:
@@ -107,7 +131,8 @@ def encode_result(result: Result) -> dict[str, Any]:
         case Error(error=error, revive=revive, next=following):
             return common | {"outcome": "error", "error": error, "revive": revive} | _following(following)
         case Snooze(delay=delay, waiting_for=reason):
-            return common | {"outcome": "snooze", "delay": delay, "error": f"waiting for {reason}"}
+            error = f"waiting for {reason}"[:MAX_ERROR_LENGTH]
+            return common | {"outcome": "snooze", "delay": delay, "error": error}
         case Release():
             return common | {"outcome": "release"}
 

@@ -6,7 +6,7 @@ from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """Documented in `supabase/schemas/`: 12 (circuits), 20, 30 to 33 and 42."""
+    """Documented in `supabase/schemas/`: 12 (circuits), 20, 30 to 33, 36 and 42."""
 
     def enqueue(self, jobs: list[dict[str, Any]], *, replace: bool = False) -> list[dict[str, Any]]:
         """Enqueue prepared jobs (`lib.jobs.enqueue`). Return the id and status of each, and whether it was created."""
@@ -32,9 +32,9 @@ class OperatorCalls(Calls):
         """Return a job, with the reason why it waits."""
         return self._dict("giftcard_show_job", repeat=True, job_id=job_id, stages=stages, missing=missing)
 
-    def history(self, job_id: int, *, limit: int) -> list[dict[str, Any]]:
-        """Return a job's runs, newest first."""
-        return self._rows("giftcard_history", job_id=job_id, limit=limit)
+    def history(self, job_id: int, *, limit: int, older: int | None = None) -> dict[str, Any]:
+        """Return a page of a job's runs, newest first. `older`: the cursor of the page before."""
+        return self._dict("giftcard_history", repeat=True, job_id=job_id, limit=limit, older=older)
 
     def list_jobs(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the jobs that match a filter."""
@@ -56,6 +56,10 @@ class OperatorCalls(Calls):
         """Resume a stage, or all ('*')."""
         return self._dict("giftcard_resume", stage=stage, by=by)
 
+    def list_circuits(self, *, older: str | None, limit: int) -> dict[str, Any]:
+        """Return a page of the circuits that are not closed or have recent failures, by name."""
+        return self._dict("giftcard_list_circuits", repeat=True, older=older, limit=limit)
+
     def reset_circuit(self, circuit: str, *, by: str) -> dict[str, Any]:
         """Close a circuit."""
         return self._dict("giftcard_reset_circuit", circuit=circuit, by=by)
@@ -73,9 +77,9 @@ class OperatorCalls(Calls):
         """Erase a customer's personal data everywhere."""
         return self._dict("giftcard_erase_customer", customer_id=customer_id, by=by)
 
-    def flow(self, tenant_id: str, correlation_id: str) -> dict[str, Any]:
-        """Return the state of an order."""
-        return self._dict("giftcard_flow", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id)
+    def flow(self, tenant_id: str, correlation_id: str, **page: int | None) -> dict[str, Any]:
+        """Return the state of an order, with a page of its jobs (`older`, `limit`)."""
+        return self._dict("giftcard_flow", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id, **page)
 
     # Pruning and the archive
 

@@ -1,86 +1,64 @@
 """The wire over psycopg: direct to Postgres, or through a pooler in transaction mode."""
 
 import functools
-import queue
+import time
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from lib.errors import GiftcardError, Refused, Unavailable
+from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
+from lib.store.connections import Connection, Connections
+from lib.store.deadline import CALL_SECONDS
 from lib.store.sqlstate import from_sqlstate
 from lib.store.wire import with_retries
 
-_CONNECT: dict[str, Any] = {
-    "autocommit": True,
-    "connect_timeout": 5,
-    # Poolers in transaction mode do not support prepared statements; the functions cache their plans themselves.
-    "prepare_threshold": None,
-    "application_name": "giftcard-jobs",
-    # A dead peer is detected within a tick.
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,
-}
 # The result of to_json for void.
 _VOID = ("",)
 
 
 class PostgresWire:
-    """Thread-safe: each call takes an idle connection or opens one, and puts it back.
-
-    Not a pool with its own threads: a function is frozen between requests, and a connection error belongs to the call.
-    """
+    """Thread-safe: each call takes an idle connection or opens one, and gives it back unless the database failed."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._idle: queue.LifoQueue[psycopg.Connection[Any]] = queue.LifoQueue()
+        self._connections = Connections(url)
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         """See `lib.store.wire.Wire`."""
         return with_retries(lambda: self._once(function, arguments), repeat=repeat)
 
     def close(self) -> None:
-        """Close the idle connections."""
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
+        """Close the connections."""
+        self._connections.close()
 
     def _once(self, function: str, arguments: dict[str, Any]) -> Any:
         try:
-            connection = self._take()
-            try:
-                cursor = psycopg.RawCursor(connection)
-                row = cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
-            finally:
-                # A broken connection is closed by now and is not put back.
-                if not connection.closed:
-                    self._idle.put(connection)
+            connection = self._connections.take(until=time.monotonic() + CALL_SECONDS)
         except psycopg.Error as error:
-            raise _translated(error, function) from error
-        except UnicodeEncodeError:
-            raise Refused("text with an unpaired surrogate cannot be stored", sqlstate="22P02") from None
+            raise Unavailable(_away(function, str(error)), undone=True) from error
+        is_good = False
+        try:
+            row = _execute(connection, function, arguments)
+            is_good = True
+        except GiftcardError as error:
+            is_good = not isinstance(error, Unavailable | Misconfigured)
+            raise
+        finally:
+            (self._connections.give_back if is_good else self._connections.discard)(connection)
         return None if row in (None, _VOID) else row[0]
 
-    def _take(self) -> psycopg.Connection[Any]:
-        while True:
-            try:
-                connection = self._idle.get_nowait()
-            except queue.Empty:
-                return psycopg.connect(self._url, **_CONNECT)
-            if _is_alive(connection):
-                return connection
-            connection.close()
 
-
-def _is_alive(connection: psycopg.Connection[Any]) -> bool:
-    """Return whether an idle connection is alive, without a round trip: a server that hung up leaves an end of file."""
+def _execute(connection: Connection, function: str, arguments: dict[str, Any]) -> Any:
+    cursor = psycopg.RawCursor(connection)
     try:
-        connection.pgconn.consume_input()
-    except psycopg.OperationalError:
-        return False
-    return not connection.closed and connection.pgconn.status == psycopg.pq.ConnStatus.OK
+        return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
+    except psycopg.Error as error:
+        if error.sqlstate is None and time.monotonic() >= connection.until:
+            raise Unavailable(_away(function, f"no response within {CALL_SECONDS:g} s")) from error
+        raise _translated(error, function) from error
+    except UnicodeEncodeError:
+        raise Refused("text with an unpaired surrogate cannot be stored", sqlstate="22P02") from None
 
 
 @functools.cache
@@ -110,7 +88,7 @@ def _translated(error: psycopg.Error, function: str) -> GiftcardError:
     if error.sqlstate is None and isinstance(error, psycopg.DataError):
         return Refused(message, sqlstate="22P05")  # not sent: text with a NUL, which Postgres cannot hold
     if error.sqlstate is None:
-        return Unavailable(f"the database cannot be reached or gave up during {function}: {message.splitlines()[0]}")
+        return Unavailable(_away(function, message))
     return from_sqlstate(
         error.sqlstate,
         message,
@@ -118,4 +96,11 @@ def _translated(error: psycopg.Error, function: str) -> GiftcardError:
         function=function,
         check="the role and password in DATABASE_URL",
         constraint=error.diag.constraint_name,
+        table=error.diag.table_name,
+        fatal=error.diag.severity_nonlocalized != "ERROR",
     )
+
+
+def _away(function: str, reason: str) -> str:
+    reason = next(iter(reason.strip().splitlines()), "")
+    return f"the database cannot be reached or gave up during {function}: {reason}"

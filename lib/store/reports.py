@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class ReportCalls(Calls):
-    """Documented in `supabase/schemas/55_reports.sql` and `80_pgmq.sql`."""
+    """Documented in `supabase/schemas/`: 55, 56, 80 and 82."""
 
     def make_report(self, tenant_id: str, *, day: date | None) -> dict[str, Any]:
         """Create and store the report of a tenant's day. `day` None: yesterday by the database's clock."""
@@ -26,10 +26,15 @@ class ReportCalls(Calls):
         tenants: list[str] = self._wire.call("giftcard_report_tenants", repeat=True, day=day.isoformat())
         return tenants
 
-    def read_pgmq(self, queues: tuple[str, ...], *, limit: int) -> dict[str, dict[str, Any]]:
-        """Read messages of pgmq queues, which no one else reads for a minute. `limit` 0: only check each queue."""
-        return self._dict("giftcard_read_pgmq", repeat=True, queues=queues, limit=limit)
+    def read_pgmq(
+        self, queues: tuple[str, ...], *, limit: int, execution_id: str | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Read messages of pgmq queues, which no one else reads for a minute. `limit` 0: only check each queue.
+
+        Return {}, and read nothing, while everything is paused, and for an execution id that was delivered before.
+        """
+        return self._dict("giftcard_read_pgmq", repeat=True, queues=queues, limit=limit, execution_id=execution_id)
 
     def import_pgmq(self, batches: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-        """Archive messages and enqueue their jobs, by queue: all of a queue or none."""
+        """Archive messages and store each as a job or a dead letter, by queue. `problem`: what stays in its queue."""
         return self._dict("giftcard_import_pgmq", repeat=True, batches=batches)

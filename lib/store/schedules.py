@@ -6,7 +6,7 @@ from lib.store.calls import Calls
 
 
 class ScheduleCalls(Calls):
-    """Documented in `supabase/schemas/`, 50 to 53."""
+    """Documented in `supabase/schemas/`, 50 to 54."""
 
     def clock(self) -> str:
         """Return the time of the database's clock."""
@@ -32,9 +32,13 @@ class ScheduleCalls(Calls):
         """Return a page of the schedules that match."""
         return self._dict("giftcard_list_schedules", repeat=True, **arguments)
 
-    def occurrences(self, schedule_id: int, *, limit: int) -> list[dict[str, Any]]:
-        """Return a schedule's jobs, newest first."""
-        return self._rows("giftcard_occurrences", id=schedule_id, limit=limit)
+    def occurrences(self, schedule_id: int, *, limit: int, older: str | None = None) -> dict[str, Any]:
+        """Return a page of a schedule's jobs, newest first."""
+        return self._dict("giftcard_occurrences", repeat=True, id=schedule_id, limit=limit, older=older)
+
+    def schedule_history(self, schedule_id: int, *, limit: int, older: str | None = None) -> dict[str, Any]:
+        """Return a page of the runs of all jobs of a schedule, newest first."""
+        return self._dict("giftcard_schedule_history", repeat=True, id=schedule_id, limit=limit, older=older)
 
     def delete_schedule(self, schedule_id: int) -> dict[str, Any]:
         """Delete a schedule."""

@@ -1,8 +1,10 @@
 """The gateway to Postgres: one typed method per SQL function, documented in `supabase/schemas/`."""
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from lib.errors import Unavailable
 from lib.job import Job
 from lib.store.codec import Effect, Result, Step, decode_step, encode_result
 from lib.store.jobs import OperatorCalls
@@ -15,6 +17,8 @@ from lib.store.webhooks import WebhookCalls
 # A tick begins only if code and schema are compatible: each states the oldest version of the other that it supports.
 CODE_VERSION = 1
 OLDEST_SCHEMA = 1
+# A call of a tick whose reply cannot be read is made so often.
+_READS = 2
 
 
 class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, WebhookCalls, MonitoringCalls):
@@ -29,31 +33,36 @@ class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, WebhookCalls,
     def begin_tick(self, **arguments: Any) -> Step:
         """Record a tick, revive dead letters, take over killed runs and claim jobs."""
         versions = {"code_version": CODE_VERSION, "oldest_schema": OLDEST_SCHEMA}
-        return decode_step(self._wire.call("giftcard_begin_tick", repeat=True, **versions, **arguments))
+        return self._step("giftcard_begin_tick", **versions, **arguments)
 
     def advance_tick(self, tick_id: int, *, results: list[Result], **arguments: Any) -> Step:
         """Settle results and claim more jobs, or end the tick when nothing is left to do."""
-        return decode_step(
-            self._wire.call(
-                "giftcard_advance_tick",
-                repeat=True,
-                tick_id=tick_id,
-                results=[encode_result(result) for result in results],
-                **arguments,
-            )
-        )
+        encoded = [encode_result(result) for result in results]
+        return self._step("giftcard_advance_tick", tick_id=tick_id, results=encoded, **arguments)
+
+    def _step(self, function: str, **arguments: Any) -> Step:
+        """Call a function of the tick, which may be repeated; a reply that is none of its own counts as lost."""
+        for _ in range(_READS):
+            reply = self._wire.call(function, repeat=True, **arguments)
+            with suppress(TypeError, KeyError, ValueError, AttributeError):
+                return decode_step(reply)
+        raise Unavailable(f"the reply of {function} cannot be read: is there a proxy on the way?")
+
+    def fail_tick(self, *, key: str, owner: str, source: str, error: str) -> None:
+        """Record that a tick has failed, whether or not its begin was recorded. An ended one stays as it is."""
+        self._wire.call("giftcard_fail_tick", repeat=True, key=key, owner=owner, source=source, error=error)
 
     def status(self, *, stages: dict[str, int]) -> dict[str, Any]:
         """Return the counts of jobs, the circuits, the pauses and the last ticks."""
         return self._dict("giftcard_status", repeat=True, stages=stages)
 
-    def is_up(self) -> bool:
-        """Check the connection with one cheap call; raises StoreError if it fails."""
-        return self.schema_version() is not None
+    def check_health(self) -> None:
+        """Check with one cheap call that the database accepts writes.
 
-    def schema_version(self) -> dict[str, Any]:
-        """Return the schema's `version` and the `oldest_code` that it supports."""
-        return self._dict("giftcard_schema_version", repeat=True)
+        Raises:
+            Unavailable: it does not: SQLSTATE 25006 read-only, 57P03 in recovery; any other: it cannot be reached.
+        """
+        self._wire.call("giftcard_health", repeat=True)
 
     def doctor(self, *, stages: dict[str, int], now: datetime | None = None) -> dict[str, Any]:
         """Return the facts that `lib.monitoring.doctor` checks, in one cheap call."""
@@ -63,15 +72,20 @@ class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, WebhookCalls,
         """Extend the lease. Raises LeaseLost if the job belongs to another run."""
         self._dict("giftcard_heartbeat", repeat=True, job_id=job.id, lease_id=job.lease_id, seconds=seconds)
 
+    def continue_maintenance(self, task: str) -> None:
+        """Make a task due for the next tick: it has more to do."""
+        self._wire.call("giftcard_continue_maintenance", repeat=True, task=task)
+
     def begin_maintenance(self, task: str) -> bool:
         """Claim a maintenance task. Return True to exactly one of concurrent ticks, if the task is due."""
         return bool(self._wire.call("giftcard_begin_maintenance", task=task))
 
     # External effects
 
-    def begin_effect(self, job: Job, *, name: str) -> Effect:
+    def begin_effect(self, job: Job, *, name: str, of_flow: bool = False) -> Effect:
         """Record the intent of an effect. Raises LeaseLost if the job belongs to another run."""
-        effect = self._dict("giftcard_begin_effect", repeat=True, job_id=job.id, lease_id=job.lease_id, name=name)
+        arguments = {"job_id": job.id, "lease_id": job.lease_id, "name": name, "of_flow": of_flow}
+        effect = self._dict("giftcard_begin_effect", repeat=True, **arguments)
         return Effect(**effect)
 
     def finish_effect(self, vendor_key: str, *, result: dict[str, Any]) -> dict[str, Any]:

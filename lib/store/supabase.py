@@ -11,11 +11,13 @@ import httpx
 from postgrest import APIError, SyncPostgrestClient
 
 from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
+from lib.store.deadline import CALL_SECONDS, CONNECT_SECONDS
+from lib.store.network import Network, http_client
 from lib.store.sqlstate import from_sqlstate
 from lib.store.wire import with_retries
 
-# Seconds. Supabase cancels a statement after 8: longer than that, so that its error arrives.
-_TIMEOUT = httpx.Timeout(10, connect=5)
+# Seconds. Supabase ends a statement after 8: longer than that, so that its error arrives.
+_TIMEOUT = httpx.Timeout(10, connect=CONNECT_SECONDS)
 # A connection outlives the second between two scans of a tick, but not a long freeze of the function.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
 
@@ -28,7 +30,10 @@ class SupabaseWire:
 
     def __init__(self, url: str, key: str, *, key_variable: str) -> None:
         self._key_variable = key_variable
-        self._http = httpx.Client(timeout=_TIMEOUT, limits=_LIMITS, event_hooks={"response": [_check_response]})
+        self._network = Network()
+        self._http = http_client(
+            self._network, timeout=_TIMEOUT, limits=_LIMITS, event_hooks={"response": [_check_response]}
+        )
         # A new key (sb_…) is not a JWT: Supabase's gateway creates the JWT, unless Authorization is set.
         authorization = {} if key.startswith("sb_") else {"Authorization": f"Bearer {key}"}
         self._client = SyncPostgrestClient(
@@ -47,6 +52,7 @@ class SupabaseWire:
         self._http.close()
 
     def _once(self, function: str, arguments: dict[str, Any]) -> Any:
+        self._network.begin(CALL_SECONDS)
         try:
             return self._client.rpc(function, _adapt(arguments)).execute().data
         except _NoContent:
@@ -58,7 +64,9 @@ class SupabaseWire:
             raise self._proxy_error(error.status, error.message, function) from None
         except httpx.HTTPError as error:
             message = f"{type(error).__name__} {error}".strip()
-            raise Unavailable(f"Supabase cannot be reached or gave up during {function}: {message}") from None
+            text = f"Supabase cannot be reached or gave up during {function}: {message}"
+            # Without a connection nothing was sent.
+            raise Unavailable(text, undone=isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)) from None
         except ValueError as error:
             raise _unsendable(error) from None
 
@@ -68,12 +76,16 @@ class SupabaseWire:
         if state == "42501":
             return Misconfigured(
                 f"the role of {key} may not call {function}: it must be the project's secret key (sb_secret_…) or "
-                f"service_role key, not the publishable or anon key. {text}"
+                f"service_role key, not the publishable or anon key. {text}",
+                sqlstate=state,
             )
+        if state == "22023" and text.startswith("role "):
+            return Misconfigured(f"{key} is of a role that the project does not have. {text}", sqlstate=state)
         if not state.startswith("PGRST"):
             return from_sqlstate(state, text, detail=error.details, function=function, check=f"SUPABASE_URL and {key}")
         if state in ("PGRST000", "PGRST001", "PGRST002", "PGRST003", "PGRSTX00"):
-            return Unavailable(f"PostgREST cannot reach the database or gave up during {function}: {text}")
+            text = f"PostgREST cannot reach the database or gave up during {function}: {text}"
+            return Unavailable(text, undone=state in ("PGRST000", "PGRST002", "PGRST003"))
         if state in ("PGRST202", "PGRST203"):
             return Misconfigured(
                 f"{function} is missing: run the migrations (make migrate), or reload PostgREST's schema cache "

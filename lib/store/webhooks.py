@@ -9,9 +9,15 @@ from lib.store.calls import Calls
 class WebhookCalls(Calls):
     """Documented in `supabase/schemas/`, 60 to 62."""
 
-    def create_webhook_endpoint(self, **arguments: Any) -> dict[str, Any]:
-        """Create an endpoint. Not repeated on a lost connection: a second call would find it, the secret lost."""
-        return self._dict("giftcard_create_webhook_endpoint", **arguments)
+    def create_webhook_endpoint(self, *, idempotency_key: str | None = None, **arguments: Any) -> dict[str, Any]:
+        """Create an endpoint, and return it with its encrypted secret.
+
+        Repeated on a lost connection only with a key: without one, a second call would find the endpoint taken.
+        """
+        repeat = idempotency_key is not None
+        return self._dict(
+            "giftcard_create_webhook_endpoint", repeat=repeat, idempotency_key=idempotency_key, **arguments
+        )
 
     def webhook_endpoint(self, endpoint_id: int) -> dict[str, Any]:
         """Return an endpoint, without its secrets."""
@@ -30,15 +36,14 @@ class WebhookCalls(Calls):
         return self._dict("giftcard_delete_webhook_endpoint", endpoint_id=endpoint_id)
 
     def rotate_webhook_secret(
-        self, endpoint_id: int, *, secret_encrypted: str, former_seconds: float
+        self, endpoint_id: int, *, idempotency_key: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
-        """Replace the secret. Not repeated on a lost connection: a second call would demote the new secret."""
-        return self._dict(
-            "giftcard_rotate_webhook_secret",
-            endpoint_id=endpoint_id,
-            secret_encrypted=secret_encrypted,
-            former_seconds=former_seconds,
-        )
+        """Replace the secret, and return the endpoint with the new one, encrypted.
+
+        Repeated on a lost connection only with a key: without one, a second call would demote the new secret.
+        """
+        arguments |= {"endpoint_id": endpoint_id, "idempotency_key": idempotency_key}
+        return self._dict("giftcard_rotate_webhook_secret", repeat=idempotency_key is not None, **arguments)
 
     def test_webhook_endpoint(self, endpoint_id: int) -> dict[str, Any]:
         """Send a test event. Not repeated: each call sends another event."""
@@ -56,17 +61,8 @@ class WebhookCalls(Calls):
         self._dict("giftcard_disable_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, url=url, reason=reason)
 
     def receive_event(self, *, action: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-        """Record an event of a vendor once, and apply its action. A job in `action` is prepared."""
-        return self._dict("giftcard_receive_event", repeat=True, action=action, **arguments)
+        """Record an event of a vendor once, and apply its action. A job in `action` is prepared.
 
-    def inbound_payment(self, job: Job, *, amount: int, currency: str) -> dict[str, Any] | None:
-        """Return the payment received for the job's order; None: none so far."""
-        payment: dict[str, Any] | None = self._wire.call(
-            "giftcard_inbound_payment",
-            repeat=True,
-            tenant_id=job.tenant_id,
-            correlation_id=job.correlation_id,
-            amount=amount,
-            currency=currency,
-        )
-        return payment
+        Return {kind, repeated, refused}; `refused`: why the books do not take it, so that it is ignored.
+        """
+        return self._dict("giftcard_receive_event", repeat=True, action=action, **arguments)

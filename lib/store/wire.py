@@ -22,6 +22,8 @@ class Wire(Protocol):
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         """Call a function in its own transaction. `repeat`: retry on a lost connection, for idempotent calls.
 
+        A call that was certainly not carried out is retried in any case. Each try has a deadline: `lib.store.deadline`.
+
         Raises:
             Unavailable, Misconfigured, Refused, Conflict, LeaseLost: see `lib.errors`.
         """
@@ -31,13 +33,21 @@ class Wire(Protocol):
 
 
 def with_retries(once: Callable[[], Any], *, repeat: bool) -> Any:
-    """Return the result of `once`; with `repeat`, retry it briefly while it raises Unavailable."""
+    """Return the result of `once`; retry it briefly while it raises Unavailable.
+
+    Without `repeat`, only after tries that were certainly not carried out. The message of the last error
+    states if one may have been.
+    """
     until = time.monotonic() + _RETRY_WINDOW
-    for pause in (*_PAUSES, None) if repeat else (None,):
+    for pause in (*_PAUSES, None):
         try:
             return once()
-        except Unavailable:
-            if pause is None or time.monotonic() + pause > until:
-                raise
-            time.sleep(pause)
+        except Unavailable as error:
+            harmless = repeat or error.undone
+            if harmless and pause is not None and time.monotonic() + pause <= until:
+                time.sleep(pause)
+                continue
+            if not harmless:
+                error.args = (f"{error}; it may have been carried out: look before you repeat it",)
+            raise
     raise AssertionError("the last try returns or raises")

@@ -1,5 +1,6 @@
 """Log events: code emits an event with its fields, this module formats the log line."""
 
+import contextlib
 import logging
 import sys
 from datetime import UTC, datetime
@@ -21,26 +22,36 @@ LEVELS = {
     "pgmq_import_failed": logging.WARNING,
     "messages_refused": logging.WARNING,
     "result_refused": logging.ERROR,
+    "one_by_one": logging.WARNING,
+    "job_unreadable": logging.ERROR,
+    "planning_failed": logging.ERROR,
     "tick_failed": logging.ERROR,
     "request_failed": logging.ERROR,
     "alert": logging.WARNING,
     "alert_failed": logging.ERROR,
+    "sentry_failed": logging.WARNING,
+    "webhook_refused": logging.WARNING,
     "run_started": logging.INFO,
     "run_completed": logging.INFO,
     "run_snoozed": logging.INFO,
     "run_released": logging.INFO,
     "tick_ended": logging.INFO,
     "circuit_closed": logging.INFO,
+    "messages_imported": logging.INFO,
     "webhook_received": logging.INFO,
 }
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Log an event. Fields are plain values without secrets and personal data."""
+    """Log an event. Fields are plain values without secrets and personal data.
+
+    A handler that raises fails nothing else: a log only watches.
+    """
     if is_enabled(event):
         # Not through log(): it searches the caller's file and line, which no formatter here uses.
         level = LEVELS[event]
-        LOG.handle(LOG.makeRecord(LOG.name, level, "", 0, event, (), None, extra={"fields": fields}))
+        with contextlib.suppress(Exception):
+            LOG.handle(LOG.makeRecord(LOG.name, level, "", 0, event, (), None, extra={"fields": fields}))
 
 
 def is_enabled(event: str) -> bool:

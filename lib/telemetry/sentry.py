@@ -2,16 +2,20 @@
 
 Errors are sent as events, grouped by stage and kind of error; other log events become their breadcrumbs. With a sample
 rate, a run is a transaction in the trace that began when its flow was enqueued.
+
+Sentry only watches: whatever the SDK raises is dropped, and never fails a start, a request, a tick or a run.
 """
 
 import contextlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any
 
 from lib.config.settings import Settings
 from lib.job import Job
+from lib.telemetry import events
 from lib.telemetry.events import LOG
 from lib.telemetry.redact import clean
 
@@ -25,7 +29,30 @@ _REQUEST_FIELDS = ("method",)
 
 
 def configure(settings: Settings) -> None:
-    """Set up the SDK and forward log events to it. Call this once per process, and only with a DSN."""
+    """Set up the SDK and forward log events to it. Call this once per process, and only with a DSN.
+
+    If that fails, as with a wrong DSN, nothing is sent; the doctor reports it.
+    """
+    try:
+        _set_up(settings)
+    except Exception as error:  # noqa: BLE001
+        events.emit("sentry_failed", error=f"SENTRY_DSN: {type(error).__name__}")
+    else:
+        LOG.addHandler(_Handler())
+
+
+def is_dsn(text: str) -> bool:
+    """Return whether the SDK accepts this DSN."""
+    from sentry_sdk.utils import Dsn
+
+    try:
+        Dsn(text)
+    except Exception:  # noqa: BLE001 - any text may be set
+        return False
+    return True
+
+
+def _set_up(settings: Settings) -> None:
     import sentry_sdk
     from sentry_sdk.integrations.dedupe import DedupeIntegration
     from sentry_sdk.integrations.flask import FlaskIntegration
@@ -54,33 +81,69 @@ def configure(settings: Settings) -> None:
         before_send_transaction=scrub,
         before_breadcrumb=lambda crumb, hint: _scrubbed(crumb, secrets),
     )
-    LOG.addHandler(_Handler())
 
 
 def flush() -> None:
     """Send pending events. Does nothing without Sentry."""
-    if sdk := _active():
-        sdk.flush(timeout=_FLUSH_SECONDS)
+    with contextlib.suppress(Exception):
+        if sdk := _active():
+            sdk.flush(timeout=_FLUSH_SECONDS)
 
 
 def message(text: str, *, level: str, group: str) -> bool:
-    """Send an alert; return False without Sentry."""
-    sdk = _active()
-    if sdk is None:
-        return False
-    with sdk.new_scope() as scope:
-        scope.fingerprint = ["alert", group]
-        sdk.capture_message(text, level=level)
-    return True
+    """Send an alert; return False without Sentry, or if the SDK fails."""
+    with contextlib.suppress(Exception):
+        if sdk := _active():
+            with sdk.new_scope() as scope:
+                scope.fingerprint = ["alert", group]
+                sdk.capture_message(text, level=level)
+            return True
+    return False
+
+
+def checked_in(settings: Settings, *, longest: float) -> contextlib.AbstractContextManager[None]:
+    """Check in the tick of the minute: in progress, then ok or error. `longest`: its time limit in seconds."""
+    return _Watched(lambda sdk: _check_in(settings, longest=longest))
+
+
+def with_trace(rows: list[Json]) -> list[Json]:
+    """Return jobs that are about to be enqueued with their trace in `context`. Without Sentry, as they are."""
+    with contextlib.suppress(Exception):
+        sdk = _active()
+        if sdk is not None and rows:
+            return _traced(sdk, rows)
+    return rows
+
+
+def processed(job: Job) -> contextlib.AbstractContextManager[None]:
+    """Return a transaction around a run, in its job's trace. Without Sentry, it does nothing."""
+    return _Watched(lambda sdk: _transaction(sdk, job))
+
+
+class _Watched(contextlib.AbstractContextManager[None]):
+    """A context of the SDK around work of ours: what it raises is dropped, and what the work raises goes through."""
+
+    def __init__(self, make: Callable[[Any], contextlib.AbstractContextManager[None]]) -> None:
+        self._make = make
+        self._context: contextlib.AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        with contextlib.suppress(Exception):
+            if sdk := _active():
+                context = self._make(sdk)
+                context.__enter__()
+                self._context = context
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._context is not None:
+            with contextlib.suppress(Exception):
+                self._context.__exit__(kind, error, traceback)
 
 
 @contextlib.contextmanager
-def checked_in(settings: Settings, *, longest: float) -> Iterator[None]:
-    """Check in the tick of the minute: in progress, then ok or error. `longest`: its time limit in seconds."""
-    sdk = _active()
-    if sdk is None:
-        yield
-        return
+def _check_in(settings: Settings, *, longest: float) -> Iterator[None]:
     from sentry_sdk.crons import capture_checkin
 
     slug = settings.sentry_monitor_slug
@@ -101,11 +164,7 @@ def checked_in(settings: Settings, *, longest: float) -> Iterator[None]:
         capture_checkin(monitor_slug=slug, check_in_id=check_in_id, status=status, monitor_config=monitor)
 
 
-def with_trace(rows: list[Json]) -> list[Json]:
-    """Return jobs that are about to be enqueued with their trace in `context`. Without Sentry, as they are."""
-    sdk = _active()
-    if sdk is None or not rows:
-        return rows
+def _traced(sdk: Any, rows: list[Json]) -> list[Json]:
     stage = str(rows[0].get("stage"))
     with sdk.start_span(op="queue.publish", name=stage) as span:
         span.set_data("messaging.system", "giftcard_jobs")
@@ -113,12 +172,6 @@ def with_trace(rows: list[Json]) -> list[Json]:
         span.set_data("messaging.message.id", str(rows[0].get("correlation_id")))
         trace = {"sentry-trace": sdk.get_traceparent(), "baggage": sdk.get_baggage()}
         return [row | {"context": (row.get("context") or {}) | {"trace": trace}} for row in rows]
-
-
-def processed(job: Job) -> contextlib.AbstractContextManager[None]:
-    """Return a transaction around a run, in its job's trace. Without Sentry, a null context."""
-    sdk = _active()
-    return contextlib.nullcontext() if sdk is None else _transaction(sdk, job)
 
 
 @contextlib.contextmanager
@@ -141,24 +194,26 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Forward a record. Never raises: reporting an error must not cause another."""
-        sdk = _active()
-        if sdk is None:
-            return
-        fields: Json = getattr(record, "fields", {})
-        text = str(fields.get("error") or fields.get("text") or "")
         with contextlib.suppress(Exception):
-            if record.levelno < logging.ERROR:
-                level = record.levelname.lower()
-                sdk.add_breadcrumb(category=record.getMessage(), level=level, message=text, data=_plain(fields))
-                return
-            group, kind = str(fields.get("stage") or record.getMessage()), text.partition(":")[0]
-            with sdk.new_scope() as scope:
-                scope.fingerprint = [group, kind]
-                scope.set_tag("event", record.getMessage())
-                if "stage" in fields:
-                    scope.set_tag("stage", fields["stage"])
-                scope.set_context("fields", _plain(fields))
-                sdk.capture_message(f"{group}: {text}" if text else group, level="error")
+            if sdk := _active():
+                _forward(sdk, record)
+
+
+def _forward(sdk: Any, record: logging.LogRecord) -> None:
+    fields: Json = getattr(record, "fields", {})
+    text = str(fields.get("error") or fields.get("text") or "")
+    if record.levelno < logging.ERROR:
+        level = record.levelname.lower()
+        sdk.add_breadcrumb(category=record.getMessage(), level=level, message=text, data=_plain(fields))
+        return
+    group, kind = str(fields.get("stage") or record.getMessage()), text.partition(":")[0]
+    with sdk.new_scope() as scope:
+        scope.fingerprint = [group, kind]
+        scope.set_tag("event", record.getMessage())
+        if "stage" in fields:
+            scope.set_tag("stage", fields["stage"])
+        scope.set_context("fields", _plain(fields))
+        sdk.capture_message(f"{group}: {text}" if text else group, level="error")
 
 
 def _plain(fields: Json) -> Json:

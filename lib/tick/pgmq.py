@@ -3,50 +3,58 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from lib.config.settings import Settings
-from lib.errors import Conflict, Refused, StoreError
+from lib.errors import StoreError
 from lib.jobs.enqueue import prepare_unattended
 from lib.jobs.stage import Registry
+from lib.store.sqlstate import may_be_one_row
 from lib.store.store import Store
 from lib.telemetry import events
+from lib.telemetry.redact import clean
+from lib.tick.message_forms import translated
 from lib.validation import same_json
 
 Json = dict[str, Any]
-Batches = dict[str, list[Json]]
+# Messages of any queues, each with the name of its queue.
+Batch = list[tuple[str, Json]]
 
 # Of each queue at one read: more than most ticks start. A read of large messages ends earlier, and is repeated while
 # there are more, for at most so many seconds.
 _BATCH = 500
 _SECONDS = 5.0
-_COUNTS = ("moved", "repeated", "refused")
+_COUNTS = ("moved", "repeated", "conflicts", "refused")
 
 
 def import_pgmq(
-    store: Store, registry: Registry, settings: Settings, *, limit: int = _BATCH
+    store: Store, registry: Registry, settings: Settings, *, execution_id: str | None = None, limit: int = _BATCH
 ) -> tuple[dict[str, Json], int]:
     """Import messages of the queues in GIFTCARD_PGMQ_QUEUES; a queue without messages costs one call for all of them.
 
-    Return by queue how many were moved, repeated and refused, perhaps with a `problem`; and the number of calls. What
-    cannot be imported stays where it is, and the failure is logged: it never stops the tick.
+    Nothing is imported while everything is paused, nor for an `execution_id` that was delivered before. Return by queue
+    how many were moved, repeated, conflicts and refused, perhaps with a `problem`; and the number of calls. What cannot
+    be imported stays where it is, and the failure is logged: it never stops the tick.
     """
     stages = dict(settings.giftcard_pgmq_queues)
     if not stages:
         return {}, 0
     work = _Import(store, registry, settings, stages)
-    try:
-        work.run(limit)
-    except StoreError as error:
-        work.problems |= dict.fromkeys(stages, str(error))
+    work.run(limit, execution_id)
     imported = {queue: work.result(queue) for queue in stages}
-    for queue, counts in imported.items():
-        if "problem" in counts:
-            events.emit("pgmq_import_failed", queue=queue, error=counts["problem"])
-        elif counts["refused"]:
-            events.emit("messages_refused", queue=queue, refused=counts["refused"])
+    for queue, result in imported.items():
+        _log(queue, result)
     return imported, work.calls
+
+
+def _log(queue: str, result: Json) -> None:
+    counts = {name: result[name] for name in _COUNTS}
+    if any(counts.values()):
+        events.emit("messages_imported", queue=queue, **counts)
+    if counts["refused"] or counts["conflicts"]:
+        events.emit("messages_refused", queue=queue, refused=counts["refused"], conflicts=counts["conflicts"])
+    if "problem" in result:
+        events.emit("pgmq_import_failed", queue=queue, error=result["problem"])
 
 
 class _Import:
@@ -54,79 +62,100 @@ class _Import:
 
     def __init__(self, store: Store, registry: Registry, settings: Settings, stages: dict[str, str]) -> None:
         self.calls = 0
-        self.problems: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self._counts = {queue: Counter[str]() for queue in stages}
         self._store, self._registry, self._settings = store, registry, settings
         self._stages = stages
+        self._ends = time.monotonic() + _SECONDS
 
-    def run(self, limit: int) -> None:
+    def run(self, limit: int, execution_id: str | None) -> None:
         """Read and import in rounds, until the queues are empty, each has reached `limit`, or time is over."""
-        ends = time.monotonic() + _SECONDS
         queues = tuple(self._stages)
-        while queues and time.monotonic() < ends:
-            read = self._store.read_pgmq(queues, limit=limit)
-            self.calls += 1
-            self.problems |= {queue: found["problem"] for queue, found in read.items() if "problem" in found}
-            batches = {queue: self._prepared(queue, found.get("messages", [])) for queue, found in read.items()}
-            self._import({queue: messages for queue, messages in batches.items() if messages})
-            queues = tuple(queue for queue, found in read.items() if found.get("more") and self._open(queue, limit))
+        try:
+            while queues and time.monotonic() < self._ends:
+                self.calls += 1
+                read = self._store.read_pgmq(queues, limit=limit, execution_id=execution_id)
+                for queue in read:
+                    self._note(queue, read[queue].get("problem"))
+                found = [(queue, m) for queue in read for m in read[queue].get("messages", [])]
+                self._import([(queue, self._prepared(queue, message)) for queue, message in found])
+                queues = tuple(queue for queue in read if read[queue].get("more") and self._is_open(queue, limit))
+        except (StoreError, TypeError, KeyError, ValueError, AttributeError) as error:
+            # Also a reply that is none. What was read and not imported is visible again after a minute.
+            for queue in queues:
+                self._note(queue, str(error))
 
     def result(self, queue: str) -> Json:
         """Return the counts of a queue, with its problem if it has one."""
         counts: Json = {name: self._counts[queue][name] for name in _COUNTS}
-        return counts | ({"problem": self.problems[queue]} if queue in self.problems else {})
+        return counts | ({"problem": self._problems[queue]} if queue in self._problems else {})
 
-    def _open(self, queue: str, limit: int) -> bool:
+    def _note(self, queue: str, problem: str | None) -> None:
+        """Keep the first problem of a queue. It may repeat parts of a message, and it is logged."""
+        if problem is not None:
+            self._problems.setdefault(queue, clean(problem, secrets=self._settings.secrets()))
+
+    def _is_open(self, queue: str, limit: int) -> bool:
         """Return whether to read on: each further read would hide the messages of a queue with a problem."""
-        return queue not in self.problems and self._counts[queue].total() < limit
+        return queue not in self._problems and self._counts[queue].total() < limit
 
-    def _import(self, batches: Batches) -> None:
-        """Import in one call. If the database refuses it, import smaller parts: a message fails only itself."""
-        if not batches:
+    def _import(self, batch: Batch) -> None:
+        """Import in one call. If the database refuses it, import each half: a message fails only itself."""
+        if not batch:
             return
+        self.calls += 1
         try:
-            self._count(self._store.import_pgmq(batches))
-        except (Refused, Conflict) as error:
-            parts = list(_parts(batches))
-            if len(parts) > 1:
-                for part in parts:
-                    self._import(part)
+            self._count(self._store.import_pgmq(_by_queue(batch)))
+        except StoreError as error:
+            if not may_be_one_row(error):
+                raise
+            if len(batch) > 1 and time.monotonic() < self._ends:
+                middle = len(batch) // 2
+                self._import(batch[:middle])
+                self._import(batch[middle:])
                 return
-            ((queue, (message,)),) = batches.items()
-            job = {name: message["job"].get(name) for name in ("tenant_id", "stage", "payload_json")}
-            self._count(self._store.import_pgmq({queue: [message | {"job": job | {"error": str(error)}}]}))
-        finally:
-            self.calls += 1
+            self._refuse(batch, str(error))
+
+    def _refuse(self, batch: Batch, reason: str) -> None:
+        """Import a refused message as a dead letter; one that is refused even so stays in its queue."""
+        ((queue, message), *others) = batch
+        if others or "error" in message["job"]:
+            for queue, message in batch:
+                self._note(queue, f"message {message['msg_id']} stays in the queue: {reason}")
+            return
+        kept = ("tenant_id", "correlation_id", "dedup_key", "stage", "payload_json")
+        job = {name: message["job"].get(name) for name in kept} | {"error": reason}
+        self._import([(queue, message | {"job": job})])
 
     def _count(self, imported: dict[str, Json]) -> None:
         for queue, counts in imported.items():
             self._counts[queue].update({name: counts[name] for name in _COUNTS})
-            if "problem" in counts:
-                self.problems[queue] = counts["problem"]
+            self._note(queue, counts.get("problem"))
 
-    def _prepared(self, queue: str, messages: list[Json]) -> list[Json]:
-        return [message | {"job": self._job(message["job"] | {"stage": self._stages[queue]})} for message in messages]
+    def _prepared(self, queue: str, message: Json) -> Json:
+        return message | {"job": self._job(message["job"] | {"stage": self._stages[queue]})}
 
     def _job(self, job: Json) -> Json:
-        """Prepare the job of a message like any other. Its payload goes back as text unless a hook has changed it."""
+        """Prepare the job of a message like any other. Its payload goes back as text unless it was changed."""
         if "error" in job:
             return job
         try:
             payload = json.loads(job["payload_json"])
-        except (ValueError, RecursionError):
-            return job  # Postgres can store it, Python cannot read it: its run fails, and no other
+        except (ValueError, RecursionError) as error:  # such as an integer of more digits than Python reads
+            return job | {"error": f"the message cannot be read: {error}"}
+        form = translated(job["stage"], payload)
+        if "error" in form or "order" in form:
+            return job | form
         row = {name: value for name, value in job.items() if name != "payload_json" and value is not None}
-        row |= {"payload": payload, "trigger_type": "pgmq"}
+        row |= {"payload": form.get("payload", payload), "trigger_type": "pgmq"}
         prepared = prepare_unattended(row, self._registry, self._settings)
         if same_json(prepared["payload"], payload):
             del prepared["payload"]
         return job | prepared
 
 
-def _parts(batches: Batches) -> Iterator[Batches]:
-    """Yield each queue by itself; of a single queue, each message by itself."""
-    if len(batches) > 1:
-        yield from ({queue: messages} for queue, messages in batches.items())
-        return
-    for queue, messages in batches.items():
-        yield from ({queue: [message]} for message in messages)
+def _by_queue(batch: Batch) -> dict[str, list[Json]]:
+    batches: dict[str, list[Json]] = {}
+    for queue, message in batch:
+        batches.setdefault(queue, []).append(message)
+    return batches

@@ -33,6 +33,7 @@ class Pool:
         self._running: dict[tuple[int, int], tuple[Job, Context]] = {}
         self._expired: set[tuple[int, int]] = set()
         self._finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self._drained: deque[Result] = deque()
 
     @property
     def busy(self) -> int:
@@ -55,9 +56,10 @@ class Pool:
 
     def finished(self, *, within: float) -> list[Result]:
         """Wait up to `within` seconds and return a batch of results; those of expired runs are dropped."""
-        finished = []
+        finished = [self._drained.popleft() for _ in range(min(len(self._drained), self._batch))]
         try:
-            finished.append(self._finished.get(timeout=within))
+            if not finished:
+                finished.append(self._finished.get(timeout=within))
             while len(finished) < min(self.busy, self._batch):
                 finished.append(self._finished.get(timeout=_GATHER_SECONDS))
         except queue.Empty:
@@ -69,8 +71,15 @@ class Pool:
         return results
 
     def expire(self) -> list[Job]:
-        """Cancel the runs that are past their ttr and return their jobs. Handlers see it in `context.cancelled`."""
-        late = [(job, context) for job, context in self._running.values() if context.remaining() <= 0]
+        """Cancel the runs that are past their ttr and return their jobs. Handlers see it in `context.cancelled`.
+
+        A run that has ended is not late, even if its result has not been fetched yet.
+        """
+        while not self._finished.empty():
+            self._drained.append(self._finished.get())
+        ended = {result.job.run for result in self._drained}
+        runs = [(job, context) for job, context in self._running.values() if job.run not in ended]
+        late = [(job, context) for job, context in runs if context.remaining() <= 0]
         for job, context in late:
             context.cancelled.set()
             del self._running[job.run]

@@ -1,7 +1,6 @@
 """The report of a tick."""
 
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from lib.job import Complete, Error, Outcome, Release, Retry, Snooze
@@ -36,13 +35,15 @@ class TickReport:
     circuits_closed: list[str] = field(default_factory=list)
     parked: dict[str, str] = field(default_factory=dict)
     next_due_at: str | None = None
+    # Seconds from the database's clock to next_due_at; None: never, or an infinite time. Not part of the JSON object.
+    next_due_in: float | None = None
     stopped_because: str | None = None
     calls: int = 0
     duration_ms: int = 0
 
     def count(self, outcome: Outcome, settled: Settled | None) -> None:
         """Count one settle. `settled` None: the job's row is gone, which counts as a lost lease."""
-        if settled is None or settled.settled == "lease_lost":
+        if settled is None or settled.settled in ("lease_lost", "skipped"):
             self.lease_lost += 1
         elif settled.status == "cancelled":
             self.cancelled += 1
@@ -52,19 +53,17 @@ class TickReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as a JSON object."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "next_due_in"}
 
     def with_advice(self, *, limited: bool) -> dict[str, Any]:
         """Return the fields and `advice`, a sentence if due jobs are left. `limited`: the caller set a limit."""
         setting = None if limited else _RAISE.get(self.stopped_because or "")
         advice = None
-        if setting and self.next_due_at and _is_past(self.next_due_at):
+        if setting and self._is_due():
             advice = f"due jobs are left: if ticks keep stopping at the {self.stopped_because}, raise {setting}"
         return self.as_json() | {"advice": advice}
 
-
-def _is_past(moment: str) -> bool:
-    try:
-        return datetime.fromisoformat(moment) <= datetime.now(UTC)
-    except ValueError:  # infinity, and years beyond Python's range
-        return moment.startswith("-") or moment.endswith("BC")
+    def _is_due(self) -> bool:
+        if self.next_due_in is None:
+            return (self.next_due_at or "").startswith("-")  # -infinity
+        return self.next_due_in <= 0

@@ -33,6 +33,9 @@ _EVENTS = {
     Release: "run_released",
 }
 
+# Bytes of context, detail and next jobs as JSON: a larger one takes a call of the database longer than it may.
+_LARGEST_RESULT = 4_000_000
+
 
 class Runner:
     """Runs jobs and turns what they return or raise into results for the settle."""
@@ -52,17 +55,22 @@ class Runner:
             return job
         return replace(job, semantics="at_most_once")
 
-    def context(self, job: Job, store: Store) -> Context:
-        """Return the context of a run, whose clock starts now."""
+    def context(self, job: Job, store: Store, *, since: float | None = None) -> Context:
+        """Return the context of a run, whose time began at `since` (`time.monotonic()`), by default now."""
         longest = self._effective(job.stage, "longest_seconds")
-        return Context.for_job(job, store=store, settings=self._settings, longest=longest)
+        return Context.for_job(job, store=store, settings=self._settings, longest=longest, since=since)
 
     def log_start(self, job: Job) -> None:
         """Log that a run is about to begin."""
         self._log("run_started", job)
 
     def run(self, job: Job, context: Context) -> Result:
-        """Call the stage's handler. Never raises: whatever happens becomes an outcome."""
+        """Call the stage's handler. Never raises: whatever happens becomes an outcome.
+
+        A run whose time is over before it begins is released: the process was frozen, or the claim's answer was late.
+        """
+        if context.remaining() <= 0:
+            return Result(job=job, outcome=Release())
         began = time.monotonic()
         try:
             with sentry.processed(job):
@@ -82,7 +90,7 @@ class Runner:
     def log_end(self, result: Result, settled: Settled | None) -> None:
         """Log how a run ended, once it is settled. `settled` None: the job's row is gone."""
         job, outcome = result.job, result.outcome
-        if settled is None or settled.settled == "lease_lost":
+        if settled is None or settled.settled in ("lease_lost", "skipped"):
             self._log("lease_lost", job, duration_ms=result.duration_ms, outcome=type(outcome).__name__.lower())
             return
         self._log(
@@ -184,6 +192,8 @@ def _check_storable(result: Result) -> None:
     if result.outcome == Complete():
         return  # the most common outcome, always storable
     try:
-        json.dumps(encode_result(result), allow_nan=False)
+        size = len(json.dumps(encode_result(result), allow_nan=False))
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise PermanentError(f"its result cannot be stored: {error}") from None
+    if size > _LARGEST_RESULT:
+        raise PermanentError(f"its result has {size:,} bytes as JSON, and may have {_LARGEST_RESULT:,}")

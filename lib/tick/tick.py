@@ -1,15 +1,12 @@
 """A tick, one bounded pass over due work: claim → run → settle, until the limit, the budget or the work ends."""
 
-import os
 import random
-import socket
 import threading
 import time
-import uuid
 from typing import Any
 
 from lib.config.settings import MARGIN_SECONDS, Settings
-from lib.errors import Conflict, Interrupted, PermanentError, Refused, StoreError, TtrExceeded
+from lib.errors import Interrupted, TtrExceeded
 from lib.job import Job, Release
 from lib.jobs.stage import Registry
 from lib.store.codec import Result, Step
@@ -19,6 +16,7 @@ from lib.tick import maintenance
 from lib.tick.pool import Pool
 from lib.tick.report import TickReport
 from lib.tick.runner import Runner
+from lib.tick.steps import Steps
 
 # Seconds: at least this often, a waiting tick scans for new work, and any tick checks for shutdown.
 _SCAN_INTERVAL = 1.0
@@ -46,33 +44,36 @@ def run_tick(
     Raises:
         StoreError: the database is unavailable. Runs are settled, or taken over by a later tick; nothing is lost.
     """
-    tick = _Tick(store, registry, settings, stop=stop or threading.Event())
+    deadline = time.monotonic() + (settings.giftcard_tick_budget_seconds if budget is None else budget)
+    tick = _Tick(store, registry, settings, deadline=deadline, stop=stop or threading.Event())
     tick.limit = settings.giftcard_jobs_per_cron_run if limit is None else limit
-    tick.deadline = tick.began + (settings.giftcard_tick_budget_seconds if budget is None else budget)
     tick.linger = settings.giftcard_tick_linger if linger is None else linger
     try:
         return tick.run(source=source, execution_id=execution_id, only_stage=only_stage, only_job_id=only_job_id)
-    except StoreError as error:
-        events.emit("tick_failed", tick_id=tick.report.tick_id, error=str(error))
+    except Exception as error:
+        tick.steps.fail(error, source=source)
         raise
 
 
 class _Tick:
-    """The state of one tick, dropped at its end."""
+    """The state of one tick, dropped at its end. `deadline` is a `time.monotonic()` value."""
 
-    def __init__(self, store: Store, registry: Registry, settings: Settings, *, stop: threading.Event) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, settings: Settings, *, deadline: float, stop: threading.Event
+    ) -> None:
         self.began = time.monotonic()
         self.limit = 0
-        self.deadline = self.began
+        self.deadline = deadline
         self.linger = False
         self.report = TickReport(parked=registry.unready(settings))
         self._store = store
         self._settings = settings
         self._registry = registry
         self._runner = Runner(registry, settings, random.Random())  # noqa: S311 - jitter
+        self.steps = Steps(store, self._runner, settings, self.report, deadline=deadline)
         self._stop = stop
-        self._id = 0
         self._maintenance: tuple[str, ...] = ()
+        self._plan_at = self.began
         self._pool = Pool(settings.giftcard_concurrency, run=self._runner.run)
 
     def run(self, *, source: str, **only: Any) -> TickReport:
@@ -80,11 +81,13 @@ class _Tick:
         try:
             step = self._begin(source=source, **only)
             while step.stopped_because is None:
-                results, planned = self._start(step.jobs), self._plan(step.schedules)
-                step = self._advance(results if results or planned else self._wait(step.next_due_in))
+                results = self._start(step.jobs)
+                if not results and not self._plan(step.schedules):
+                    results = self._wait(step.next_due_in)
+                step = self._advance(results)
             self.report.stopped_because = step.stopped_because
-            self.report.next_due_at = step.next_due_at
-            self.report.paused = step.paused or self._settings.giftcard_paused
+            self.report.next_due_at, self.report.next_due_in = step.next_due_at, step.next_due_in
+            self.report.paused = step.paused
             if not self._stop.is_set():
                 self.report.maintenance = maintenance.run_due(
                     self._maintenance, self._store, self._registry, self._settings
@@ -96,30 +99,26 @@ class _Tick:
         return self.report
 
     def _begin(self, *, source: str, execution_id: str | None, only_stage: str | None, only_job_id: int | None) -> Step:
-        if self._settings.giftcard_paused:
-            return Step(jobs=(), paused=True, next_due_at=None, next_due_in=None, stopped_because="paused")
-        if self._settings.giftcard_pgmq_queues and not only_stage and not only_job_id:
+        queues = self._settings.giftcard_pgmq_queues and not self._settings.giftcard_paused
+        if queues and not only_stage and not only_job_id:
             from lib.tick.pgmq import import_pgmq
 
-            self.report.pgmq, calls = import_pgmq(self._store, self._registry, self._settings)
+            self.report.pgmq, calls = import_pgmq(
+                self._store, self._registry, self._settings, execution_id=execution_id
+            )
             self.report.calls += calls
-        ready = self._registry.ready(self._settings)
-        step = self._store.begin_tick(
-            key=str(uuid.uuid4()),
-            owner=f"{socket.gethostname()}:{os.getpid()}",
+        step = self.steps.begin(
             source=source,
             execution_id=execution_id,
-            stages=ready,
+            stages=self._registry.ready(self._settings),
             limits=self._registry.limits(self._settings),
+            without_circuit=tuple(self._registry.without_circuit(self._settings)),
             limit=self._capacity(),
             live_seconds=self.deadline - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
             linger_seconds=self._linger_seconds(),
             only_stage=only_stage,
             only_job_id=only_job_id,
         )
-        self.report.calls += 1
-        self._id = self.report.tick_id = step.tick_id
-        self.report.duplicate, self.report.revived = step.duplicate, step.revived
         self._maintenance = step.maintenance
         return step
 
@@ -131,7 +130,8 @@ class _Tick:
                 self.report.interrupted += 1
                 failure = Interrupted("its function ended before it could settle the run")
                 results.append(self._runner.failed(job, failure))
-            elif self._stop.is_set():
+            elif self._stop.is_set() or time.monotonic() - self.steps.sent >= job.ttr:
+                # Its time is over: the claim's answer was late, or the process was frozen since.
                 results.append(Result(job=job, outcome=Release()))
             else:
                 starting.append(job)
@@ -139,24 +139,35 @@ class _Tick:
         # All are logged before the first starts: writing log lines beside threads at work slows both down.
         for job in starting:
             self.report.started += 1
-            self._pool.start(job, self._runner.context(job, self._store))
+            self._pool.start(job, self._runner.context(job, self._store, since=self.steps.sent))
         return results
 
     def _plan(self, due: tuple[dict[str, Any], ...]) -> bool:
-        """Enqueue the jobs of due schedules. Return whether any schedule has moved on."""
+        """Enqueue the jobs of due schedules. Return whether any schedule has moved on. Never raises.
+
+        Schedules that did not move, because another tick works on them or the call failed, are left for a second.
+        """
         if not due:
             return False
         from lib.schedules.enqueue import enqueue_due  # most ticks have no schedule due
 
-        jobs, calls, moved = enqueue_due(due, self._store, self._registry, self._settings)
+        jobs, calls, moved = 0, 1, False
+        try:
+            jobs, calls, moved = enqueue_due(due, self._store, self._registry, self._settings)
+        except Exception as error:  # noqa: BLE001 - also a reply that makes no sense
+            events.emit("planning_failed", tick_id=self.report.tick_id, error=self.steps.text_of(error))
         self.report.calls += calls
         self.report.scheduled += jobs
+        self._plan_at = time.monotonic() + (0 if moved else _SCAN_INTERVAL)
         return moved
 
     def _wait(self, next_due_in: float | None) -> list[Result]:
         """Wait for results, or until the next scan for work is due. Return the results to settle."""
-        due_in = _SCAN_INTERVAL if next_due_in is None else next_due_in
-        scan_at = time.monotonic() + min(_SCAN_INTERVAL, max(_STOP_CHECK_INTERVAL, due_in))
+        # What is due already is held by others.
+        due_in = _SCAN_INTERVAL if next_due_in is None or next_due_in <= 0 else next_due_in
+        scan_in = min(_SCAN_INTERVAL, max(_STOP_CHECK_INTERVAL, due_in))
+        unsettled_in = self.steps.unsettled.due_in()
+        scan_at = time.monotonic() + (scan_in if unsettled_in is None else min(scan_in, unsettled_in))
         while True:
             to_scan = scan_at - time.monotonic()
             # A scan that is due while no thread is free must not turn the wait into a busy loop.
@@ -164,66 +175,33 @@ class _Tick:
             results = self._pool.finished(within=min(pause for pause in pauses if pause is not None))
             results += [self._ttr_exceeded(job) for job in self._pool.expire()]
             idle = self._pool.busy == 0
-            may_scan = time.monotonic() >= scan_at and (idle or self._capacity() > 0)
-            if results or may_scan or (idle and self._stop_reason()):
+            may_scan = time.monotonic() >= scan_at and (idle or self._capacity() > 0 or unsettled_in is not None)
+            if results or may_scan or (idle and unsettled_in is None and self._stop_reason()):
                 return results
 
     def _ttr_exceeded(self, job: Job) -> Result:
         return self._runner.failed(job, TtrExceeded(f"the attempt took longer than its ttr of {job.ttr:g} s"))
 
     def _advance(self, results: list[Result]) -> Step:
-        # An operator's UPDATE may have started a running job again; one call settles one result per job.
-        newest = {result.job.id: result for result in sorted(results, key=lambda result: result.job.run_no)}
-        for result in results:
-            if newest[result.job.id] is not result:
-                self._settle_alone(result)
-        results = [result for result in results if newest[result.job.id] is result]
+        """Settle, and claim more. While handlers run, an outage is waited for.
+
+        Raises:
+            Exception: the call has failed, and nothing runs here any more.
+        """
+        busy = self._pool.busy
         try:
-            return self._call(results, limit=self._capacity(), busy=self._pool.busy)
-        except (Refused, Conflict):
-            if not results:
+            return self.steps.advance(
+                results,
+                limit=self._capacity(),
+                busy=busy,
+                linger_seconds=self._linger_seconds(),
+                stop=self._stop_reason(),
+                plan=time.monotonic() >= self._plan_at,
+            )
+        except Exception:
+            if busy == 0:
                 raise
-            # One result cannot be stored: settle each alone, so that it fails only its own job.
-            for result in results:
-                self._settle_alone(result)
-            return self._call([], limit=self._capacity(), busy=self._pool.busy)
-
-    def _settle_alone(self, result: Result) -> None:
-        try:
-            self._call([result], limit=0, busy=1)
-        except (Refused, Conflict) as error:
-            events.emit("result_refused", job_id=result.job.id, error=str(error))
-            failure = PermanentError(f"its result cannot be stored: {error}")
-            self._call([self._runner.failed(result.job, failure)], limit=0, busy=1)
-
-    def _call(self, results: list[Result], *, limit: int, busy: int) -> Step:
-        step = self._store.advance_tick(
-            self._id,
-            claim_key=str(uuid.uuid4()),
-            results=results,
-            limit=limit,
-            busy=busy,
-            linger_seconds=self._linger_seconds(),
-            stop=self._stop_reason(),
-            cooldown_seconds=self._settings.giftcard_circuit_cooldown_seconds,
-        )
-        self.report.calls += 1
-        self.report.revived += step.revived
-        self._record(results, step)
-        return step
-
-    def _record(self, results: list[Result], step: Step) -> None:
-        by_id = {settled.id: settled for settled in step.settled}
-        for result in results:
-            settled = by_id.get(result.job.id)
-            self._runner.log_end(result, settled)
-            self.report.count(result.outcome, settled)
-        self.report.circuits_opened += step.opened
-        self.report.circuits_closed += step.closed
-        for circuit in step.opened:
-            events.emit("circuit_opened", circuit=circuit)
-        for circuit in step.closed:
-            events.emit("circuit_closed", circuit=circuit)
+            return Step(jobs=(), paused=False, next_due_at=None, next_due_in=None, stopped_because=None)
 
     def _capacity(self) -> int:
         """Return how many more jobs may start now."""

@@ -7,6 +7,7 @@ from lib.web import (
     archive,
     circuits,
     cron,
+    decisions,
     docs,
     health,
     inbound_webhooks,
@@ -25,8 +26,8 @@ from lib.web.services import Services
 # A longer body is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024
 _RESOURCES = (
-    *(archive, circuits, cron, docs, health, inbound_webhooks, jobs, metrics, orders, reports, schedules, stages),
-    webhooks,
+    *(archive, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, metrics, orders, reports, schedules),
+    *(stages, webhooks),
 )
 
 
@@ -35,6 +36,8 @@ def create_app(services: Services) -> Flask:
     app = Flask("giftcards", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.extensions["services"] = services
+    # What a page counts in bytes is UTF-8: escapes would make it up to three times as long.
+    app.json.ensure_ascii = False  # type: ignore[attr-defined]
     problems.register(app)
     app.after_request(_flushed)
     for resource in _RESOURCES:

@@ -4,8 +4,9 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
+from lib.jobs.schemas import CircuitPage
 from lib.web import auth
-from lib.web.request_data import refuse_nul
+from lib.web.request_data import read_query, refuse_nul
 from lib.web.services import operations
 
 blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
@@ -14,8 +15,9 @@ blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
 @blueprint.get("")
 @auth.admin
 def list_circuits() -> dict[str, Any]:
-    """Return the circuits that are not closed or have recent failures."""
-    return operations(current_app).circuits()
+    """Return a page of the circuits that are not closed or have recent failures, by name."""
+    (page,) = read_query(CircuitPage)
+    return operations(current_app).circuits(page)
 
 
 @blueprint.post("/<path:name>/reset")

@@ -10,14 +10,17 @@ from lib.web.services import operations, services
 
 blueprint = Blueprint("health", __name__)
 
+# By SQLSTATE, of a database that can be reached.
+_STATUSES = {"25006": "read_only", "57P03": "in_recovery"}
+
 
 @blueprint.get("/api/health")
 def health() -> tuple[dict[str, str], int]:
-    """Return whether the database is reachable."""
+    """Return whether the database is reachable and accepts writes."""
     try:
-        services(current_app).store.is_up()
-    except StoreError:
-        return {"status": "down"}, 503
+        services(current_app).store.check_health()
+    except StoreError as error:
+        return {"status": _STATUSES.get(error.sqlstate or "", "down")}, 503
     return {"status": "up"}, 200
 
 

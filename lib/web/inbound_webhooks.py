@@ -8,6 +8,7 @@ from typing import Any
 from flask import Blueprint, current_app, request
 
 from lib.telemetry import events
+from lib.telemetry.redact import clean
 from lib.validation import harmless
 from lib.web.auth import disabled
 from lib.web.problems import Problem
@@ -23,20 +24,28 @@ def from_square() -> tuple[dict[str, Any], int]:
 
     Repeated deliveries of an event are acknowledged and have no further effect.
     """
-    from lib.giftcards import square
+    from lib.giftcards import square_events
     from lib.jobs.enqueue import prepare
 
     own = services(current_app)
     _check_signature(own)
-    event = validated(square.Event, json_body())
+    event = validated(square_events.Event, json_body())
     tenant = own.settings.square_tenant_id
-    action = square.action_for(event)
+    action = square_events.action_for(event, own.settings)
     if "job" in action:
         (action["job"],) = prepare([action["job"] | {"tenant_id": tenant}], own.registry(), own.settings)
     received = own.store.receive_event(
         source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, action=action
     )
-    events.emit("webhook_received", source="square", type=harmless(event.type), **received)
+    refused, named = received.pop("refused"), {"source": "square", "type": harmless(event.type)}
+    if refused is not None:
+        events.emit(
+            "webhook_refused",
+            **named,
+            event_id=harmless(event.event_id),
+            error=clean(refused, secrets=own.settings.secrets()),
+        )
+    events.emit("webhook_received", **named, **received)
     return {"event_id": event.event_id} | received, 202
 
 
@@ -46,11 +55,12 @@ def _check_signature(own: Services) -> None:
     Raises:
         Problem: 503 if a setting is missing, 403 if the signature does not match.
     """
-    from lib.giftcards.square import is_signed
+    from lib.giftcards.square import is_signed, missing_setting
 
+    missing = missing_setting(own.settings)
     key, url = own.settings.square_webhook_signature_key, own.settings.square_webhook_url
-    if key is None or url is None:
-        raise disabled("SQUARE_WEBHOOK_SIGNATURE_KEY" if key is None else "SQUARE_WEBHOOK_URL")
+    if missing or key is None or url is None:
+        raise disabled(missing or "SQUARE_WEBHOOK_URL")
     signature = request.headers.get("X-Square-Hmacsha256-Signature", "")
     if not is_signed(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
         raise Problem(

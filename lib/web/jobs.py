@@ -4,11 +4,10 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page, RequeueRequest
+from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, HistoryPage, JobRequest, Page, RequeueRequest
 from lib.operations import Operations
 from lib.web import auth
 from lib.web.request_data import (
-    LimitQuery,
     RevealQuery,
     TenantQuery,
     json_body,
@@ -65,9 +64,9 @@ def show(job_id: int) -> dict[str, Any]:
 @blueprint.get("/jobs/<int:job_id>/history")
 @auth.admin
 def history(job_id: int) -> dict[str, Any]:
-    """Return the runs of a job, newest first."""
-    (query,) = read_query(LimitQuery)
-    return _operations().history(_checked(job_id), limit=query.limit)
+    """Return a page of the runs of a job, newest first."""
+    (page,) = read_query(HistoryPage)
+    return _operations().history(_checked(job_id), limit=page.limit, older=page.older)
 
 
 @blueprint.post("/jobs/<int:job_id>/requeue")
@@ -104,7 +103,10 @@ def cancel(job_id: int) -> dict[str, Any]:
 @blueprint.post("/flows/<path:correlation_id>/cancel")
 @auth.admin
 def cancel_flow(correlation_id: str) -> dict[str, Any]:
-    """Cancel the unfinished jobs of a flow."""
+    """Cancel a flow: its order and its unfinished jobs.
+
+    Nothing is charged or issued for a cancelled order. To requeue one of its cancelled jobs reopens it.
+    """
     (query,) = read_query(TenantQuery)
     refuse_nul(query.tenant_id, correlation_id)
     return _operations().cancel_flow(query.tenant_id, correlation_id)

@@ -1,23 +1,21 @@
 """Orders: submit one, and return its state."""
 
-import re
 import uuid
 from typing import Annotated, Any
 
-from flask import Blueprint, current_app, request
+from flask import Blueprint, current_app
 from pydantic import Field
 
 from lib.giftcards.orders import Order, body_hash
 from lib.giftcards.submit import submit_order
+from lib.jobs.schemas import FlowPage
 from lib.web import auth
-from lib.web.problems import Problem
-from lib.web.request_data import TenantQuery, read_body, read_query, refuse_nul
+from lib.web.request_data import TenantQuery, idempotency_key, read_body, read_query, refuse_nul
 from lib.web.services import services
 
 blueprint = Blueprint("orders", __name__)
 
 _ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
-_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class OrderRequest(Order):
@@ -25,15 +23,6 @@ class OrderRequest(Order):
 
     tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] = "default"
     correlation_id: Annotated[str, Field(min_length=1, max_length=200, pattern=_ID)] | None = None
-
-
-def _idempotency_key() -> str | None:
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not _KEY.fullmatch(key):
-        raise Problem(
-            400, "the Idempotency-Key is not valid", detail="1 to 255 visible ASCII characters", field="Idempotency-Key"
-        )
-    return key
 
 
 @blueprint.post("/api/v1/giftcards")
@@ -56,7 +45,7 @@ def submit() -> tuple[dict[str, Any], int]:
         correlation_id=body.correlation_id or str(uuid.uuid4()),
         body_hash=body_hash(body),
         trigger_type="api",
-        idempotency_key=_idempotency_key(),
+        idempotency_key=idempotency_key(),
     )
     path = f"/api/v1/giftcards/{submitted['correlation_id']}"
     return {"correlation_id": submitted["correlation_id"], "tenant_id": body.tenant_id, "status_url": path}, 202
@@ -66,6 +55,6 @@ def submit() -> tuple[dict[str, Any], int]:
 @auth.api
 def show(correlation_id: str) -> dict[str, Any]:
     """Return the state of an order: its jobs, its payment and its card."""
-    (query,) = read_query(TenantQuery)
+    query, page = read_query(TenantQuery, FlowPage)
     refuse_nul(query.tenant_id, correlation_id)
-    return services(current_app).store.flow(query.tenant_id, correlation_id)
+    return services(current_app).store.flow(query.tenant_id, correlation_id, **page.model_dump())

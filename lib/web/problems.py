@@ -2,16 +2,28 @@
 
 from typing import Any
 
-from flask import Flask, Response, current_app, json
+from flask import Flask, Response, current_app, json, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
-from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError
+from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError, Unavailable
+from lib.store.sqlstate import class_of
 from lib.telemetry import events
+from lib.telemetry.redact import clean
 from lib.validation import field_errors
 from lib.web.services import services
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}
+_TICKS = frozenset({"cron.tick", "cron.run"})
+# Besides GET: requests that have no further effect when they are repeated.
+_IDEMPOTENT = frozenset(
+    {
+        *("decisions.make_free", "decisions.correct_recipient", "decisions.record_event", "decisions.block_card"),
+        *("inbound_webhooks.from_square", "jobs.enqueue", "reports.create", "schedules.pause", "webhooks.update"),
+    }
+)
+# Changes in several calls: the last one may be undone and an earlier one not.
+_IN_STEPS = frozenset({"jobs.requeue_jobs"})
 
 
 class Problem(Exception):
@@ -74,11 +86,38 @@ def of_store(error: StoreError, **more: Any) -> Response:
         # A constraint that validation does not cover: the request's data is at fault, and nothing was changed.
         events.emit("request_failed", error=type(error).__name__, sqlstate=getattr(error, "sqlstate", "23505"))
         return problem(400, "the database refused this data", field=getattr(error, "field", None))
-    events.emit("request_failed", error=str(error))
+    text = clean(str(error), secrets=services(current_app).settings.secrets())
+    events.emit("request_failed", error=text, sqlstate=error.sqlstate)
     if isinstance(error, Misconfigured):
-        return problem(503, "the database and this code do not fit", detail=str(error), **more)
-    detail = "nothing was lost: the next call continues where this one stopped"
-    return problem(503, "the database is away", detail=detail, **more)
+        return problem(503, "the database and this code do not fit", detail=text, **more)
+    return problem(503, _title(error), detail=_what_now(error), **more)
+
+
+def _title(error: StoreError) -> str:
+    """Return what is wrong, as far as it is known: to restart a database that only fails one call does not help."""
+    if error.sqlstate == "25006":
+        return "the database is read-only"
+    is_up = error.sqlstate is not None and class_of(error.sqlstate).fault == "call"
+    return f"the database failed this call (SQLSTATE {error.sqlstate})" if is_up else "the database is away"
+
+
+def _what_now(error: StoreError) -> str:
+    """Return what became of the request, and whether to repeat it."""
+    if request.endpoint in _TICKS:
+        return "nothing was lost: the next call continues where this one stopped"
+    if request.method in ("GET", "HEAD") or request.endpoint in _IDEMPOTENT or _is_keyed_order():
+        return "repeat the request: it is safe"
+    if isinstance(error, Unavailable) and error.undone and request.endpoint not in _IN_STEPS:
+        return "nothing was changed: repeat the request"
+    return "it may have been carried out: look before you repeat it"
+
+
+def _is_keyed_order() -> bool:
+    """Return whether this is an order that is found again when it is sent again."""
+    if request.endpoint != "orders.submit":
+        return False
+    body = request.get_json(silent=True)
+    return "Idempotency-Key" in request.headers or (isinstance(body, dict) and bool(body.get("correlation_id")))
 
 
 def _unexpected(error: Exception) -> Response:

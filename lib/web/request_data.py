@@ -1,6 +1,7 @@
 """Request bodies, query strings and path parameters, validated strictly: what is stored is what was sent."""
 
 import json
+import re
 from typing import Annotated, Any, TypeVar
 
 from flask import request
@@ -10,18 +11,13 @@ from lib.validation import JsonError, strict_json
 from lib.web.problems import Problem, from_validation
 
 M = TypeVar("M", bound=BaseModel)
+IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class RevealQuery(BaseModel):
     """Whether personal data is returned in clear."""
 
     reveal: bool = False
-
-
-class LimitQuery(BaseModel):
-    """The maximum number of rows, newest first."""
-
-    limit: Annotated[int, Field(ge=1, le=1000)] = 10
 
 
 class TenantQuery(BaseModel):
@@ -91,6 +87,20 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
         name = unknown[0]
         raise Problem(422, "the query is not valid", detail=f"there is no parameter {name[:50]}", field=name[:50])
     return read
+
+
+def idempotency_key() -> str | None:
+    """Return the request's `Idempotency-Key`, None without one.
+
+    Raises:
+        Problem: 400 unless it is 1 to 255 visible ASCII characters.
+    """
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
+        raise Problem(
+            400, "the Idempotency-Key is not valid", detail="1 to 255 visible ASCII characters", field="Idempotency-Key"
+        )
+    return key
 
 
 def path_id(number: int, *, name: str, missing: str) -> int:

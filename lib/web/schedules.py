@@ -6,7 +6,7 @@ from flask import Blueprint, Response, current_app
 
 from lib.errors import Invalid
 from lib.web import auth, problems
-from lib.web.request_data import LimitQuery, RevealQuery, path_id, read_body, read_query
+from lib.web.request_data import RevealQuery, path_id, read_body, read_query
 from lib.web.services import services
 
 if TYPE_CHECKING:
@@ -99,9 +99,24 @@ def run(schedule_id: int) -> tuple[dict[str, Any], int]:
 @blueprint.get("/schedules/<int:schedule_id>/occurrences")
 @auth.admin
 def occurrences(schedule_id: int) -> dict[str, Any]:
-    """Return the occurrences of a schedule, newest first."""
-    (query,) = read_query(LimitQuery)
-    return _scheduling().occurrences(_checked(schedule_id), limit=query.limit)
+    """Return a page of the occurrences of a schedule, newest first."""
+    from lib.schedules.schemas import RunPage
+
+    (page,) = read_query(RunPage)
+    return _scheduling().occurrences(_checked(schedule_id), limit=page.limit, older=page.older)
+
+
+@blueprint.get("/schedules/<int:schedule_id>/history")
+@auth.admin
+def history(schedule_id: int) -> dict[str, Any]:
+    """Return a page of the runs of all jobs of a schedule, newest first.
+
+    The latest occurrence comes first, with its latest run. Runs of archived jobs are included.
+    """
+    from lib.schedules.schemas import RunPage
+
+    (page,) = read_query(RunPage)
+    return _scheduling().history(_checked(schedule_id), limit=page.limit, older=page.older)
 
 
 @blueprint.get("/precision")

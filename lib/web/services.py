@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from flask import Flask
 
 from lib.config.settings import Settings
+from lib.giftcards.decisions import Decisions
 from lib.jobs.stage import Registry
 from lib.operations import Operations
 from lib.store.store import Store
@@ -26,6 +27,12 @@ def services(app: Flask) -> Services:
     """Return the services of an application."""
     found: Services = app.extensions["services"]
     return found
+
+
+def decisions(app: Flask, *, by: str = "admin token") -> Decisions:
+    """Return the decisions about an application's orders. `by` is recorded in the audit log."""
+    own = services(app)
+    return Decisions(own.store, own.settings, by=by)
 
 
 def operations(app: Flask, *, by: str = "admin token") -> Operations:

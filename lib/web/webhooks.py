@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, current_app
 
 from lib.web import auth
-from lib.web.request_data import path_id, read_body, read_query
+from lib.web.request_data import idempotency_key, path_id, read_body, read_query
 from lib.web.services import services
 
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ def list_endpoints() -> dict[str, Any]:
 def create() -> tuple[dict[str, Any], int]:
     """Create a webhook endpoint.
 
-    Only this response has its signing secret.
+    Only this response has its signing secret. If it is lost, repeat the request with the same `Idempotency-Key` and
+    body: it returns the same endpoint and its secret. The same key with another body is rejected with 422.
     """
     from lib.webhooks.schemas import EndpointRequest
 
-    return _endpoints().create(read_body(EndpointRequest)), 201
+    return _endpoints().create(read_body(EndpointRequest), idempotency_key=idempotency_key()), 201
 
 
 @blueprint.get("/<int:endpoint_id>")
@@ -72,11 +73,13 @@ def delete(endpoint_id: int) -> dict[str, Any]:
 def rotate_secret(endpoint_id: int) -> dict[str, Any]:
     """Replace the signing secret of a webhook endpoint.
 
-    Only this response has the new secret. The previous one also signs for `former_hours`.
+    Only this response has the new secret. The previous one also signs for `former_hours`. If the response is lost,
+    repeat the request with the same `Idempotency-Key` and body: it returns the same secret.
     """
     from lib.webhooks.schemas import RotateRequest
 
-    return _endpoints().rotate(_checked(endpoint_id), read_body(RotateRequest, optional=True))
+    wanted = read_body(RotateRequest, optional=True)
+    return _endpoints().rotate(_checked(endpoint_id), wanted, idempotency_key=idempotency_key())
 
 
 @blueprint.post("/<int:endpoint_id>/test")

@@ -1,14 +1,20 @@
 """Operations on webhook endpoints, shared by the web API and the CLI."""
 
-from typing import Any
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
 
 from lib.config.settings import Settings
 from lib.encryption import cipher, split_keys
 from lib.errors import Invalid, Refused
 from lib.safe_http import url as safe_url
 from lib.store.store import Store
+from lib.validation import StrictModel
 from lib.webhooks.schemas import EndpointPage, EndpointPatch, EndpointRequest, RotateRequest
 from lib.webhooks.signing import new_secret
+
+if TYPE_CHECKING:  # imported when used
+    from cryptography.fernet import MultiFernet
 
 Json = dict[str, Any]
 
@@ -28,18 +34,22 @@ class Endpoints:
         """Return an endpoint."""
         return self._store.webhook_endpoint(endpoint_id)
 
-    def create(self, request: EndpointRequest) -> Json:
-        """Create an endpoint and return it with its secret."""
+    def create(self, request: EndpointRequest, *, idempotency_key: str | None = None) -> Json:
+        """Create an endpoint and return it with its secret.
+
+        The same key with the same request returns the same endpoint. With another request it is refused (GC422).
+        """
         self._check(request.url)
-        secret = new_secret()
         endpoint = self._store.create_webhook_endpoint(
             tenant_id=request.tenant_id,
             url=request.url,
             events=tuple(request.events),
             enabled=request.enabled,
-            secret_encrypted=self._encrypted(secret),
+            secret_encrypted=self._encrypted(new_secret()),
+            idempotency_key=idempotency_key,
+            body_hash=_hash(request),
         )
-        return endpoint | {"secret": secret}
+        return self._with_secret(endpoint)
 
     def update(self, endpoint_id: int, request: EndpointPatch) -> Json:
         """Change the URL, the events, or whether it is enabled."""
@@ -54,13 +64,20 @@ class Endpoints:
         """Delete an endpoint. Its pending webhooks are cancelled when they run."""
         return self._store.delete_webhook_endpoint(endpoint_id)
 
-    def rotate(self, endpoint_id: int, request: RotateRequest) -> Json:
-        """Create a new secret. The previous one continues to sign for `former_hours`."""
-        secret = new_secret()
+    def rotate(self, endpoint_id: int, request: RotateRequest, *, idempotency_key: str | None = None) -> Json:
+        """Create a new secret. The previous one continues to sign for `former_hours`.
+
+        The key of the latest rotation with the same request returns the same secret. With another request it is refused
+        (GC422).
+        """
         endpoint = self._store.rotate_webhook_secret(
-            endpoint_id, secret_encrypted=self._encrypted(secret), former_seconds=request.former_hours * 3600
+            endpoint_id,
+            secret_encrypted=self._encrypted(new_secret()),
+            former_seconds=request.former_hours * 3600,
+            idempotency_key=idempotency_key,
+            body_hash=_hash(request),
         )
-        return endpoint | {"secret": secret}
+        return self._with_secret(endpoint)
 
     def test(self, endpoint_id: int) -> Json:
         """Enqueue a test event and return its job's id and its own."""
@@ -72,8 +89,27 @@ class Endpoints:
         except ValueError as error:
             raise Invalid(f"url {error}", field="url") from None
 
-    def _encrypted(self, secret: str) -> str:
+    def _cipher(self) -> "MultiFernet":
         keys = self._settings.giftcard_encryption_keys
         if keys is None:
             raise Refused("GIFTCARD_ENCRYPTION_KEYS is not set: set it to store webhook secrets", sqlstate="GC409")
-        return cipher(split_keys(keys)).encrypt(secret.encode()).decode()
+        return cipher(split_keys(keys))
+
+    def _encrypted(self, secret: str) -> str:
+        return self._cipher().encrypt(secret.encode()).decode()
+
+    def _with_secret(self, endpoint: Json) -> Json:
+        """Return an endpoint with its secret in clear: the new one, or that of the request which this one repeats."""
+        from cryptography.fernet import InvalidToken
+
+        encrypted = endpoint.pop("secret_encrypted")
+        try:
+            return endpoint | {"secret": self._cipher().decrypt(encrypted).decode()}
+        except InvalidToken:
+            raise Refused("no key of GIFTCARD_ENCRYPTION_KEYS fits the secret: rotate it", sqlstate="GC409") from None
+
+
+def _hash(request: StrictModel) -> str:
+    """Return the SHA-256 of a request in hex, by which a repeated one is recognized."""
+    body = json.dumps(request.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(body.encode()).hexdigest()

@@ -8,23 +8,29 @@
 --   giftcard_circuit_changes        one change of a circuit, with its cause
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
+--   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
---   giftcard_orders                 an accepted order: idempotency key and body hash
---   giftcard_customers, giftcard_payments, giftcard_cards    what became of the orders
---   giftcard_audit                  personal data shown in clear, or erased
+--   giftcard_orders                 an order as it was taken in: amount, currency, recipient
+--   giftcard_customers              a customer and their personal code
+--   giftcard_payments               a payment at a provider, what it is worth now, and the order that it pays
+--   giftcard_payment_events         a movement of a payment's money: captured, refunded, voided, disputed
+--   giftcard_cards                  the card of an order
+--   giftcard_accepted_differences   a difference between money and cards that an operator has accepted
+--   giftcard_audit                  personal data shown in clear or erased, and decisions about orders
 --   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
 --   giftcard_inbound_events         an event received from a vendor, never removed
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
 --   giftcard_alerts                 a condition that operators are or were notified of
+--   giftcard_alert_notifications    what was sent of a condition to one channel
 --
 -- States of a job                   transition            functions
 --   - → queued                      enqueue               giftcard_enqueue, giftcard_submit_order, a plain INSERT
 --   - → queued                      occurrence            giftcard_enqueue_occurrences → giftcard_apply_plans
---   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue → …_message
+--   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue, giftcard_import_message
 --   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for
 --   running → completed             settle                giftcard_settle → giftcard_settle_completed
 --   running → queued | error | cancelled    settle        giftcard_settle → giftcard_settle_unfinished
@@ -46,6 +52,23 @@
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads, giftcard_remaining_capacity),
 --                                   giftcard_pick_probes, giftcard_pick_jobs, giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
+--                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
+--                                   and giftcard_recover_row after a jump of the clock;
+--                                   a row at fault is put aside: giftcard_put_aside, giftcard_record_fault
+--
+-- Money and cards: what an order costs is fixed in giftcard_orders; foreign keys tie its payment and its card to that
+-- amount; a payment's worth is the sum of its events.
+--   what providers report           giftcard_record_payment_event → (trigger) giftcard_value_payment
+--                                   → giftcard_enqueue_block
+--   what vendors send               giftcard_receive_event → giftcard_apply_action → giftcard_record_movements,
+--                                   giftcard_update_card
+--   the payment of an order         giftcard_find_offered_payment (with Square), giftcard_record_payment
+--                                   → giftcard_check_acceptable
+--   its card                        giftcard_record_card → (trigger) giftcard_link_card → giftcard_enqueue_block
+--   what does not match             giftcard_reconcile
+--   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
+--                                   giftcard_accept_difference, giftcard_record_order_event
 --
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
@@ -66,6 +89,68 @@ begin
             hint = 'Rename that table (ALTER TABLE public.giftcard_jobs RENAME TO giftcard_jobs_old), migrate again, '
                    'then copy its open rows with INSERT (correlation_id, stage, payload).';
   end if;
+end $$;
+-- Answers: what others wrote as JSON, in a form that every client reads, and never more than fits one answer.
+
+-- Return why JSON parsers may fail on a value: deep nesting, or a number beyond what a double holds. null: they do not.
+create function public.giftcard_unreadable(p_value jsonb) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when octet_length(p_value::text) < 200 then null
+              when p_value @? '$.**{100}' then 'nested more than 100 levels'
+              when p_value @? '$.**{0 to 100} ? (@.abs() >= 1e308)' then 'a number of more than 308 digits' end;
+end $$;
+
+-- Return a value as an answer may hold it: itself, or {unreadable: the reason, bytes, text: its first characters} for
+-- one that parsers may fail on or that has more than p_most bytes. Long text is cut. The first characters never end in
+-- half of an address or of a card number, which could not be masked.
+create function public.giftcard_readable(p_value jsonb, p_most integer default 3300000) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_reason text := public.giftcard_unreadable(p_value);
+  v_text text := p_value::text;
+  v_bytes integer := octet_length(v_text);
+begin
+  if v_reason is null and v_bytes <= p_most then
+    return p_value;
+  end if;
+  v_text := left(case jsonb_typeof(p_value) when 'string' then p_value #>> '{}' else v_text end, 200);
+  v_text := regexp_replace(regexp_replace(v_text, '[^\s",:]*@[^\s",:]*$', ''), '(^|[^0-9])([0-9][ -]?){1,18}$', '\1');
+  if jsonb_typeof(p_value) = 'string' then
+    return to_jsonb(format('%s… (%s bytes)', v_text, v_bytes));
+  end if;
+  return jsonb_build_object('unreadable', coalesce(v_reason, 'too large'), 'bytes', v_bytes, 'text', v_text);
+end $$;
+
+-- Return a row as an answer may hold it: each of its values readable; if it has more than p_most bytes, its large
+-- values cut.
+create function public.giftcard_readable_row(p_row jsonb, p_most integer default 3300000) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_is_long boolean := octet_length(p_row::text) > p_most;
+begin
+  if not v_is_long and public.giftcard_unreadable(p_row) is null then
+    return p_row;
+  end if;
+  return (select jsonb_object_agg(m.key, public.giftcard_readable(m.value,
+                                                                  case when v_is_long then p_most / 50 else p_most end))
+            from jsonb_each(p_row) m);
+end $$;
+
+-- Return whether a page ends before the next row: it has p_limit rows, or with this row p_bytes, more than one answer
+-- holds. Vercel allows 4.5 MB; masking makes a row longer by a third at most. A page has one row at least.
+create function public.giftcard_page_ends(p_rows integer, p_limit integer, p_bytes integer) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_rows >= p_limit or p_rows > 0 and p_bytes > 3300000;
+end $$;
+
+-- Return the milliseconds between two times; null: one of them is not finite.
+create function public.giftcard_milliseconds(p_from timestamptz, p_to timestamptz) returns numeric
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_from) and isfinite(p_to)
+              then round((extract(epoch from p_to) - extract(epoch from p_from)) * 1000) end;
 end $$;
 -- Jobs and their history.
 
@@ -196,30 +281,69 @@ end $$;
 create trigger giftcard_jobs_fill_circuit before insert on public.giftcard_jobs
   for each row when (new.circuit is null) execute function public.giftcard_fill_circuit();
 
--- Refuse a payload that is nested too deeply: JSON parsers have a limit, beyond which no operator could read the row. A
--- trigger, not a check: it runs when a payload is written, not at each change of state.
-create function public.giftcard_refuse_deep_payload() returns trigger
+-- Refuse a payload that JSON parsers may fail on (see giftcard_unreadable), of a job or a schedule: no operator could
+-- read the row. Or one that is so large that a claim of it takes longer than a call may. A trigger, not a check: it
+-- runs when a payload is written, not at each change of state. Its condition looks at the length first: that is cheap,
+-- and no short text is nested so deeply or holds such a number. The names of the constraints begin with that of the
+-- table: giftcard_jobs_payload_is_not_too_deep.
+create function public.giftcard_refuse_unreadable_payload() returns trigger
 language plpgsql security invoker set search_path = '' as $$
+declare
+  v_row text := case tg_table_name when 'giftcard_jobs' then 'job ' else 'schedule ' end || new.id;
 begin
-  raise exception 'the payload of job % is nested too deeply: 100 levels are allowed', new.id
-    using errcode = '23514', constraint = 'giftcard_jobs_payload_is_not_too_deep', table = 'giftcard_jobs';
+  if octet_length(new.payload::text) > 8000000 then
+    raise exception 'the payload of % has more than 8,000,000 bytes', v_row
+      using errcode = '23514', constraint = tg_table_name || '_payload_is_not_too_large', table = tg_table_name;
+  elsif new.payload @? '$.**{100}' then
+    raise exception 'the payload of % is nested too deeply: 100 levels are allowed', v_row
+      using errcode = '23514', constraint = tg_table_name || '_payload_is_not_too_deep', table = tg_table_name;
+  end if;
+  raise exception 'the payload of % has a number that is too long: 308 digits are allowed', v_row
+    using errcode = '23514', constraint = tg_table_name || '_payload_numbers_are_short', table = tg_table_name;
 end $$;
 
-create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
-  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
+create trigger giftcard_jobs_payload_is_readable before insert on public.giftcard_jobs
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)'))
+  execute function public.giftcard_refuse_unreadable_payload();
 
 -- After, not before: a trigger before an update locks each row again, even where the payload is not set.
-create trigger giftcard_jobs_new_payload_is_not_too_deep after update of payload on public.giftcard_jobs
-  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
+create trigger giftcard_jobs_new_payload_is_readable after update of payload on public.giftcard_jobs
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)')
+    and new.payload is distinct from old.payload)
+  execute function public.giftcard_refuse_unreadable_payload();
 
--- Keep the run that an operator's UPDATE takes away from its worker, whose settle no longer counts. An UPDATE that
--- makes it running again gives it back: the settle will write the line. Claim and settle change lease_id, so the
--- trigger's condition is false for them. It is short because Postgres reads it anew in every statement that sets a
--- status.
-create function public.giftcard_keep_run_taken_by_hand() returns trigger
+-- Give a dead letter that is inserted without finished_at the time of now: alerts, metrics and requeues by age read it.
+create function public.giftcard_fill_finished_at() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
-  if new.status = 'running' then
+  new.finished_at := clock_timestamp();
+  return new;
+end $$;
+
+create trigger giftcard_jobs_fill_finished_at before insert on public.giftcard_jobs
+  for each row when (new.status = 'error' and new.finished_at is null)
+  execute function public.giftcard_fill_finished_at();
+
+-- Complete what an operator's UPDATE leaves out: the time of a dead letter, as above, and the line in the history of a
+-- run that it takes away from its worker, whose settle no longer counts. An UPDATE that makes it running again gives it
+-- back: the settle will write the line. Claim and settle change lease_id and set finished_at, so the trigger's
+-- condition is false for them. There is one condition, and it is short, because Postgres reads it anew in every
+-- statement that sets a status.
+create function public.giftcard_complete_change_by_hand() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  if new.status = 'error' and new.finished_at is null then
+    -- An update of its own: a trigger before the update would lock each row again.
+    update public.giftcard_jobs set finished_at = clock_timestamp()
+     where id = new.id and status = 'error' and finished_at is null;
+  end if;
+  if new.lease_id is null or new.lease_id is distinct from old.lease_id then
+    return null;
+  elsif new.status = 'running' then
     delete from public.giftcard_job_history where job_id = new.id and run_no = new.run_no and lease_id is null;
     return null;
   elsif old.status <> 'running' then
@@ -235,9 +359,9 @@ begin
   return null;
 end $$;
 
-create trigger giftcard_jobs_keep_run_taken_by_hand after update of status on public.giftcard_jobs
-  for each row when (new.lease_id = old.lease_id)
-  execute function public.giftcard_keep_run_taken_by_hand();
+create trigger giftcard_jobs_complete_change_by_hand after update of status, finished_at on public.giftcard_jobs
+  for each row when (new.lease_id = old.lease_id or new.status = 'error' and new.finished_at is null)
+  execute function public.giftcard_complete_change_by_hand();
 -- Pauses and ticks.
 
 create table public.giftcard_stages (
@@ -254,7 +378,7 @@ comment on table public.giftcard_stages is
   'A stage that is paused (paused_at not null) or was. The row ''*'' pauses everything.';
 
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
-  check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate'));
+  check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate', 'failed'));
 
 -- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head.
 create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
@@ -269,6 +393,7 @@ create table public.giftcard_ticks (
   live_until timestamptz not null,
   ended_at timestamptz,
   stopped_because public.giftcard_tick_end,
+  error text,
   -- what it may claim
   stages jsonb not null,
   only_stage text,
@@ -289,6 +414,7 @@ create table public.giftcard_ticks (
   lease_lost integer not null default 0,
   revived integer not null default 0,
   limits jsonb not null default '{}',
+  revives boolean not null default true,
   code_version integer not null default 1,
   -- what it knows of the queues
   scanned_at timestamptz,
@@ -300,17 +426,53 @@ create index giftcard_ticks_by_execution on public.giftcard_ticks (execution_id)
 
 comment on table public.giftcard_ticks is
   'One bounded pass over due work. ended_at null past live_until: the function was killed.';
+comment on column public.giftcard_ticks.error is 'Why it failed; stopped_because is failed then.';
 comment on column public.giftcard_ticks.key is 'Made by the caller: a repeated begin finds its tick by it.';
 comment on column public.giftcard_ticks.stages is
   'Stages that this code can run, with the time to run of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is
   'The most runs of a stage at once in the whole fleet: {"payment": 2}.';
+comment on column public.giftcard_ticks.revives is 'Whether it revives dead letters: a setting may forbid it.';
 comment on column public.giftcard_ticks.scanned_at is
   'When it last scanned all queues; for a second it continues from its cursors.';
 comment on column public.giftcard_ticks.cursors is
   'Circuits whose queues had more at the last claim, in their turn, and where the tick stands in each.';
 comment on column public.giftcard_ticks.served is
   'Jobs started so far by circuit: the circuit with the fewest is served first.';
+
+-- Return whether a tick ended well: it is over, did not fail, and was not a second delivery, which does no work.
+create function public.giftcard_ended_well(p_ended_at timestamptz, p_stopped_because text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_ended_at is not null and p_stopped_because not in ('failed', 'duplicate');
+end $$;
+
+-- Return the newest pause between ticks that ended well, of the newest 200: from the end of one (or the start of the
+-- first tick of all) to the end of the next, or p_now; null without a tick. silent: it is longer than three minutes,
+-- and than a tick may live here. error: that of the newest tick, if it failed. A time ahead of p_now counts for
+-- nothing: it was written while a clock went wrong.
+create function public.giftcard_newest_silence(
+  p_now timestamptz, out began timestamptz, out ended timestamptz, out silent boolean, out error text)
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  with seen as (
+    select t.* from (select * from public.giftcard_ticks order by id desc limit 200) t
+     where t.started_at between '2000-01-01' and p_now and coalesce(t.ended_at, p_now) between t.started_at and p_now),
+  moments as (
+    select min(s.started_at) as at from seen s
+    union all
+    select s.ended_at from seen s where public.giftcard_ended_well(s.ended_at, s.stopped_because)),
+  gaps as (
+    select m.at as began, coalesce(lead(m.at) over (order by m.at), p_now) as ended from moments m
+     where m.at is not null),
+  newest as (select s.* from seen s order by s.id desc limit 1)
+  select g.began, g.ended, n.error, g.ended - g.began > greatest(interval '3 minutes', interval '1 minute' + least(
+           case when isfinite(n.live_until) then n.live_until - n.started_at end, interval '1 hour'))
+    into began, ended, error, silent
+    from gaps g left join newest n on true
+   order by g.ended - g.began > interval '3 minutes' and g.ended > p_now - interval '5 minutes' desc, g.began desc
+   limit 1;
+end $$;
 -- Circuits: a breaker for each name, shared by all ticks.
 
 create table public.giftcard_circuits (
@@ -360,7 +522,9 @@ end $$;
 -- Change a circuit's state and record the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
 begin
   insert into public.giftcard_circuit_changes (circuit, from_state, to_state, changed_at, cause, job_id)
   select p_circuit, state, p_to, p_now, p_cause, p_job_id from public.giftcard_circuits where circuit = p_circuit;
@@ -368,6 +532,8 @@ begin
      set state = p_to, failures = 0, changed_at = p_now, open_until = p_open_until, probe_job_id = null,
          probe_lease_id = null
    where circuit = p_circuit;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
 end $$;
 
 -- Count one result for its circuit. Closed: a failure adds one and the threshold opens it; a success sets the count to
@@ -377,7 +543,7 @@ create function public.giftcard_count_result(
   p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer,
   p_cooldown_seconds double precision,
   p_cause text, p_now timestamptz) returns text
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   c public.giftcard_circuits;
   v_until timestamptz := p_now + make_interval(secs => p_cooldown_seconds);
@@ -395,13 +561,13 @@ begin
     return 'closed';
   elsif p_claimed_at < c.changed_at then
     return null;
-  elsif v_failed and c.failures + 1 >= p_threshold then
+  elsif v_failed and c.failures >= p_threshold - 1 then
     perform public.giftcard_change_circuit(
-      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures + 1, p_cause), p_job_id, v_until,
-      p_now);
+      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures::bigint + 1, p_cause), p_job_id,
+      v_until, p_now);
     return 'open';
   end if;
-  update public.giftcard_circuits set failures = case when v_failed then failures + 1 else 0 end
+  update public.giftcard_circuits set failures = case when v_failed then least(failures, 1000000) + 1 else 0 end
     where circuit = p_circuit;
   return null;
 end $$;
@@ -412,10 +578,9 @@ create function public.giftcard_count_results(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
   out opened text[], out closed text[])
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_state text;
-  v_circuit text;
   r record;
 begin
   opened := '{}';
@@ -435,14 +600,11 @@ begin
              or p_results @? '$[*].trips'))
      order by j.circuit, x.n
   loop
-    if r.circuit is distinct from v_circuit then
-      v_circuit := r.circuit;
-      if r.trips is not null then
-        insert into public.giftcard_circuits (circuit) values (v_circuit) on conflict (circuit) do nothing;
-      end if;
-      perform 1 from public.giftcard_circuits where circuit = v_circuit for update;
+    if r.trips is not null then
+      insert into public.giftcard_circuits (circuit) values (r.circuit) on conflict (circuit) do nothing;
     end if;
-    if r.trips is not null or exists (select from public.giftcard_circuits where circuit = v_circuit) then
+    perform 1 from public.giftcard_circuits where circuit = r.circuit for update;
+    if found then
       v_state := public.giftcard_count_result(r.circuit, r.id, r.lease_id, r.locked_at, r.trips, p_cooldown_seconds,
                                               coalesce(r.error, ''), p_now);
     end if;
@@ -455,7 +617,7 @@ end $$;
 -- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
 create function public.giftcard_reset_circuit(
   p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_state text;
 begin
@@ -470,6 +632,60 @@ begin
     update public.giftcard_circuits set failures = 0 where circuit = p_circuit;
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
+end $$;
+
+-- Close a circuit of a stage whose threshold is 0. Return whether it was not closed. The caller holds its row.
+create function public.giftcard_close_circuit(p_circuit text, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_circuits set failures = 0 where circuit = p_circuit and state = 'closed';
+  if found then
+    return false;
+  end if;
+  perform public.giftcard_change_circuit(p_circuit, 'closed', 'its threshold is 0', null, null, p_now);
+  return true;
+end $$;
+
+-- Close a circuit, unless that fails.
+create function public.giftcard_try_close_circuit(p_circuit text, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return public.giftcard_close_circuit(p_circuit, p_now);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault(
+    'circuit', p_circuit, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  return false;
+end $$;
+
+-- Close the circuits of stages whose threshold is 0, which have none: an open or half-open one at once, and failures
+-- that were counted are forgotten. At most 1,000 a call; one that another transaction holds is left to the next call.
+-- p_guarded: a circuit that cannot be closed is recorded and stays. Return the names of those that were not closed.
+create function public.giftcard_close_circuits_of(
+  p_stages text[], p_guarded boolean default false, p_now timestamptz default null) returns text[]
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_closed text[] := '{}'::text[];
+  c record;
+begin
+  if coalesce(cardinality(p_stages), 0) = 0 then
+    return v_closed;
+  end if;
+  for c in
+    select circuit, state from public.giftcard_circuits
+     where (failures > 0 or state <> 'closed') and public.giftcard_stage_of(circuit) = any (p_stages)
+     order by circuit limit 1000 for update skip locked
+  loop
+    if p_guarded and public.giftcard_try_close_circuit(c.circuit, v_now)
+       or not p_guarded and public.giftcard_close_circuit(c.circuit, v_now) then
+      v_closed := v_closed || c.circuit;
+    end if;
+  end loop;
+  return v_closed;
 end $$;
 -- Maintenance tasks: what a tick does at an interval, after its jobs. The first tick after the interval does the task.
 
@@ -486,12 +702,27 @@ comment on table public.giftcard_maintenance_tasks is
 
 insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
 
+-- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
+-- Not for any later time: another tick may have begun it since p_now was read.
+create function public.giftcard_is_due(p_last_at timestamptz, p_every interval, p_now timestamptz) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_last_at <= p_now - least(p_every, interval '1 day') or p_last_at > p_now + interval '1 minute';
+end $$;
+
+-- Make a task due again at once: it has more to do.
+create function public.giftcard_continue_maintenance(p_task text) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
+end $$;
+
 -- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-           where last_at + every <= p_now);
+           where public.giftcard_is_due(last_at, every, p_now));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -500,7 +731,8 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
-  update public.giftcard_maintenance_tasks set last_at = v_now where task = p_task and last_at + every <= v_now;
+  update public.giftcard_maintenance_tasks set last_at = v_now
+   where task = p_task and public.giftcard_is_due(last_at, every, v_now);
   return found;
 end $$;
 -- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
@@ -524,28 +756,32 @@ begin
   select h.circuit, h.stage, h.scheduled_at,
          case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'ready'
-              when c.open_until <= p_now then 'probing'
+              when o.opens_at <= p_now then 'probing'
               else 'blocked' end,
-         c.open_until
+         o.opens_at
     from heads h
     left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join lateral (
+      select case when c.state <> 'closed' then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
+                  else c.open_until end as opens_at) o on true
     left join public.giftcard_stages s on s.stage = h.stage;
 end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start; capacity: as giftcard_remaining_capacity returns it.
+-- something else may start; capacity: as giftcard_remaining_capacity returns it; skipped: jobs to pass over.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
   out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
-  out capacity jsonb)
+  out capacity jsonb, out skipped bigint[])
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 begin
+  skipped := public.giftcard_skipped('job', p_now);
   ended := case when p_limit > 0 then array(
     select id from public.giftcard_jobs
-     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
+     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now and id <> all (skipped)
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
   select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor)
                     filter (where q.due and q.availability = 'ready'), '{}'),
@@ -572,9 +808,10 @@ end $$;
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
 -- of the circuits that it claimed from, a lease that ends, a revival and, for a tick of all stages, the next occurrence
 -- of a schedule. p_is_full: a limited stage has no capacity, and nothing notifies when it has again: in a second.
--- null: never, as things stand.
+-- p_revives: whether dead letters revive. p_skipped: jobs that ticks pass over. null: never, as things stand.
 create function public.giftcard_next_due(
-  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_now timestamptz)
+  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_revives boolean,
+  p_skipped bigint[], p_now timestamptz)
 returns timestamptz
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -582,15 +819,17 @@ begin
   return least(
     p_heads_at,
     case when p_is_full then p_now + interval '1 second' end,
-    case when p_all_stages then public.giftcard_next_schedule_at() end,
+    case when p_all_stages then public.giftcard_next_schedule_at(p_now) end,
     (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
        select j.scheduled_at from public.giftcard_jobs j
-        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now
+        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now and j.id <> all (p_skipped)
         order by j.scheduled_at, j.id limit 1) n),
     (select coalesce(j.lease_expires_at, '-infinity'::timestamptz) from public.giftcard_jobs j
-      where j.status = 'running' order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
+      where j.status = 'running' and j.id <> all (p_skipped)
+      order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
     (select j.revive_at from public.giftcard_jobs j
-      where j.status = 'error' and j.revive_at is not null order by j.revive_at, j.id limit 1));
+      where p_revives and j.status = 'error' and j.revive_at is not null and j.id <> all (p_skipped)
+      order by j.revive_at, j.id limit 1));
 end $$;
 -- Picks: which due jobs a claim takes.
 
@@ -602,14 +841,16 @@ create type public.giftcard_claim_state as (
   claimed_from text[],
   served jsonb,                       -- jobs that the tick has started, by circuit
   capacity jsonb,                     -- runs that limited stages may still begin; {}: no limits
-  is_full boolean                     -- a limited stage had more due jobs than capacity
+  is_full boolean,                    -- a limited stage had more due jobs than capacity
+  skipped bigint[]                    -- jobs to pass over
 );
 
 -- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
 -- attempts. null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
-create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
+create function public.giftcard_pick_probe(
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   c public.giftcard_circuits;
   v_id bigint;
@@ -625,7 +866,7 @@ begin
    where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
      select f.id from (
        select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
-        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now
+        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now and q.id <> all (p_skipped)
         order by q.scheduled_at, q.id limit 50) f
       order by f.attempts, f.scheduled_at, f.id limit 1))
    for update skip locked;
@@ -635,9 +876,24 @@ begin
   return v_id;
 end $$;
 
--- Pick one job as the probe of each half-open circuit, while jobs are wanted.
+-- Pick a probe, unless that fails: the circuit at fault stays as it is, and ticks pass over it for ten minutes.
+create function public.giftcard_try_pick_probe(
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return public.giftcard_pick_probe(p_circuit, p_only_job_id, p_skipped, p_now);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault(
+    'circuit', p_circuit, public.giftcard_error_text(sqlstate, sqlerrm), p_now, p_now + interval '10 minutes');
+  return null;
+end $$;
+
+-- Pick one job as the probe of each half-open circuit, while jobs are wanted. p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_pick_probes(
-  s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_now timestamptz)
+  s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_one_by_one boolean, p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -650,7 +906,9 @@ begin
       s.is_full := true;
       continue;
     end if;
-    v_id := public.giftcard_pick_probe(v_circuit, p_only_job_id, p_now);
+    v_id := case when p_one_by_one
+                 then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now)
+                 else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now) end;
     continue when v_id is null;
     s.ids := s.ids || v_id;
     s.remaining := s.remaining - 1;
@@ -693,7 +951,8 @@ begin
       if p_only_job_id is null then
         select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
           select j.id, j.scheduled_at from public.giftcard_jobs j
-           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now and j.id <> all (v_ids)
+           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now
+             and j.id <> all (v_ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
       else
@@ -744,6 +1003,286 @@ begin
       p_oldest_schema, v_schema ->> 'version'));
   end if;
 end $$;
+-- Faulty rows: what work fails on. Work on many rows is one statement. When it fails, it is done row by row, so that
+-- one row stops no other: the row at fault is put aside, with the reason, and the doctor names it.
+
+create table public.giftcard_faulty_rows (
+  kind text collate "C" not null,
+  row_id text collate "C" not null,
+  error text not null,
+  first_at timestamptz not null,
+  last_at timestamptz not null,
+  skip_until timestamptz,
+  constraint giftcard_faulty_rows_pkey primary key (kind, row_id)
+);
+
+comment on table public.giftcard_faulty_rows is 'Rows that work has failed on, alone, and the last reason.';
+comment on column public.giftcard_faulty_rows.kind is
+  'job, schedule, circuit, webhook (of a job to an endpoint), alert (of a channel), prune or tick.';
+comment on column public.giftcard_faulty_rows.skip_until is
+  'A job that could not even become a dead letter, a schedule that could not even be paused, or a circuit: ticks pass '
+  'over it until then. null: it is put aside.';
+
+-- Return whether an SQLSTATE means that the database, not a row, is the reason: it is away, full, busy or read-only
+-- (25006), or another transaction was in the way (55P03: a lock). Such an error ends the whole call. The rest of the
+-- classes 25 and 55 may be one row's: a trigger that asks a sequence for its last value gets 55000.
+create function public.giftcard_is_unavailable(p_sqlstate text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return left(p_sqlstate, 2) in ('08', '40', '53', '57') or p_sqlstate in ('25006', '55P03');
+end $$;
+
+-- Return an error as a row keeps it: with its SQLSTATE, at most 500 characters, without addresses and long numbers.
+create function public.giftcard_error_text(p_sqlstate text, p_message text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return left(regexp_replace(regexp_replace(regexp_replace(
+    left(p_message, 1000), '[[:cntrl:]]+', ' ', 'g'), '[^\s"<>]+@[^\s"<>]+', '[email]', 'g'), '[0-9]{12,}', '[number]',
+    'g'), 480) || format(' (SQLSTATE %s)', p_sqlstate);
+end $$;
+
+-- Refuse to go on (SQLSTATE 27000) if a statement has changed fewer rows than it should have: a trigger that returns
+-- null leaves a row as it was, without an error.
+create function public.giftcard_check_changed(p_changed bigint, p_expected integer) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if p_changed < p_expected then
+    perform public.giftcard_refuse('27000', 'a trigger leaves the row as it was');
+  end if;
+end $$;
+
+-- Record that work has failed on a row. A record that is refused is lost: it fails no work.
+create function public.giftcard_record_fault(
+  p_kind text, p_row_id text, p_error text, p_now timestamptz, p_skip_until timestamptz default null) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  insert into public.giftcard_faulty_rows as f (kind, row_id, error, first_at, last_at, skip_until)
+  values (p_kind, left(p_row_id, 200), p_error, p_now, p_now, p_skip_until)
+  on conflict (kind, row_id) do update
+    set error = excluded.error, last_at = excluded.last_at, skip_until = excluded.skip_until;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  raise warning 'the fault of % % cannot be recorded: %', p_kind, left(p_row_id, 200), sqlstate;
+end $$;
+
+-- Return whether a row is still at fault: passed over, or put aside and not mended since.
+create function public.giftcard_is_faulty(f public.giftcard_faulty_rows, p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if f.skip_until > p_now or f.kind not in ('job', 'schedule') or f.row_id !~ '^-?[0-9]{1,18}$' then
+    return true;
+  elsif f.kind = 'job' then
+    return exists (
+      select from public.giftcard_jobs
+       where id = f.row_id::bigint
+         and (status = 'error' or f.skip_until is not null and status in ('queued', 'running')));
+  end if;
+  return exists (select from public.giftcard_schedules where id = f.row_id::bigint and paused_at is not null);
+end $$;
+
+-- Put a job aside that no work can be done on: a dead letter that does not revive. A run of it ends as interrupted.
+-- If even that is refused, ticks pass over it for ten minutes. p_lease_id: only while it runs under this lease. Return
+-- whether it is a dead letter now.
+create function public.giftcard_put_aside(
+  p_job_id bigint, p_error text, p_now timestamptz, p_lease_id uuid default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  j public.giftcard_jobs;
+  v_changed bigint;
+begin
+  select * into j from public.giftcard_jobs
+   where id = p_job_id and status in ('queued', 'running', 'error')
+     and (p_lease_id is null or status = 'running' and lease_id = p_lease_id) for update;
+  if not found then
+    return false;
+  end if;
+  update public.giftcard_jobs
+     set status = 'error', last_error = left('FaultyRow: ' || p_error, 500), revive_at = null, lease_id = null,
+         lease_expires_at = null, finished_at = p_now, updated_at = p_now
+   where id = p_job_id;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
+  if j.status = 'running' then
+    insert into public.giftcard_job_history
+      (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error)
+    values (j.id, j.run_no, j.attempts, j.stage, 'INTERRUPTED', j.scheduled_at, coalesce(j.locked_at, p_now), p_now,
+            j.lock_owner, j.lease_id, left('FaultyRow: ' || p_error, 500))
+    on conflict (job_id, run_no) do nothing;
+  end if;
+  perform public.giftcard_record_fault('job', p_job_id::text, p_error, p_now);
+  return true;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('job', p_job_id::text, p_error, p_now, p_now + interval '10 minutes');
+  return false;
+end $$;
+
+-- Return the jobs (p_kind: or schedules) that ticks pass over now: nearly always none.
+create function public.giftcard_skipped(p_kind text, p_now timestamptz) returns bigint[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select row_id::bigint from public.giftcard_faulty_rows
+     where kind = p_kind and skip_until > p_now and skip_until <= p_now + interval '1 hour'
+       and row_id ~ '^-?[0-9]{1,18}$' order by row_id limit 1000);
+end $$;
+
+-- Return when a circuit that is not closed may be probed: at the end of its cooldown, or later if ticks pass over it.
+create function public.giftcard_probe_at(p_circuit text, p_open_until timestamptz, p_now timestamptz)
+returns timestamptz
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return greatest(p_open_until, (
+    select skip_until from public.giftcard_faulty_rows
+     where kind = 'circuit' and row_id = left(p_circuit, 200) and skip_until > p_now
+       and skip_until <= p_now + interval '1 hour'));
+end $$;
+-- Marks: what a claim has picked becomes runs, in one statement, or one by one once that has failed.
+
+-- Give the interrupted runs p_ids a new lease of 30 s. The caller holds their rows.
+create function public.giftcard_take_over(p_ids bigint[], p_claim_key uuid, p_owner text, p_now timestamptz)
+returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_jobs
+     set lease_id = p_claim_key, lease_expires_at = p_now + interval '30 seconds', lock_owner = p_owner,
+         locked_at = coalesce(locked_at, p_now), updated_at = p_now
+   where id = any (p_ids);
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, cardinality(p_ids));
+end $$;
+
+-- Mark jobs as claimed: each runs under a lease for its time to run and 10 s more. The caller holds their rows.
+create function public.giftcard_mark_jobs(
+  p_ids bigint[], p_owner text, p_stages jsonb, p_claim_key uuid, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_jobs
+     set status = 'running', attempts = least(attempts + 1, 1000000), run_no = least(run_no + 1, 1000000000),
+         lease_id = p_claim_key,
+         lease_expires_at =
+           p_now + make_interval(secs => 10 + coalesce(ttr_seconds, (p_stages ->> stage)::integer, 60)),
+         locked_at = p_now, lock_owner = p_owner, updated_at = p_now,
+         cancel_requested_at = null, revive_at = null, finished_at = null
+   where id = any (p_ids);
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, cardinality(p_ids));
+end $$;
+
+-- Keep in the circuits p_half_open which of the jobs p_ids, just marked, is the probe. The caller holds their rows.
+create function public.giftcard_mark_probes(p_ids bigint[], p_half_open text[]) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_circuits c set probe_job_id = j.id, probe_lease_id = j.lease_id
+    from public.giftcard_jobs j
+   where j.id = any (p_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (p_half_open);
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, (
+    select count(distinct circuit)::integer from public.giftcard_jobs
+     where id = any (p_ids) and circuit = any (p_half_open)));
+end $$;
+
+-- Keep in a tick's row what it has claimed and served, and its cursors (null: none). The planner's settings are those
+-- of giftcard_claim_for.
+create function public.giftcard_mark_tick(
+  p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_interrupted bigint[], p_served jsonb, p_scanned_at timestamptz,
+  p_cursors public.giftcard_cursor[])
+returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_ticks
+     set claim_key = p_claim_key, claim_ids = p_interrupted || p_ids, claim_interrupted = p_interrupted,
+         served = p_served, started = started + cardinality(p_ids), scanned_at = p_scanned_at,
+         cursors = coalesce(p_cursors, '{}')
+   where id = p_tick_id;
+end $$;
+
+-- Mark picked jobs one by one, and take over interrupted runs. One that cannot be is put aside. A probe whose circuit
+-- is at fault stays queued, and ticks pass over the circuit for ten minutes. Return the ids of both.
+create function public.giftcard_mark_each(
+  p_tick public.giftcard_ticks, p_claim_key uuid, p_ids bigint[], p_ended bigint[], p_half_open text[],
+  p_now timestamptz, out ids bigint[], out ended bigint[])
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_id bigint;
+  v_circuit text;  -- what fails now is this circuit; null: the job
+begin
+  ids := '{}';
+  ended := '{}';
+  foreach v_id in array p_ended || p_ids loop
+    v_circuit := null;
+    begin
+      if v_id = any (p_ended) then
+        perform public.giftcard_take_over(array[v_id], p_claim_key, p_tick.owner, p_now);
+        ended := ended || v_id;
+      else
+        perform public.giftcard_mark_jobs(array[v_id], p_tick.owner, p_tick.stages, p_claim_key, p_now);
+        if p_half_open <> '{}' then
+          select circuit into v_circuit from public.giftcard_jobs where id = v_id;
+          perform public.giftcard_mark_probes(array[v_id], p_half_open);
+        end if;
+        ids := ids || v_id;
+      end if;
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      elsif v_circuit is not null then
+        perform public.giftcard_record_fault(
+          'circuit', v_circuit, public.giftcard_error_text(sqlstate, sqlerrm), p_now, p_now + interval '10 minutes');
+      else
+        perform public.giftcard_put_aside(v_id, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+      end if;
+    end;
+  end loop;
+end $$;
+
+-- Mark what a claim has picked, take over the runs p_ended, and keep both in the tick's row. Return the ids of both.
+-- p_one_by_one: as in giftcard_claim_for.
+create function public.giftcard_mark_claimed(
+  t public.giftcard_ticks, p_claim_key uuid, s public.giftcard_claim_state, p_ended bigint[], p_half_open text[],
+  p_one_by_one boolean, p_now timestamptz, out ids bigint[], out ended bigint[])
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  m record;
+begin
+  ids := s.ids;
+  ended := p_ended;
+  if p_one_by_one then
+    m := public.giftcard_mark_each(t, p_claim_key, s.ids, p_ended, p_half_open, p_now);
+    ids := m.ids;
+    ended := m.ended;
+    begin
+      perform public.giftcard_mark_tick(t.id, p_claim_key, ids, ended, s.served, null, null);
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      end if;
+      perform public.giftcard_record_fault('tick', t.id::text, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    end;
+    return;
+  end if;
+  perform public.giftcard_mark_jobs(s.ids, t.owner, t.stages, p_claim_key, p_now);
+  if p_half_open <> '{}' then
+    perform public.giftcard_mark_probes(s.ids, p_half_open);
+  end if;
+  if p_ended <> '{}' then
+    perform public.giftcard_take_over(p_ended, p_claim_key, t.owner, p_now);
+  end if;
+  perform public.giftcard_mark_tick(
+    t.id, p_claim_key, ids, p_ended, s.served, t.scanned_at,
+    -- Many queues, limits and a single job need a scan each time.
+    case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end);
+end $$;
 -- Enqueue: one job or many.
 
 -- Raise a refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault becomes the error's DETAIL.
@@ -774,7 +1313,7 @@ end $$;
 -- With p_replace, one in error or cancelled is queued again with its new payload.
 create function public.giftcard_enqueued_jobs(p_jobs jsonb, p_new bigint[], p_replace boolean, p_now timestamptz)
 returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_answers json;
 begin
@@ -804,7 +1343,7 @@ end $$;
 -- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload.
 create function public.giftcard_enqueue(
   p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_new bigint[];
@@ -845,7 +1384,7 @@ create function public.giftcard_claimed_jobs(
   p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   -- A variable: with a literal the planner may choose the index of running rows for these few ids, and read all of it.
   v_running constant text := 'running';
@@ -862,73 +1401,32 @@ begin
        order by array_position(p_ids, j.id)) c);
 end $$;
 
--- Give the interrupted runs p_ids a new lease of 30 s. The caller holds their rows.
-create function public.giftcard_take_over(p_ids bigint[], p_claim_key uuid, p_owner text, p_now timestamptz)
-returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-begin
-  update public.giftcard_jobs
-     set lease_id = p_claim_key, lease_expires_at = p_now + interval '30 seconds', lock_owner = p_owner,
-         locked_at = coalesce(locked_at, p_now), updated_at = p_now
-   where id = any (p_ids);
-end $$;
-
--- Mark jobs as claimed by a tick: each runs under a lease for its time to run and 10 s more, interrupted runs are taken
--- over, and the tick's row keeps the claim, what it has served, and its cursors (null: none). The caller holds all
--- rows; the planner's settings are those of giftcard_claim_for.
-create function public.giftcard_mark_claimed(
-  p_tick_id bigint, p_owner text, p_stages jsonb, p_claim_key uuid, p_ids bigint[], p_interrupted bigint[],
-  p_half_open text[], p_served jsonb, p_scanned_at timestamptz, p_cursors public.giftcard_cursor[], p_now timestamptz)
-returns void
-language plpgsql volatile security invoker set search_path = '' as $$
-begin
-  update public.giftcard_jobs
-     set status = 'running', attempts = attempts + 1, run_no = run_no + 1, lease_id = p_claim_key,
-         lease_expires_at =
-           p_now + make_interval(secs => 10 + coalesce(ttr_seconds, (p_stages ->> stage)::integer, 60)),
-         locked_at = p_now, lock_owner = p_owner, updated_at = p_now,
-         cancel_requested_at = null, revive_at = null, finished_at = null
-   where id = any (p_ids);
-  if p_interrupted <> '{}' then
-    perform public.giftcard_take_over(p_interrupted, p_claim_key, p_owner, p_now);
-  end if;
-  if p_half_open <> '{}' then
-    update public.giftcard_circuits c set probe_job_id = j.id, probe_lease_id = j.lease_id
-      from public.giftcard_jobs j
-     where j.id = any (p_ids) and c.circuit = j.circuit and c.state = 'half_open' and c.circuit = any (p_half_open);
-  end if;
-  update public.giftcard_ticks
-     set claim_key = p_claim_key, claim_ids = p_interrupted || p_ids, claim_interrupted = p_interrupted,
-         served = p_served, started = started + cardinality(p_ids), scanned_at = p_scanned_at,
-         cursors = coalesce(p_cursors, '{}')
-   where id = p_tick_id;
-end $$;
-
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others.
 -- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
--- asked for, and when nothing waits.
+-- asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
+-- put_aside: how many picked jobs were not claimed; served: the tick's, with what was picked.
 -- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
 -- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
 -- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
 -- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz,
-  out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
+  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_one_by_one boolean,
+  p_now timestamptz, out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz,
+  out put_aside integer, out served jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 declare
   s public.giftcard_claim_state;
   q record;                  -- the scan
+  m record;                  -- what was marked
   v_known boolean;           -- the cursors of the last claim still hold
   v_ended bigint[] := '{}'::bigint[];
   v_half_open text[] := '{}'::text[];
 begin
-  jobs := '[]'::json;
-  claimed := 0;
-  paused := false;
+  select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
   if t.claim_key = p_claim_key then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
@@ -939,7 +1437,7 @@ begin
     return;
   end if;
 
-  s := row('{}'::bigint[], p_limit, t.cursors, '{}'::text[], t.served, '{}'::jsonb, false);
+  s := row('{}'::bigint[], p_limit, t.cursors, '{}'::text[], t.served, '{}'::jsonb, false, '{}'::bigint[]);
   v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
              and t.scanned_at between p_now - interval '1 second' and p_now;
   if v_known then
@@ -952,35 +1450,63 @@ begin
     v_ended := q.ended;
     s.queues := q.open;
     s.capacity := q.capacity;
+    s.skipped := q.skipped;
     if q.half_open <> '{}' then
       v_half_open := q.half_open;
-      s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_now);
+      s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_one_by_one, p_now);
     end if;
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
 
-  claimed := cardinality(v_ended) + cardinality(s.ids);
-  if claimed > 0 then
-    perform public.giftcard_mark_claimed(
-      t.id, t.owner, t.stages, p_claim_key, s.ids, v_ended, v_half_open, s.served, t.scanned_at,
-      -- Many queues, limits and a single job need a scan each time.
-      case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end, p_now);
-    jobs := public.giftcard_claimed_jobs(v_ended || s.ids, p_claim_key, v_ended, t.stages);
+  if cardinality(v_ended) + cardinality(s.ids) > 0 then
+    m := public.giftcard_mark_claimed(t, p_claim_key, s, v_ended, v_half_open, p_one_by_one, p_now);
+    claimed := cardinality(m.ended) + cardinality(m.ids);
+    put_aside := cardinality(v_ended) + cardinality(s.ids) - claimed;
+    jobs := public.giftcard_claimed_jobs(m.ended || m.ids, p_claim_key, m.ended, t.stages);
   end if;
+  served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
     next_due_at := public.giftcard_next_due(
-      q.next_due_at, s.claimed_from, s.is_full, t.only_stage is null and t.only_job_id is null, p_now);
+      q.next_due_at, s.claimed_from, s.is_full, t.only_stage is null and t.only_job_id is null, t.revives,
+      s.skipped, p_now);
   end if;
 end $$;
 
+-- Claim one by one, until a job is claimed, no row is at fault or 3 s are over; then more is due at once. What is put
+-- aside counts as served, so that the circuits take turns.
+create function public.giftcard_claim_each(
+  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json,
+  out claimed integer, out paused boolean, out next_due_at timestamptz)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_until timestamptz := clock_timestamp() + interval '3 seconds';
+  c record;
+begin
+  -- What the tick has written down of itself may be what is at fault.
+  t.served := '{}'::jsonb;
+  t.cursors := '{}'::public.giftcard_cursor[];
+  loop
+    c := public.giftcard_claim_for(t, p_unrestricted, p_claim_key, p_limit, true, p_now);
+    exit when c.claimed > 0 or c.put_aside = 0 or clock_timestamp() >= v_until;
+    t.served := c.served;
+  end loop;
+  jobs := c.jobs;
+  claimed := c.claimed;
+  paused := c.paused;
+  next_due_at := case when c.claimed = 0 and c.put_aside > 0 then p_now else c.next_due_at end;
+end $$;
+
 -- Claim for a tick that has settled nothing in this call. The lock makes a repeated claim wait for the first.
+-- p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
-  out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz)
+  p_one_by_one boolean default false, out jobs json, out claimed integer, out paused boolean,
+  out next_due_at timestamptz)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
   r record;
+  c record;
 begin
   perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
   v_now := coalesce(p_now, clock_timestamp());
@@ -991,11 +1517,15 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
-  r := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, v_now);
-  jobs := r.jobs;
-  claimed := r.claimed;
-  paused := r.paused;
-  next_due_at := r.next_due_at;
+  if p_one_by_one then
+    c := public.giftcard_claim_each(r.tick, r.unrestricted, p_claim_key, p_limit, v_now);
+  else
+    c := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, false, v_now);
+  end if;
+  jobs := c.jobs;
+  claimed := c.claimed;
+  paused := c.paused;
+  next_due_at := c.next_due_at;
 end $$;
 -- The settle: outcomes of runs become states of jobs, history, next jobs, webhooks and states of circuits.
 
@@ -1005,12 +1535,13 @@ end $$;
 -- detail (kept with the run), trips (the threshold of its circuit, when this failure counts towards it). Complete
 -- counts as a success by itself.
 -- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by
--- outcome.
+-- outcome. p_guarded: webhooks and circuits that fail do not undo the settle.
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
-  out settled json, out opened text[], out closed text[], out sums jsonb)
+  p_guarded boolean default false, out settled json, out opened text[], out closed text[], out sums jsonb)
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;         -- results by the id of their job, where any has more to it than that it is complete
@@ -1054,15 +1585,7 @@ begin
     settled := r.settled;
     sums := sums || jsonb_build_object('lease_lost', r.lease_lost);
   end if;
-  select exists (select from public.giftcard_webhook_endpoints where enabled) as notify, '{}'::text[] as opened,
-         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as failing,
-         '{}'::text[] as closed into r;
-  if r.notify then
-    perform public.giftcard_enqueue_webhooks(v_done, v_now);
-  end if;
-  if r.failing or p_results @? '$[*].trips ? (@ != null)' then
-    r := public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
-  end if;
+  r := public.giftcard_follow_up(p_results, v_done, p_cooldown_seconds, p_guarded, v_now);
   opened := r.opened;
   closed := r.closed;
 end $$;
@@ -1104,10 +1627,16 @@ begin
     returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
-    select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, p_now, lock_owner,
+    select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner,
            coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid),
            case when v_details then p_by_id -> id::text -> 'detail' end
       from changed
+    -- A line that is there already is another's: of an import, or of ids that began anew.
+    on conflict (job_id, run_no) do update
+      set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
+          scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
+          lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
+          detail = excluded.detail
     returning job_id)
   select array_agg(job_id),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
@@ -1119,7 +1648,8 @@ end $$;
 create function public.giftcard_settle_unfinished(
   p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out sums jsonb)
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+set jit = off as $$
 declare
   v_running constant text := 'running';
 begin
@@ -1127,8 +1657,9 @@ begin
     update public.giftcard_jobs j
        set status = case when j.cancel_requested_at is not null then 'cancelled'
                          when r ->> 'outcome' = 'error' then 'error' else 'queued' end,
-           attempts = j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end,
-           last_error = coalesce(r ->> 'error', j.last_error),
+           -- Set to 0 by hand while it ran, it stays 0.
+           attempts = greatest(0, j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end),
+           last_error = coalesce(left(r ->> 'error', 500), j.last_error),
            scheduled_at = case
              when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
              when r ->> 'outcome' = 'error'
@@ -1151,13 +1682,16 @@ begin
     select id, run_no, attempts + case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end, stage,
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
-           was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
+           was_scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner, (r ->> 'lease_id')::uuid,
+           left(r ->> 'error', 500),
            -- giftcard_next_run_at, inline
            case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
       from changed
     on conflict (job_id, run_no) do update
-      set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id,
-          error = excluded.error, next_run_at = excluded.next_run_at, detail = excluded.detail
+      set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
+          scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
+          lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
+          next_run_at = excluded.next_run_at, detail = excluded.detail
     returning job_id)
   select coalesce(array_agg(job_id), '{}') into done from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);
@@ -1182,7 +1716,8 @@ end $$;
 create function public.giftcard_settled_jobs(
   p_ids bigint[], p_done bigint[], p_by_id jsonb, out settled json, out lease_lost bigint)
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+set jit = off as $$
 begin
   if (select count(distinct i) from unnest(p_ids) i) < cardinality(p_ids) then
     perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
@@ -1202,7 +1737,7 @@ end $$;
 -- Enqueue what follows settled jobs: same tenant and flow, context passed on, the payload too unless the next job has
 -- its own. Nothing follows a cancelled job; complete wins over a requested cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
 begin
@@ -1224,88 +1759,171 @@ end $$;
 -- Without jit: where no index serves, forbidden scans cost so much on paper before PostgreSQL 18 that each plan would
 -- be compiled. A tick never waits for infinity, which cannot be subtracted before PostgreSQL 17.
 
--- Revive dead letters whose revive_at has come: queued, with a whole new set of attempts, the oldest first, at most
--- p_limit. Return how many. More than ten at once are spread over five minutes, so as not to flood a vendor that has
--- just recovered.
-create function public.giftcard_revive(p_limit integer default 100, p_now timestamptz default null) returns integer
+-- Revive these dead letters of p_batch, whose rows the caller holds: queued, with a whole new set of attempts. A batch
+-- of more than ten is spread over five minutes, so as not to flood a vendor that has just recovered.
+create function public.giftcard_revive_locked(p_ids bigint[], p_batch bigint[], p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_jobs
+     set status = 'queued', attempts = 0, revivals = least(revivals + 1, 1000000), revive_at = null, finished_at = null,
+         updated_at = p_now,
+         scheduled_at = p_now + case when cardinality(p_batch) > 10
+                                     then interval '5 minutes' * (array_position(p_batch, id) - 1)
+                                          / cardinality(p_batch)
+                                     else interval '0' end
+   where id = any (p_ids);
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, cardinality(p_ids));
+end $$;
+
+-- Revive dead letters whose revive_at has come, the oldest first, at most p_limit. Return how many. p_one_by_one: one
+-- that cannot be revived is put aside.
+create function public.giftcard_revive(
+  p_limit integer default 100, p_now timestamptz default null, p_one_by_one boolean default false) returns integer
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_skipped bigint[] := public.giftcard_skipped('job', v_now);
   v_ids bigint[] := array(
     select id from public.giftcard_jobs
-     where status = 'error' and revive_at is not null and revive_at <= v_now
+     where status = 'error' and revive_at is not null and revive_at <= v_now and id <> all (v_skipped)
      order by revive_at, id limit p_limit for update skip locked);
-  v_count integer := cardinality(v_ids);
 begin
-  update public.giftcard_jobs
-     set status = 'queued', attempts = 0, revivals = revivals + 1, revive_at = null, finished_at = null,
-         updated_at = v_now,
-         scheduled_at = v_now + case when v_count > 10
-                                     then interval '5 minutes' * (array_position(v_ids, id) - 1) / v_count
-                                     else interval '0' end
-   where id = any (v_ids);
-  return v_count;
+  if v_ids = '{}' then
+    return 0;
+  elsif p_one_by_one then
+    return public.giftcard_revive_each(v_ids, v_now);
+  end if;
+  perform public.giftcard_revive_locked(v_ids, v_ids, v_now);
+  return cardinality(v_ids);
 end $$;
 
 -- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. Return why it stopped;
--- null: it goes on.
+-- null: it goes on. A tick that does not wait has nothing to wait for: others hold what is due now.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision,
   p_now timestamptz)
-returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set jit = off as $$
 declare
   v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
-                                                  when p_next_due_in is null or p_next_due_in > p_linger_seconds
-                                                      then 'drained' end);
+                                                  when p_next_due_in is null or p_linger_seconds <= 0
+                                                       or p_next_due_in > p_linger_seconds then 'drained' end);
 begin
   if v_stopped_because is not null then
     update public.giftcard_ticks set ended_at = p_now, stopped_because = v_stopped_because where id = p_tick_id;
   end if;
   return v_stopped_because;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('tick', p_tick_id::text, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  return v_stopped_because;
+end $$;
+
+-- Record that a tick has failed, and why. A tick that has ended stays as it is. p_key: that of its begin, which may
+-- have failed before it was recorded.
+create function public.giftcard_fail_tick(
+  p_key uuid, p_owner text, p_source text, p_error text, p_now timestamptz default null) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  insert into public.giftcard_ticks as t
+    (key, owner, source, started_at, live_until, ended_at, stopped_because, error, stages)
+  values (p_key, p_owner, p_source, v_now, v_now, v_now, 'failed', left(p_error, 500), '{}')
+  on conflict (key) do update
+    set ended_at = excluded.ended_at, stopped_because = excluded.stopped_because, error = excluded.error
+    where t.ended_at is null;
 end $$;
 
 -- Return the schedules that a tick should plan now; null: none. A tick for a single stage or job plans nothing.
-create function public.giftcard_schedules_for(p_tick_id bigint, p_now timestamptz) returns json
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+-- p_one_by_one: one that cannot be read is paused.
+create function public.giftcard_schedules_for(p_tick_id bigint, p_one_by_one boolean, p_now timestamptz) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if not exists (select from public.giftcard_schedules where check_at is not null and check_at <= p_now) then
     return null;
+  elsif p_one_by_one then
+    perform public.giftcard_pause_unreadable_schedules(p_now);
   end if;
-  return (select public.giftcard_due_schedules(100, p_now) from public.giftcard_ticks
-           where id = p_tick_id and only_stage is null and only_job_id is null);
+  return (
+    select d.schedules from public.giftcard_ticks t
+     cross join lateral (select public.giftcard_due_schedules(100, p_now) as schedules) d
+     where t.id = p_tick_id and t.only_stage is null and t.only_job_id is null
+       and json_array_length(d.schedules) > 0);
 end $$;
 
--- Return what a begin returns when there is nothing to do: a second delivery, or a repeated call after the end.
-create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text) returns json
-language sql stable security invoker set search_path = '' as $$
-  select json_build_object('tick_id', p_tick_id,
-                           'duplicate', p_stopped_because = 'duplicate', 'paused', p_stopped_because = 'paused',
-                           'revived', 0, 'jobs', '[]'::json, 'next_due_at', null, 'next_due_in', null,
-                           'stopped_because', p_stopped_because)
-$$;
+-- Return what a begin returns when there is nothing to do: a pause, a second delivery, a repeated call after the end.
+create function public.giftcard_ended_tick(p_tick_id bigint, p_stopped_because text, p_now timestamptz) returns json
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return json_build_object(
+    'tick_id', p_tick_id, 'duplicate', p_stopped_because = 'duplicate', 'paused', p_stopped_because = 'paused',
+    'revived', 0, 'jobs', '[]'::json, 'next_due_at', null, 'next_due_in', null, 'stopped_because', p_stopped_because,
+    'maintenance', case when p_stopped_because = 'duplicate' then '[]'::json
+                        else public.giftcard_due_maintenance(p_now) end);
+end $$;
 
--- Return whether an execution id was delivered before, and its tick is live or ended well. Locks the id.
+-- Return whether an execution id was delivered before, and its tick is live or ended without failing. Locks the id.
 create function public.giftcard_is_duplicate(p_execution_id text, p_now timestamptz) returns boolean
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   perform pg_advisory_xact_lock(hashtextextended('execution ' || p_execution_id, 0));
   return exists (
     select from public.giftcard_ticks
-     where execution_id = p_execution_id and stopped_because is distinct from 'duplicate'
-       and (ended_at is not null or live_until > p_now));
+     where execution_id = p_execution_id
+       and (public.giftcard_ended_well(ended_at, stopped_because) or ended_at is null and live_until > p_now));
 end $$;
 
--- Revive for a tick, which counts it. Return how many jobs.
-create function public.giftcard_revive_for(p_tick_id bigint, p_now timestamptz) returns integer
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+-- Revive for a tick that revives, which counts it. p_one_by_one: a tick's row that refuses the count is recorded, and
+-- stays. Return how many jobs.
+create function public.giftcard_revive_for(p_tick_id bigint, p_one_by_one boolean, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_revived integer := public.giftcard_revive(100, p_now);
+  v_revived integer := 0;
 begin
+  if (select revives from public.giftcard_ticks where id = p_tick_id) then
+    v_revived := public.giftcard_revive(100, p_now, p_one_by_one);
+  end if;
   if v_revived > 0 then
-    update public.giftcard_ticks set revived = revived + v_revived where id = p_tick_id;
+    begin
+      update public.giftcard_ticks set revived = least(revived::bigint + v_revived, 2147483647) where id = p_tick_id;
+    exception when others then
+      if not p_one_by_one or public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      end if;
+      perform public.giftcard_record_fault('tick', p_tick_id::text, public.giftcard_error_text(sqlstate, sqlerrm),
+                                           coalesce(p_now, clock_timestamp()));
+    end;
   end if;
   return v_revived;
+end $$;
+
+-- Record a tick that begins, as giftcard_begin_tick takes it. It has ended already when it is paused, or a second
+-- delivery of its execution id.
+create function public.giftcard_record_tick(
+  p_key uuid, p_owner text, p_source text, p_stages jsonb, p_live_seconds double precision, p_code_version integer,
+  p_execution_id text, p_only_stage text, p_only_job_id bigint, p_limits jsonb, p_paused boolean, p_revives boolean,
+  p_now timestamptz, out tick_id bigint, out stopped_because text)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, p_now) then
+    stopped_because := 'duplicate';
+  elsif p_paused then
+    stopped_because := 'paused';
+  end if;
+  insert into public.giftcard_ticks as t
+    (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits, only_stage,
+     only_job_id, revives, code_version)
+  values (p_key, p_owner, p_source, p_execution_id, p_now, p_now + make_interval(secs => p_live_seconds),
+          case when stopped_because is not null then p_now end, stopped_because, p_stages, p_limits, p_only_stage,
+          p_only_job_id, p_revives, p_code_version)
+  returning t.id into tick_id;
 end $$;
 
 -- Begin a tick: record it, revive, claim. p_key: made by the caller, so that a repeated begin finds its tick and the
@@ -1313,121 +1931,62 @@ end $$;
 -- p_code_version, p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if
 -- they do not fit.
 -- p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
--- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work.
--- Return {tick_id, duplicate, paused, revived, jobs, next_due_at, next_due_in (seconds), stopped_because (null: it goes
--- on), schedules (due, for the caller to plan before it advances), maintenance (tasks to do after its jobs)}.
+-- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work. p_paused: it only
+-- does its maintenance. p_revives: whether dead letters revive at all. p_without_circuit: stages whose circuits close.
+-- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason.
+-- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
+-- stopped_because (null: it goes on), schedules (due, for the caller to plan before it advances), maintenance (tasks to
+-- do after its jobs)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
   p_only_stage text default null, p_only_job_id bigint default null, p_limits jsonb default '{}',
-  p_oldest_schema integer default null, p_now timestamptz default null)
+  p_oldest_schema integer default null, p_now timestamptz default null, p_paused boolean default false,
+  p_revives boolean default true, p_without_circuit text[] default '{}', p_one_by_one boolean default false)
 returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_id bigint;
-  v_duplicate boolean;
   v_revived integer := 0;
   v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
+  v_closed text[] := '{}'::text[];
   c record;
 begin
   perform public.giftcard_check_versions(p_code_version, p_oldest_schema);
+  if p_one_by_one then
+    set constraints all immediate;  -- an error at the commit would be no row's
+  end if;
   perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
   select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because
     from public.giftcard_ticks where key = p_key;
-  if v_stopped_because is not null then
-    return public.giftcard_ended_tick(v_id, v_stopped_because);
-  elsif v_id is null then
-    v_duplicate := p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, v_now);
-    insert into public.giftcard_ticks
-      (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits, only_stage,
-       only_job_id, code_version)
-    values (p_key, p_owner, p_source, p_execution_id, v_now, v_now + make_interval(secs => p_live_seconds),
-            case when v_duplicate then v_now end, case when v_duplicate then 'duplicate' end, p_stages, p_limits,
-            p_only_stage, p_only_job_id, p_code_version)
-    returning id into v_id;
-    if v_duplicate then
-      return public.giftcard_ended_tick(v_id, 'duplicate');
+  if v_id is null then
+    c := public.giftcard_record_tick(p_key, p_owner, p_source, p_stages, p_live_seconds, p_code_version, p_execution_id,
+                                     p_only_stage, p_only_job_id, p_limits, p_paused, p_revives, v_now);
+    v_id := c.tick_id;
+    v_stopped_because := c.stopped_because;
+    if v_stopped_because is null then
+      perform public.giftcard_recover(v_id, v_now);
+      v_closed := public.giftcard_close_circuits_of(p_without_circuit, p_one_by_one, v_now);
+      v_revived := public.giftcard_revive_for(v_id, p_one_by_one, p_now);
     end if;
-    v_revived := public.giftcard_revive_for(v_id, p_now);
   end if;
-  c := public.giftcard_claim(v_id, p_key, p_limit, p_now);
+  if v_stopped_because is not null then
+    return public.giftcard_ended_tick(v_id, v_stopped_because, v_now);
+  end if;
+  c := public.giftcard_claim(v_id, p_key, p_limit, p_now, p_one_by_one);
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
-  v_schedules := public.giftcard_schedules_for(v_id, v_now);
+  v_schedules := public.giftcard_schedules_for(v_id, p_one_by_one, v_now);
   if c.claimed = 0 and v_schedules is null then
     v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
   end if;
   return json_build_object(
     'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
-    'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in, 'stopped_because', v_stopped_because,
-    'schedules', coalesce(v_schedules, '[]'), 'maintenance', public.giftcard_due_maintenance(v_now));
-end $$;
-
--- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
--- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
--- limit, budget, shutdown). Safe to repeat. Return {settled, opened, closed, revived, jobs, paused, next_due_at,
--- next_due_in (seconds), stopped_because, schedules}.
-create function public.giftcard_advance_tick(
-  p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
-  p_linger_seconds double precision default 0, p_stop text default null,
-  p_cooldown_seconds double precision default 60, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_revived integer := 0;
-  v_stopped_because text;
-  v_next_due_in double precision;
-  v_schedules json;
-  v_scheduled boolean := true;  -- perhaps: giftcard_schedules_for checks
-  s record;
-  r record;
-  c record;
-begin
-  if p_results <> '[]' then
-    s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
-    -- In one statement: it counts, makes a repeated call wait for the first, and reads what the claim needs to know.
-    update public.giftcard_ticks t
-       set completed = completed + (s.sums ->> 'completed')::integer,
-           lease_lost = lease_lost + (s.sums ->> 'lease_lost')::integer,
-           retried = retried + coalesce((s.sums ->> 'retried')::integer, 0),
-           errored = errored + coalesce((s.sums ->> 'errored')::integer, 0),
-           snoozed = snoozed + coalesce((s.sums ->> 'snoozed')::integer, 0),
-           released = released + coalesce((s.sums ->> 'released')::integer, 0),
-           interrupted = interrupted + coalesce((s.sums ->> 'interrupted')::integer, 0)
-     where t.id = p_tick_id
-    returning t as tick, not exists (select from public.giftcard_stages where paused_at is not null)
-                         and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed')
-                         as unrestricted, exists (
-        select from public.giftcard_schedules where check_at is not null and check_at <= v_now) as scheduled into r;
-    if not found then
-      perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
-    end if;
-    v_scheduled := r.scheduled;
-  else
-    select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
-    v_revived := public.giftcard_revive_for(p_tick_id, p_now);
-  end if;
-  if v_scheduled and p_stop is null then
-    v_schedules := public.giftcard_schedules_for(p_tick_id, v_now);
-  end if;
-  if p_limit <= 0 and p_busy > 0 then
-    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
-  elsif p_results <> '[]' then
-    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
-    c := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, coalesce(p_now, clock_timestamp()));
-  else
-    c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now);
-  end if;
-  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
-  if c.claimed = 0 and p_busy = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
-  end if;
-  return json_build_object(
-    'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
-    'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
+    'closed', v_closed, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
+    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'),
+    'maintenance', public.giftcard_due_maintenance(v_now));
 end $$;
 -- External effects: the intent first, the result after. The worker that holds the lease may begin one; the first
 -- recorded result stays.
@@ -1468,10 +2027,12 @@ returns text language sql stable security invoker set search_path = '' as $$
 $$;
 
 -- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
--- (since the first try under this key)}. GC410 when the lease is not the job's current one.
+-- (since the first try under this key)}. p_of_flow: all jobs of this stage and flow share the effect, whatever their
+-- dedup keys: it happens once for all of them. GC410 when the lease is not the job's current one.
 create function public.giftcard_begin_effect(
-  p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_job_id bigint, p_lease_id uuid, p_name text, p_of_flow boolean default false,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_state text := 'unfinished';
@@ -1482,6 +2043,9 @@ begin
   if not found then
     perform public.giftcard_refuse(
       'GC410', format('job %s is not run under this lease now', p_job_id), 'lease_id');
+  end if;
+  if p_of_flow then
+    j.dedup_key := '';
   end if;
   insert into public.giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name, vendor_key)
   values (j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name,
@@ -1499,14 +2063,14 @@ begin
     update public.giftcard_effects set started_at = v_now where vendor_key = e.vendor_key;
   end if;
   return jsonb_build_object('state', v_state, 'result', e.result, 'vendor_key', e.vendor_key,
-                            'age_seconds', extract(epoch from v_now - e.started_at));
+                            'age_seconds', public.giftcard_milliseconds(e.started_at, v_now) / 1000.0);
 end $$;
 
 -- Record the result of an effect, whatever lease the job has now. Return the result that stays: the first. GC404 for an
 -- unknown key.
 create function public.giftcard_finish_effect(
   p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_result jsonb;
 begin
@@ -1522,7 +2086,7 @@ end $$;
 -- Abandon an effect that did not happen, for certain: the next try is a new effect under the next generation of the
 -- key. One with a result, and one whose key has changed, stay as they are. Return {vendor_key, abandoned}.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
 begin
@@ -1538,14 +2102,15 @@ end $$;
 create function public.giftcard_decide_effect(
   p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
   p_by text default 'operator') returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
 begin
   select e.vendor_key into v_key
     from public.giftcard_jobs j
-    join public.giftcard_effects e using (tenant_id, correlation_id, stage, dedup_key)
-   where j.id = p_job_id and e.name = p_name and e.result is null and e.started_at is not null;
+    join public.giftcard_effects e using (tenant_id, correlation_id, stage)
+   where j.id = p_job_id and e.dedup_key in (j.dedup_key, '') and e.name = p_name and e.result is null
+     and e.started_at is not null order by e.dedup_key = j.dedup_key desc limit 1;
   if not found then
     perform public.giftcard_refuse(
       'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
@@ -1560,7 +2125,8 @@ end $$;
 
 -- Return how many runs of a stage have a lease that has not ended.
 create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
-language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
   select count(*)::integer from public.giftcard_jobs
    where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
 $$;
@@ -1603,7 +2169,8 @@ end $$;
 -- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
 create function public.giftcard_heartbeat(
   p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_cancel boolean;
@@ -1620,6 +2187,440 @@ begin
     perform public.giftcard_refuse('GC410', format('job %s belongs to another run now', p_job_id), 'lease_id');
   end if;
   return jsonb_build_object('cancel_requested', v_cancel);
+end $$;
+-- One by one: what a tick does after a call has failed, so that one row stops no other.
+
+-- Do what follows a settle: enqueue webhooks, count the results for their circuits. Arguments as in giftcard_settle;
+-- p_ids: the jobs that were settled. Return the circuits that opened and closed.
+create function public.giftcard_follow_up(
+  p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_guarded boolean, p_now timestamptz,
+  out opened text[], out closed text[])
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r record;
+begin
+  opened := '{}';
+  closed := '{}';
+  if p_guarded then
+    r := public.giftcard_try_follow_up(p_results, p_ids, p_cooldown_seconds, p_now);
+    opened := r.opened;
+    closed := r.closed;
+    return;
+  elsif exists (select from public.giftcard_webhook_endpoints where enabled) then
+    perform public.giftcard_enqueue_webhooks(p_ids, p_now);
+  end if;
+  if p_results @? '$[*].trips ? (@ != null)'
+     or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
+    r := public.giftcard_count_results(p_results, p_ids, p_cooldown_seconds, p_now);
+    opened := r.opened;
+    closed := r.closed;
+  end if;
+end $$;
+
+-- Enqueue the webhooks of jobs that have just been settled, each job's to each endpoint for itself. Those that the
+-- database refuses are recorded and left out: they cost no other endpoint its events.
+create function public.giftcard_enqueue_webhooks_each(p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r record;
+begin
+  for r in
+    select i.id as job_id, e.id as endpoint_id
+      from unnest(p_ids) i(id)
+     cross join lateral (
+       select distinct w.id from public.giftcard_events_for(array[i.id], p_now) m
+         join public.giftcard_webhook_endpoints w
+           on w.tenant_id = m.tenant_id and w.enabled and m.event = any (w.events)) e
+     order by i.id, e.id limit 3000
+  loop
+    begin
+      perform public.giftcard_enqueue_webhooks(array[r.job_id], p_now, r.endpoint_id);
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      end if;
+      perform public.giftcard_record_fault(
+        'webhook', format('of job %s to endpoint %s', r.job_id, r.endpoint_id),
+        public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    end;
+  end loop;
+end $$;
+
+-- Do what follows a settle, each step for itself: enqueue webhooks, count the results for their circuits. A step that
+-- fails is recorded and left out. Return the circuits that opened and closed.
+create function public.giftcard_try_follow_up(
+  p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz, out opened text[],
+  out closed text[])
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_kind text;
+  r record;
+begin
+  opened := '{}';
+  closed := '{}';
+  for v_kind in select k from unnest(array['webhook', 'circuit']) with ordinality x(k, n) order by n loop
+    begin
+      if v_kind = 'webhook' then
+        perform public.giftcard_enqueue_webhooks_each(p_ids, p_now);
+      else
+        r := public.giftcard_count_results(p_results, p_ids, p_cooldown_seconds, p_now);
+        opened := r.opened;
+        closed := r.closed;
+      end if;
+    exception when others then
+      -- A circuit that someone else holds counts nothing now.
+      if public.giftcard_is_unavailable(sqlstate) and sqlstate <> '55P03' then
+        raise;
+      end if;
+      perform public.giftcard_record_fault(
+        v_kind, 'of job ' || p_ids[1], public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    end;
+  end loop;
+end $$;
+
+-- Return two objects of numbers added up: {"a": 1} and {"a": 2, "b": 3} give {"a": 3, "b": 3}.
+create function public.giftcard_add(p_one jsonb, p_other jsonb) returns jsonb
+language sql immutable security invoker set search_path = '' as $$
+  select jsonb_object_agg(s.key, s.total) from (
+    select e.key, sum(e.value::bigint) as total
+      from (select * from jsonb_each_text(p_one) union all select * from jsonb_each_text(p_other)) e
+     group by e.key) s
+$$;
+
+-- Settle results one by one. One that the database refuses, or whose rows someone else holds (55P03), changes nothing:
+-- its `settled` is refused, with sqlstate and error; with `last_resort` in it, its job is put aside. Returns what
+-- giftcard_settle returns, and how many were refused.
+create function public.giftcard_settle_each(
+  p_results jsonb, p_cooldown_seconds double precision, p_now timestamptz, out settled json, out opened text[],
+  out closed text[], out sums jsonb, out refused integer)
+language plpgsql volatile security invoker set search_path = '' set lock_timeout = '200ms' as $$
+declare
+  v_settled jsonb := '[]'::jsonb;
+  v_result jsonb;
+  v_error text;
+  s record;
+begin
+  opened := '{}';
+  closed := '{}';
+  sums := '{"completed": 0, "lease_lost": 0}';
+  for v_result in select value from jsonb_array_elements(p_results) loop
+    begin
+      s := public.giftcard_settle(jsonb_build_array(v_result), p_cooldown_seconds, p_now, true);
+      v_settled := v_settled || coalesce(s.settled::jsonb, '[]');
+      opened := opened || s.opened;
+      closed := closed || s.closed;
+      sums := public.giftcard_add(sums, s.sums);
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) and sqlstate <> '55P03' then
+        raise;
+      end if;
+      v_error := public.giftcard_error_text(sqlstate, sqlerrm);
+      v_settled := v_settled || jsonb_build_object(
+        'id', (v_result ->> 'id')::bigint, 'status', 'running', 'next_run_at', null, 'sqlstate', sqlstate,
+        'error', v_error,
+        'settled', case when not v_result ? 'last_resort' or sqlstate = '55P03' then 'refused'
+                        when public.giftcard_put_aside(
+                          (v_result ->> 'id')::bigint, v_error, coalesce(p_now, clock_timestamp()),
+                          (v_result ->> 'lease_id')::uuid) then 'put_aside'
+                        else 'skipped' end);
+    end;
+  end loop;
+  settled := v_settled::json;
+  refused := jsonb_array_length(jsonb_path_query_array(v_settled, '$[*] ? (@.settled == "refused")'));
+end $$;
+
+-- Add to the counts of a tick's row, as giftcard_advance_tick does; a row that refuses it is recorded, and stays.
+create function public.giftcard_try_count_in_tick(p_tick_id bigint, p_sums jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_count_in_tick(p_tick_id, p_sums);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('tick', p_tick_id::text, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+end $$;
+
+-- Revive one by one: a dead letter that cannot be revived is put aside; the others keep their places in the spread.
+-- Return how many were revived.
+create function public.giftcard_revive_each(p_ids bigint[], p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_count integer := 0;
+  v_id bigint;
+begin
+  foreach v_id in array p_ids loop
+    begin
+      perform public.giftcard_revive_locked(array[v_id], p_ids, p_now);
+      v_count := v_count + 1;
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      end if;
+      perform public.giftcard_put_aside(v_id, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    end;
+  end loop;
+  return v_count;
+end $$;
+-- Advance: the steps of a tick after its begin.
+
+-- Add what a settle did to the counts of a tick's row, which makes a repeated call wait for the first. Return the row.
+-- GC404 for no such tick.
+create function public.giftcard_count_in_tick(p_tick_id bigint, p_sums jsonb) returns public.giftcard_ticks
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_tick public.giftcard_ticks;
+begin
+  update public.giftcard_ticks t
+     set completed = completed + (p_sums ->> 'completed')::integer,
+         lease_lost = lease_lost + (p_sums ->> 'lease_lost')::integer,
+         retried = retried + coalesce((p_sums ->> 'retried')::integer, 0),
+         errored = errored + coalesce((p_sums ->> 'errored')::integer, 0),
+         snoozed = snoozed + coalesce((p_sums ->> 'snoozed')::integer, 0),
+         released = released + coalesce((p_sums ->> 'released')::integer, 0),
+         interrupted = interrupted + coalesce((p_sums ->> 'interrupted')::integer, 0)
+   where t.id = p_tick_id
+  returning t.* into v_tick;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+  end if;
+  return v_tick;
+end $$;
+
+-- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
+-- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
+-- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
+-- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
+-- stopped_because, schedules}.
+create function public.giftcard_advance_tick(
+  p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
+  p_linger_seconds double precision default 0, p_stop text default null,
+  p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
+  p_one_by_one boolean default false) returns json
+language plpgsql volatile security invoker
+-- Someone else's open transaction may hold a row: it must not hold up the other results.
+set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_revived integer := 0;
+  v_stopped_because text;
+  v_next_due_in double precision;
+  v_schedules json;
+  v_tick public.giftcard_ticks;
+  v_busy integer := p_busy;
+  s record;
+  c record;
+begin
+  if p_one_by_one then
+    set constraints all immediate;  -- an error at the commit would be no row's
+  end if;
+  if p_results <> '[]' and p_one_by_one then
+    s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
+    perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
+    v_busy := v_busy + s.refused;  -- the caller sends them again
+  elsif p_results <> '[]' then
+    s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
+    v_tick := public.giftcard_count_in_tick(p_tick_id, s.sums);
+  else
+    select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
+    v_revived := public.giftcard_revive_for(p_tick_id, p_one_by_one, p_now);
+  end if;
+  if p_stop is null and p_plan then
+    v_schedules := public.giftcard_schedules_for(p_tick_id, p_one_by_one, v_now);
+  end if;
+  if p_limit <= 0 and v_busy > 0 then
+    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
+  elsif p_results <> '[]' and not p_one_by_one then
+    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
+    c := public.giftcard_claim_for(
+      v_tick, not exists (select from public.giftcard_stages where paused_at is not null)
+      and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed'),
+      p_claim_key, p_limit, false, coalesce(p_now, clock_timestamp()));
+  else
+    c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
+  end if;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
+  if c.claimed = 0 and v_busy = 0 and v_schedules is null then
+    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
+  end if;
+  return json_build_object(
+    'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
+    'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
+    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
+end $$;
+-- Recover: what a clock that went wrong has left behind. If the database's clock jumps forward by hours and back, some
+-- rows hold times from the future. Nothing may wait for longer than its own delay, counted from now.
+
+-- Return the time as far after p_now as p_at is after p_since; p_now, if that has no meaning.
+create function public.giftcard_shifted(p_at timestamptz, p_since timestamptz, p_now timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_at) and isfinite(p_since) and p_at > p_since then p_now + (p_at - p_since)
+              when p_at is not null then p_now end;
+end $$;
+
+-- Shift the times of a job that was changed in the future. Leases, retries and revivals keep their delays; a job that
+-- has never run keeps the time that was asked for.
+create function public.giftcard_recover_job(p_id bigint, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_jobs
+     set lease_expires_at = case when status <> 'running' then lease_expires_at
+                                 when locked_at > p_now + interval '30 seconds'
+                                 then public.giftcard_shifted(lease_expires_at, locked_at, p_now) else p_now end,
+         locked_at = case status when 'running' then least(locked_at, p_now) else locked_at end,
+         scheduled_at = case
+           when status = 'error' then coalesce(public.giftcard_shifted(revive_at, finished_at, p_now), scheduled_at)
+           when status = 'running' or run_no = 0 and trigger_type <> 'flow' and scheduled_at > updated_at
+           then scheduled_at
+           else least(scheduled_at, public.giftcard_shifted(scheduled_at, updated_at, p_now)) end,
+         revive_at = case status when 'error' then public.giftcard_shifted(revive_at, finished_at, p_now)
+                                 else revive_at end,
+         finished_at = case status when 'error' then p_now else finished_at end,
+         updated_at = p_now
+   where id = p_id;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
+end $$;
+
+-- Shift the times of a circuit that lie in the future.
+create function public.giftcard_recover_circuit(p_circuit text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_circuits
+     set open_until = case when changed_at > p_now + interval '30 seconds'
+                           then public.giftcard_shifted(open_until, changed_at, p_now) else p_now end,
+         changed_at = least(changed_at, p_now)
+   where circuit = p_circuit;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
+end $$;
+
+-- Have a schedule planned anew from now on: an occurrence that has its job already gets no other.
+create function public.giftcard_recover_schedule(p_id bigint, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_schedules
+     set next_at = case when is_recurring or last_at is null then null else next_at end, check_at = p_now,
+         version = case when version < 2147483647 then version + 1 else 1 end,
+         last_at = least(last_at, p_now), last_missed_at = least(last_missed_at, p_now),
+         last_skipped_at = least(last_skipped_at, p_now), updated_at = least(updated_at, p_now)
+   where id = p_id;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
+end $$;
+
+-- Recover one row, of the kind job, circuit or schedule. One that refuses it is recorded, and ticks pass over it for
+-- ten minutes.
+create function public.giftcard_recover_row(p_kind text, p_id text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  case p_kind
+    when 'job' then perform public.giftcard_recover_job(p_id::bigint, p_now);
+    when 'circuit' then perform public.giftcard_recover_circuit(p_id, p_now);
+    when 'schedule' then perform public.giftcard_recover_schedule(p_id::bigint, p_now);
+  end case;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault(
+    p_kind, p_id, public.giftcard_error_text(sqlstate, sqlerrm), p_now, p_now + interval '10 minutes');
+end $$;
+
+-- Recover up to p_limit jobs of each status, that were changed in the future. Return how many were found.
+create function public.giftcard_recover_jobs(p_limit integer, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set enable_sort = off
+set jit = off as $$
+declare
+  v_ahead timestamptz := p_now + interval '30 seconds';
+  -- The longest lease, and a margin: an hour's was given by hand, or by a clock that went wrong.
+  v_lease timestamptz := p_now + interval '1 day 1 minute';
+  v_skipped bigint[] := public.giftcard_skipped('job', p_now);
+  v_ids bigint[];
+begin
+  v_ids := array(
+    select id from public.giftcard_jobs
+     where status = 'running' and (locked_at > v_ahead or coalesce(lease_expires_at, '-infinity') > v_lease)
+       and id <> all (v_skipped)
+     order by id limit p_limit for update skip locked);
+  v_ids := v_ids || array(
+    select id from public.giftcard_jobs
+     where status = 'queued' and updated_at > v_ahead and isfinite(updated_at) and id <> all (v_skipped)
+     order by id limit p_limit for update skip locked);
+  v_ids := v_ids || array(
+    select id from public.giftcard_jobs
+     where status = 'error' and finished_at > v_ahead and isfinite(finished_at) and id <> all (v_skipped)
+     order by id limit p_limit for update skip locked);
+  perform public.giftcard_recover_row('job', i::text, p_now) from unnest(v_ids) i;
+  return cardinality(v_ids);
+end $$;
+
+-- Recover circuits and schedules with times in the future.
+create function public.giftcard_recover_others(p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ahead timestamptz := p_now + interval '30 seconds';
+  v_skipped bigint[] := public.giftcard_skipped('schedule', p_now);
+  v_circuits text[] := array(
+    select circuit from public.giftcard_circuits
+     where changed_at > v_ahead or open_until > p_now + interval '1 day 1 minute'
+     order by circuit limit 5000 for update skip locked);
+  v_schedules bigint[] := array(
+    select id from public.giftcard_schedules
+     where paused_at is null and check_at is not null and id <> all (v_skipped)
+       and (greatest(last_at, last_missed_at, last_skipped_at, updated_at) > v_ahead or check_at = 'infinity'
+            or check_at > p_now + interval '2 hours' and check_at > next_at + interval '2 hours')
+     order by id limit 5000 for update skip locked);
+begin
+  perform public.giftcard_recover_row('circuit', c, p_now) from unnest(v_circuits) c;
+  perform public.giftcard_recover_row('schedule', i::text, p_now) from unnest(v_schedules) i;
+end $$;
+
+-- Shift the times of maintenance tasks, counters and ticks that lie in the future.
+create function public.giftcard_recover_ticks(p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_maintenance_tasks set last_at = '-infinity' where last_at > p_now;
+  update public.giftcard_counter_watermarks set until = p_now - interval '10 seconds' where until > p_now;
+  update public.giftcard_ticks
+     set live_until = public.giftcard_shifted(live_until, started_at, p_now), started_at = least(started_at, p_now),
+         ended_at = least(ended_at, p_now), scanned_at = least(scanned_at, p_now)
+   where id = any (array(select id from public.giftcard_ticks order by id desc limit 200))
+     and greatest(started_at, ended_at, scanned_at) > p_now + interval '30 seconds';
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('tick', 'recovery', public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+end $$;
+
+-- Recover, if anything shows that the clock went wrong, or that a time was set by hand that nothing can wait for: a
+-- tick in the future, a lease, a circuit or a check that ends far away. Each tick's begin looks. Row by row: one row
+-- that refuses it stops no other.
+create function public.giftcard_recover(p_tick_id bigint, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+begin
+  if exists (select from public.giftcard_jobs
+              where status = 'running' and coalesce(lease_expires_at, '-infinity') > p_now + interval '1 day 1 minute')
+     or exists (select from public.giftcard_circuits
+                 where (failures > 0 or state <> 'closed') and open_until > p_now + interval '1 day 1 minute')
+     or exists (select from public.giftcard_schedules where check_at = 'infinity' and paused_at is null)
+     or exists (select from (select started_at, ended_at, scanned_at from public.giftcard_ticks where id < p_tick_id
+                              order by id desc limit 20) t
+                 where greatest(t.started_at, t.ended_at, t.scanned_at) > p_now + interval '30 seconds') then
+    if public.giftcard_recover_jobs(5000, p_now) < 5000 then
+      perform public.giftcard_recover_others(p_now);
+      perform public.giftcard_recover_ticks(p_now);
+    end if;
+  end if;
 end $$;
 -- Inspection. Everything here is bounded, so that it stays cheap with millions of rows.
 
@@ -1651,25 +2652,30 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
     order by c.stage, c.status limit 1000
 $$;
 
--- Return runs whose lease has ended and jobs that have been due for p_due_for at least, each with the reason.
+-- Return runs whose lease has ended and jobs that have been due for p_due_for at least, each with the reason, the
+-- longest first. more: rows follow the last one; p_after_since and p_after_id, its values, return them.
 create function public.giftcard_stuck_jobs(
-  p_due_for interval default '5 minutes', p_limit integer default 100, p_now timestamptz default null)
+  p_due_for interval default '5 minutes', p_limit integer default 100, p_now timestamptz default null,
+  p_after_since timestamptz default null, p_after_id bigint default null)
 returns table (id bigint, stage text, status text, attempts integer, since timestamptz, lock_owner text, why text,
-               last_error text)
+               last_error text, more boolean)
 language sql stable security invoker
-set search_path = '' set enable_seqscan = off as $$
-  select s.* from (
+set search_path = '' set enable_seqscan = off set jit = off as $$
+  select s.*, count(*) over () > least(p_limit, 1000) from (
     (select j.id, j.stage, j.status, j.attempts, j.lease_expires_at, j.lock_owner,
      'its function was killed: the next tick takes it over', j.last_error
        from public.giftcard_jobs j
       where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) <= coalesce(p_now,
         clock_timestamp())
-      order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit least(p_limit, 1000))
+        and (p_after_id is null
+             or (coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id)
+                > (coalesce(p_after_since, '-infinity'::timestamptz), p_after_id))
+      order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit least(p_limit, 1000) + 1)
     union all
     (select j.id, j.stage, j.status, j.attempts, j.scheduled_at, null,
             case when c.state <> 'closed' then 'circuit ' || j.circuit || ' is ' || c.state
-                 when p.stage = '*' then 'everything is paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
-                 when p.stage is not null then 'stage paused by ' || p.paused_by || coalesce(': ' || p.reason, '')
+                 when p.stage = '*' then concat('everything is paused by ', p.paused_by, ': ' || p.reason)
+                 when p.stage is not null then concat('stage paused by ', p.paused_by, ': ' || p.reason)
                  else 'due, but no tick has taken it' end, j.last_error
        from public.giftcard_jobs j
        left join public.giftcard_circuits c on c.circuit = j.circuit
@@ -1677,30 +2683,69 @@ set search_path = '' set enable_seqscan = off as $$
          select * from public.giftcard_stages g where g.stage in ('*', j.stage) and g.paused_at is not null
            order by g.stage limit 1) p on true
       where j.status = 'queued' and j.scheduled_at <= coalesce(p_now, clock_timestamp()) - p_due_for
-      order by j.scheduled_at, j.id limit least(p_limit, 1000))) as s(id, stage, status, attempts, since, lock_owner,
-                                                                      why, last_error)
-   order by s.since, s.id limit least(p_limit, 1000)
+        and (p_after_id is null
+             or (j.scheduled_at, j.id) > (coalesce(p_after_since, '-infinity'::timestamptz), p_after_id))
+      order by j.scheduled_at, j.id limit least(p_limit, 1000) + 1)) as s(id, stage, status, attempts, since,
+                                                                          lock_owner, why, last_error)
+   order by coalesce(s.since, '-infinity'::timestamptz), s.id limit least(p_limit, 1000)
 $$;
 
--- Return jobs that need many attempts (two at least), those with the most first.
-create function public.giftcard_jobs_with_many_attempts(p_at_least integer default 3, p_limit integer default 100)
+-- Return jobs that need many attempts (two at least), those with the most first. more: rows follow the last one;
+-- p_after_attempts and p_after_id, its values, return them.
+create function public.giftcard_jobs_with_many_attempts(
+  p_at_least integer default 3, p_limit integer default 100, p_after_attempts integer default null,
+  p_after_id bigint default null)
 returns table (id bigint, stage text, status text, attempts integer, max_attempts integer, run_no integer,
-               revivals integer, scheduled_at timestamptz, last_error text)
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select j.id, j.stage, j.status, j.attempts, j.max_attempts, j.run_no, j.revivals, j.scheduled_at, j.last_error
-    from public.giftcard_jobs j
-   where j.status in ('queued', 'running', 'error') and j.attempts >= 2 and j.attempts >= p_at_least
-   order by j.attempts desc, j.id limit least(p_limit, 1000)
+               revivals integer, scheduled_at timestamptz, last_error text, more boolean)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select f.*, count(*) over () > least(p_limit, 1000) from (
+    select j.id, j.stage, j.status, j.attempts, j.max_attempts, j.run_no, j.revivals, j.scheduled_at, j.last_error
+      from public.giftcard_jobs j
+     where j.status in ('queued', 'running', 'error') and j.attempts >= 2 and j.attempts >= p_at_least
+       and (p_after_id is null or j.attempts <= p_after_attempts
+                                  and (j.attempts < p_after_attempts or j.id > p_after_id))
+     order by j.attempts desc, j.id limit least(p_limit, 1000) + 1) f
+   order by f.attempts desc, f.id limit least(p_limit, 1000)
 $$;
 
--- Return the whole picture in one call. p_stages: as in giftcard_begin_tick, what this code can run; null: unknown
--- here, so that only a pause parks.
+-- Return a page of the circuits that are not closed or have failures, by name: {circuits, older: the name to continue
+-- from, null at the end}.
+create function public.giftcard_list_circuits(
+  p_older text default null, p_limit integer default 50, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_page jsonb;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  select coalesce(jsonb_agg(jsonb_build_object(
+      'circuit', c.circuit, 'state', case when c.state = 'open' and c.open_until <= coalesce(p_now, clock_timestamp())
+                                          then 'half_open' else c.state end,
+      'failures', c.failures, 'changed_at', nullif(c.changed_at, '-infinity'), 'open_until', c.open_until)
+    order by c.circuit), '[]') into v_page from (
+      select * from public.giftcard_circuits
+       where (failures > 0 or state <> 'closed') and (p_older is null or circuit > p_older)
+       order by circuit limit v_limit + 1) c;
+  if jsonb_array_length(v_page) <= v_limit then
+    return jsonb_build_object('circuits', v_page, 'older', null);
+  end if;
+  v_page := v_page - v_limit;
+  return jsonb_build_object('circuits', v_page, 'older', v_page -> -1 -> 'circuit');
+end $$;
+
+-- Return the whole picture in one call; truncated: the names of its lists that are cut. p_stages: as in
+-- giftcard_begin_tick, what this code can run; null: unknown here, so that only a pause parks.
 create function public.giftcard_status(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_circuits jsonb := public.giftcard_list_circuits(p_limit => 200, p_now => v_now);
+  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end;
+  v_status jsonb;
+  v_list text;
+  v_most integer;
 begin
-  return jsonb_build_object(
+  v_status := jsonb_build_object(
     'now', v_now,
     'schema', public.giftcard_schema_version(),
     'counts', (select coalesce(jsonb_object_agg(s.stage, s.counts), '{}') from (
@@ -1711,65 +2756,95 @@ begin
           'oldest_due_seconds', case when isfinite(h.head_at) then greatest(0, extract(epoch from v_now - h.head_at))
                                      end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
-        from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 200) h),
-    'circuits', (select coalesce(jsonb_agg(jsonb_build_object(
-          'circuit', c.circuit, 'state', case when c.state = 'open' and c.open_until <= v_now then 'half_open'
-                                              else c.state end,
-          'failures', c.failures, 'changed_at', nullif(c.changed_at, '-infinity'), 'open_until', c.open_until)
-              order by c.circuit), '[]')
-        from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed' order by circuit
-              limit 200) c),
-    'paused', (select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'by', s.paused_by, 'reason', s.reason,
-                                                            'since', s.paused_at) order by s.stage), '[]')
-        from (select * from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
+        from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 201) h),
+    'circuits', v_circuits -> 'circuits',
+    'paused', (select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'by', left(s.paused_by, 500),
+                                                            'reason', left(s.reason, 500), 'since', s.paused_at)
+                                         order by s.stage), '[]')
+        from (select * from public.giftcard_stages where paused_at is not null order by stage limit 201) s),
     'dead_letters', (select coalesce(jsonb_agg(jsonb_build_object(
           'id', d.id, 'stage', d.stage, 'attempts', d.attempts, 'revive_at', d.revive_at, 'finished_at', d.finished_at,
-          'last_error', d.last_error)), '[]')
+          'last_error', left(d.last_error, 500))), '[]')
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc
-              limit 20) d),
-    'paid_without_card', (select coalesce(jsonb_agg(to_jsonb(p)), '[]') from public.giftcard_paid_without_card(20) p),
+              limit 21) d),
+    'differences', (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(r), 20000)), '[]')
+                      from public.giftcard_reconcile(null, false, 21) r),
     'precision', public.giftcard_precision(3600, v_now),
     'ticks',
-    (select coalesce(jsonb_agg(to_jsonb(t) - '{key,stages,claim_key,claim_ids,claim_interrupted,served}'::text[]), '[]')
+    (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(t) - array[
+        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors'], 100000)), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
+  -- Of these lists one more row was read than they hold.
+  for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('differences', 20) loop
+    if jsonb_array_length(v_status -> v_list) > v_most then
+      v_status := jsonb_set(v_status, array[v_list], (v_status -> v_list) - v_most);
+      v_truncated := v_truncated || v_list;
+    end if;
+  end loop;
+  return v_status || jsonb_build_object('truncated', v_truncated);
 end $$;
 
--- Return where a flow stands: its jobs in order, also archived ones, the payment and the card (last four digits). An
--- order outlives its jobs. GC404 for an unknown flow.
-create function public.giftcard_flow(p_tenant_id text, p_correlation_id text) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_jobs jsonb;
+-- Return the jobs of a flow, the newest first, also archived ones: those before the id p_older, at most p_limit.
+create function public.giftcard_flow_jobs(
+  p_tenant_id text, p_correlation_id text, p_older bigint, p_limit integer) returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  select jsonb_agg(jsonb_build_object(
-      'id', j.id, 'stage', j.stage, 'dedup_key', j.dedup_key, 'status', j.status, 'attempts', j.attempts,
-      'last_error', j.last_error,
-      'scheduled_at', j.scheduled_at, 'revive_at', j.revive_at, 'finished_at', j.finished_at,
-      'archived_at', j.archived_at) order by j.id)
-    into v_jobs from (
-    (select id, stage, dedup_key, status, attempts::integer, last_error, scheduled_at, revive_at, finished_at,
-     null::timestamptz as archived_at
-       from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id
-         limit 100)
+  return array(select f.job from (
+    (select j.id, jsonb_build_object(
+         'id', j.id, 'stage', j.stage, 'dedup_key', j.dedup_key, 'status', j.status, 'attempts', j.attempts,
+         'last_error', left(j.last_error, 500), 'scheduled_at', j.scheduled_at, 'revive_at', j.revive_at,
+         'finished_at', j.finished_at, 'archived_at', null) as job
+       from public.giftcard_jobs j
+      where j.tenant_id = p_tenant_id and j.correlation_id = p_correlation_id and (p_older is null or j.id < p_older)
+      order by j.id desc limit p_limit)
     union all
-    (select r.id, r.stage, r.dedup_key, r.status, r.attempts, r.last_error, r.scheduled_at, r.revive_at, r.finished_at,
-     a.archived_at
-       from (select * from public.giftcard_jobs_archive
-              where tenant_id = p_tenant_id and correlation_id = p_correlation_id order by id limit 100) a
-      cross join jsonb_populate_record(null::public.giftcard_jobs, a.job) r)
-     order by id limit 100) j;
-  if v_jobs is null and not exists (select from public.giftcard_orders
-                                    where tenant_id = p_tenant_id and correlation_id = p_correlation_id) then
+    (select a.id, (select jsonb_object_agg(m.key, m.value)
+                     from jsonb_each(public.giftcard_archived_job_json(a)) m
+                    where m.key in ('id', 'stage', 'dedup_key', 'status', 'attempts', 'last_error', 'scheduled_at',
+                                    'revive_at', 'finished_at', 'archived_at'))
+       from public.giftcard_jobs_archive a
+      where a.tenant_id = p_tenant_id and a.correlation_id = p_correlation_id and (p_older is null or a.id < p_older)
+      order by a.id desc limit p_limit)) f(id, job)
+   order by f.id desc limit p_limit);
+end $$;
+
+-- Return where a flow stands: its jobs in order, also archived ones, the order, the payment and the card (last four
+-- digits). Of many jobs these are the newest; older: the id to continue from with p_older, null at the end. An order
+-- outlives its jobs. GC404 for an unknown flow.
+create function public.giftcard_flow(
+  p_tenant_id text, p_correlation_id text, p_older bigint default null, p_limit integer default 100) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 100), 1), 200);
+  v_row jsonb;
+  v_jobs jsonb[] := array[]::jsonb[];
+  v_bytes integer := 0;
+  v_more boolean := false;
+begin
+  foreach v_row in array public.giftcard_flow_jobs(p_tenant_id, p_correlation_id, p_older, v_limit + 1) loop
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_jobs), v_limit, v_bytes);
+    exit when v_more;
+    v_jobs := v_row || v_jobs;
+  end loop;
+  if cardinality(v_jobs) = 0 and p_older is null and not exists (
+      select from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id) then
     perform public.giftcard_refuse(
       'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
   end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
-                            'jobs', coalesce(v_jobs, '[]'),
-    'payment', (select jsonb_build_object('amount', amount, 'currency', currency, 'provider', provider,
-                                          'paid_at', created_at)
+                            'jobs', to_jsonb(v_jobs), 'older', case when v_more then v_jobs[1] -> 'id' end,
+    'order', (select public.giftcard_readable_row(jsonb_build_object(
+                'amount', amount, 'currency', currency, 'free_of_charge', free_of_charge,
+                'cancelled_at', cancelled_at, 'created_at', created_at), 20000)
+                from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
+    'payment', (select public.giftcard_readable_row(jsonb_build_object(
+                  'reference', provider_ref, 'amount', amount, 'currency', currency, 'worth', worth,
+                  'provider', provider, 'paid_at', created_at), 20000)
                   from public.giftcard_payments where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
-    'card', (select jsonb_build_object('last4', last4, 'amount', amount, 'balance', balance, 'currency', currency,
-                                       'state', state, 'issued_at', created_at)
+    'card', (select public.giftcard_readable_row(jsonb_build_object(
+               'last4', last4, 'amount', amount, 'balance', balance, 'currency', currency,
+               'unpaid', unpaid, 'state', state, 'issued_at', created_at), 20000)
                from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id));
 end $$;
 -- Find jobs, and why one does not run.
@@ -1805,7 +2880,7 @@ create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
 -- Planned for the values of each call: an absent condition folds away.
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
 declare
   v_status text := p_filter ->> 'status';
   v_stage text := p_filter ->> 'stage';
@@ -1846,7 +2921,7 @@ end $$;
 
 -- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
 create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   c public.giftcard_circuits;
   v_ahead bigint;
@@ -1868,7 +2943,8 @@ begin
       'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
   end if;
   -- Each tick records the limits of its stages.
-  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
+  if jsonb_typeof(v_limits -> j.stage) = 'number'
+     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
     return jsonb_build_object('reason', 'stage_full', 'text', format(
       'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
   end if;
@@ -1888,7 +2964,7 @@ end $$;
 -- stages that it knows and that lack a setting.
 create function public.giftcard_waiting_for(
   j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   s public.giftcard_stages;
 begin
@@ -1903,13 +2979,13 @@ begin
   end if;
   select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
   if found then
-    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by,
-                              'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object('reason', 'all_paused', 'by', left(s.paused_by, 500),
+                              'text', left(concat('everything is paused by ', s.paused_by, ': ' || s.reason), 500));
   end if;
   select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
   if found then
-    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', format(
-      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason));
+    return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
+      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
   elsif p_missing ? j.stage then
     return jsonb_build_object('reason', 'stage_not_configured',
                               'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
@@ -1930,28 +3006,46 @@ begin
   return case p_status when 'queued' then p_scheduled_at when 'error' then p_revive_at end;
 end $$;
 
--- Return a page of jobs, each with next_run_at and waiting_for: {jobs, older, newer}: the ids to continue from, null at
--- the end.
+-- Return a job as the API shows it, with next_run_at and waiting_for.
+create function public.giftcard_job_json(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return public.giftcard_readable_row(to_jsonb(j) || jsonb_build_object(
+    'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
+    'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, p_now)));
+end $$;
+
+-- Return a page of jobs, the newest first: {jobs, older, newer}: the ids to continue from, null at the end. A page ends
+-- early where its jobs are large (see giftcard_page_ends).
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
   p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
   v_up boolean := p_after is not null;
-  v_ids bigint[];
-  v_more boolean;
+  v_id bigint;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_ids bigint[] := array[]::bigint[];
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
 begin
   -- One more than the page holds: its presence means that there are more.
-  v_ids := public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1, v_up);
-  v_more := cardinality(v_ids) > v_limit;
-  v_ids := v_ids[:v_limit];
+  foreach v_id in array public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1,
+                                                  v_up) loop
+    select public.giftcard_job_json(j, p_stages, p_missing, v_now) into v_row
+      from public.giftcard_jobs j where j.id = v_id;
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_ids := v_ids || v_id;
+    v_rows := v_rows || v_row;
+  end loop;
   return jsonb_build_object(
-    'jobs', (select coalesce(jsonb_agg(to_jsonb(j) || jsonb_build_object(
-                 'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
-                 'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
-               from public.giftcard_jobs j where j.id = any (v_ids)),
+    'jobs', (select coalesce(jsonb_agg(r.job order by r.id desc), '[]') from unnest(v_ids, v_rows) r(id, job)),
     -- null for a page without jobs
     'older', case when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
     'newer', case when v_more and v_up or not v_up and p_before is not null
@@ -1963,49 +3057,24 @@ end $$;
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null,
   p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   j public.giftcard_jobs;
-  a record;
+  v_archived jsonb;
 begin
   select * into j from public.giftcard_jobs where id = p_job_id;
   if not found then
-    select * into a from public.giftcard_jobs_archive where id = p_job_id;
+    select public.giftcard_archived_job_json(a) into v_archived
+      from public.giftcard_jobs_archive a where a.id = p_job_id;
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;
-    return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, a.job)) || jsonb_build_object(
-      'next_run_at', null, 'archived_at', a.archived_at, 'waiting_for', jsonb_build_object(
-        'reason', 'archived', 'text', format(
-          'it left for the archive at %s: restore it before anything is done with it', a.archived_at)));
+    return v_archived || jsonb_build_object('next_run_at', null, 'waiting_for', jsonb_build_object(
+      'reason', 'archived', 'text', format('it left for the archive at %s: restore it before anything is done with it',
+                                           v_archived ->> 'archived_at')));
   end if;
-  return to_jsonb(j) || jsonb_build_object(
-    'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
-    'archived_at', null,
-    'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
-end $$;
-
--- Return the runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms,
--- duration_ms, error, next_run_at, lock_owner, detail}. GC404 for an unknown job.
-create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-begin
-  if not exists (select from public.giftcard_jobs where id = p_job_id)
-      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
-     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
-    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
-  end if;
-  return (
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at,
-        'finished_at', h.finished_at,
-        'start_delay_ms', case when isfinite(h.scheduled_at)
-                               then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
-        'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
-        'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner,
-        'detail', h.detail) order by h.run_no desc), '[]')
-      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc
-            limit least(p_limit, 1000)) h);
+  return public.giftcard_job_json(j, p_stages, p_missing, coalesce(p_now, clock_timestamp()))
+         || '{"archived_at": null}';
 end $$;
 -- Manage jobs and stages: the operators' actions.
 
@@ -2015,7 +3084,8 @@ end $$;
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
   p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
@@ -2057,7 +3127,7 @@ end $$;
 -- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
 -- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_status text;
@@ -2082,7 +3152,7 @@ end $$;
 -- Pause a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end normally.
 create function public.giftcard_pause(
   p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -2100,7 +3170,7 @@ end $$;
 
 -- End a pause. GC404 for a stage that is not paused.
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -2117,7 +3187,7 @@ end $$;
 -- p_spread_seconds seconds. The caller holds their rows.
 create function public.giftcard_requeue_locked(
   p_ids bigint[], p_first_in double precision, p_spread_seconds double precision, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   update public.giftcard_jobs
      set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
@@ -2126,15 +3196,28 @@ begin
    where id = any (p_ids);
 end $$;
 
+-- Return whether a job fits a filter, apart from its status: what giftcard_find_jobs asks, of a row that is locked.
+create function public.giftcard_fits(j public.giftcard_jobs, p_filter jsonb) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return j.stage = coalesce(p_filter ->> 'stage', j.stage) and j.circuit = coalesce(p_filter ->> 'circuit', j.circuit)
+     and j.tenant_id = coalesce(p_filter ->> 'tenant_id', j.tenant_id)
+     and j.correlation_id = coalesce(p_filter ->> 'correlation_id', j.correlation_id)
+     and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
+     and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
+     and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
+end $$;
+
 -- Requeue by filter, one step: the next p_limit jobs with an id above p_after that are in error or cancelled and fit.
--- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is false
--- nothing changes. p_spread_seconds, p_first_in: as in giftcard_requeue_locked.
+-- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped, and have to fit still once
+-- they are locked. Unless p_dry_run is false nothing changes. p_spread_seconds, p_first_in: as in
+-- giftcard_requeue_locked.
 -- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
   p_spread_seconds double precision default 0, p_first_in double precision default 0,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
   v_status text := coalesce(p_filter ->> 'status', 'error');
@@ -2147,8 +3230,9 @@ begin
   v_found := public.giftcard_find_jobs(p_filter || jsonb_build_object('status', v_status), p_after, v_limit, true);
   if not coalesce(p_dry_run, true) then
     v_ids := array(
-      select id from public.giftcard_jobs
-       where id = any (v_found) and status in ('error', 'cancelled') order by id for update);
+      select j.id from public.giftcard_jobs j
+       where j.id = any (v_found) and j.status = v_status and public.giftcard_fits(j, p_filter)
+       order by j.id for update);
     perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, coalesce(p_now, clock_timestamp()));
   end if;
   return jsonb_build_object(
@@ -2163,7 +3247,7 @@ end $$;
 create function public.giftcard_requeue_dead_letters(
   p_stage text default null, p_error text default null, p_older_than interval default null,
   p_limit integer default 1000, p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_dry_run boolean := coalesce(p_dry_run, true);
@@ -2181,11 +3265,11 @@ begin
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
--- Cancel what is left of a flow: queued and dead jobs at once; for running ones the request is recorded. Return
--- {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
+-- Cancel what is left of a flow, and its order: queued and dead jobs at once; for running ones the request is recorded.
+-- Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
   p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_ids bigint[] := array(
     select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id
@@ -2198,6 +3282,8 @@ begin
   end if;
   select coalesce(jsonb_agg(public.giftcard_cancel(j.id, p_now)), '[]') into v_answers
     from public.giftcard_jobs j where j.id = any (v_ids) and j.status in ('queued', 'error', 'running');
+  update public.giftcard_orders set cancelled_at = coalesce(p_now, clock_timestamp())
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and cancelled_at is null;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
     'cancelled', (select count(*) from jsonb_array_elements(v_answers) a where a ->> 'status' = 'cancelled'),
     'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a
@@ -2243,7 +3329,7 @@ begin
              limit 1) is null
        and (select true from public.giftcard_payments p
              where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-             limit 1) is null);
+               and p.worth > 0 limit 1) is null);
 end $$;
 
 -- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
@@ -2283,21 +3369,16 @@ begin
     moved := cardinality(v_ids);
     return;
   end if;
-  -- A job that is locked at this moment stays.
+  -- Checked again once it is locked: it may have been requeued, and have ended anew. A job that someone else has locked
+  -- stays.
   v_ids := array(
     select id from public.giftcard_jobs
-     where id = any (v_ids) and status in ('completed', 'cancelled', 'error') and revive_at is null
+     where id = any (v_ids) and revive_at is null
+       and (status in ('completed', 'cancelled') and greatest(finished_at, updated_at) <= v_over
+            or status = 'error' and greatest(finished_at, updated_at) <= v_dead_over)
        order by id for update skip locked);
-  with gone as (
-    delete from public.giftcard_jobs where id = any (v_ids) returning *)
-  insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
-  select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
-             || jsonb_build_object('payload', g.payload, 'context', g.context)
-    from gone g
-  on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
-  moved := cardinality(v_ids);
+  v_ids := public.giftcard_jobs_of_finished_flows(v_ids, v_dead_over);
+  moved := public.giftcard_try_archive_jobs(v_ids, p_now);
   update public.giftcard_prune_cursors set job_id = case when done then 0 else v_last end where scan = 'jobs';
 end $$;
 
@@ -2343,6 +3424,69 @@ begin
          where scan = 'history';
 end $$;
 
+-- Delete the oldest p_limit rows of one kind that are older than p_keep: ticks, circuit_changes or archive. These are
+-- inserted and deleted in the order of their keys. Return how many: in a dry run, how many it would delete.
+create function public.giftcard_prune_oldest(
+  p_kind text, p_keep interval, p_limit integer, p_dry_run boolean, p_now timestamptz) returns integer
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  v_over timestamptz := p_now - p_keep;
+  v_ids bigint[];
+begin
+  v_ids := case p_kind
+    when 'ticks' then array(
+      select id from (select id, started_at, live_until from public.giftcard_ticks order by id limit p_limit) t
+       where t.started_at <= v_over and t.live_until <= p_now)
+    when 'circuit_changes' then array(
+      select id from (select id, changed_at from public.giftcard_circuit_changes order by id limit p_limit) c
+       where c.changed_at <= v_over)
+    when 'archive' then array(
+      select id from public.giftcard_jobs_archive where archived_at <= v_over order by archived_at, id limit p_limit)
+    end;
+  if p_dry_run then
+    return cardinality(v_ids);
+  elsif p_kind = 'ticks' then
+    delete from public.giftcard_ticks where id = any (v_ids) and started_at <= v_over and live_until <= p_now;
+  elsif p_kind = 'circuit_changes' then
+    delete from public.giftcard_circuit_changes where id = any (v_ids) and changed_at <= v_over;
+  else
+    -- One that was restored meanwhile, and archived again, is young.
+    delete from public.giftcard_jobs_archive where id = any (v_ids) and archived_at <= v_over;
+  end if;
+  return cardinality(v_ids);
+end $$;
+
+-- Prune one kind. One that cannot be pruned is recorded and stops no other: it counts as done. p_keep_dead: of jobs.
+create function public.giftcard_prune_kind(
+  p_kind text, p_keep interval, p_keep_dead interval, p_limit integer, p_dry_run boolean, p_now timestamptz,
+  out removed integer, out done boolean)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  r record;
+begin
+  if p_kind = 'jobs' then
+    r := public.giftcard_prune_jobs(p_keep, p_keep_dead, p_limit, p_dry_run, p_now);
+    removed := r.moved;
+    done := r.done;
+  elsif p_kind = 'history' then
+    r := public.giftcard_prune_history(p_keep, p_limit, p_dry_run, p_now);
+    removed := r.removed;
+    done := r.done;
+  else
+    removed := public.giftcard_prune_oldest(p_kind, p_keep, p_limit, p_dry_run, p_now);
+    done := removed < p_limit;
+  end if;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('prune', p_kind, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  removed := 0;
+  done := true;
+end $$;
+
 -- Prune one step, short enough to delay no tick: of each kind up to p_limit (1,000 at most) rows that are older than
 -- the interval; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
 -- both go to the archive. Ticks, changes of circuits, runs and archived jobs are deleted for good. Unless p_dry_run is
@@ -2354,46 +3498,31 @@ create function public.giftcard_prune(
   p_circuit_changes interval default null, p_archive interval default null, p_limit integer default 1000,
   p_dry_run boolean default true,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 1000), 1), 1000);
   v_dry_run boolean := coalesce(p_dry_run, true);
-  v_ticks bigint[];
-  v_changes bigint[];
-  v_archived bigint[];
-  j record;
-  h record;
+  v_pruned jsonb := '{}'::jsonb;
+  v_done boolean := true;
+  k record;
+  r record;
 begin
   -- '30' would be thirty seconds.
   if least(p_jobs, p_dead_letters, p_history, p_ticks, p_circuit_changes, p_archive) < interval '1 day' then
     perform public.giftcard_refuse(
       'GC400', 'nothing younger than a day is pruned: give a day or more, like ''30 days''', 'interval');
   end if;
-  j := public.giftcard_prune_jobs(p_jobs, p_dead_letters, v_limit, v_dry_run, v_now);
-  h := public.giftcard_prune_history(p_history, v_limit, v_dry_run, v_now);
-  -- These are inserted and deleted in the order of their keys.
-  v_ticks := array(
-    select id from (select id, started_at, live_until from public.giftcard_ticks order by id limit v_limit) t
-     where t.started_at <= v_now - p_ticks and t.live_until <= v_now);
-  v_changes := array(
-    select id from (select id, changed_at from public.giftcard_circuit_changes order by id limit v_limit) c
-     where c.changed_at <= v_now - p_circuit_changes);
-  v_archived := array(
-    select id from public.giftcard_jobs_archive where archived_at <= v_now - p_archive order by archived_at, id
-      limit v_limit);
+  for k in values ('jobs', p_jobs), ('history', p_history), ('ticks', p_ticks),
+                  ('circuit_changes', p_circuit_changes), ('archive', p_archive) loop
+    r := public.giftcard_prune_kind(k.column1, k.column2, p_dead_letters, v_limit, v_dry_run, v_now);
+    v_pruned := v_pruned || jsonb_build_object(k.column1, r.removed);
+    v_done := v_done and r.done;
+  end loop;
   if not v_dry_run then
-    delete from public.giftcard_ticks where id = any (v_ticks);
-    delete from public.giftcard_circuit_changes where id = any (v_changes);
-    delete from public.giftcard_jobs_archive where id = any (v_archived);
+    delete from public.giftcard_faulty_rows where last_at <= v_now - interval '30 days' or last_at > v_now;
   end if;
-  return jsonb_build_object(
-    'jobs', j.moved, 'history', h.removed, 'ticks', cardinality(v_ticks), 'circuit_changes', cardinality(v_changes),
-    'archive', cardinality(v_archived), 'dry_run', v_dry_run,
-    'done', j.done and h.done and greatest(cardinality(v_ticks), cardinality(v_changes),
-                                           cardinality(v_archived)) < v_limit);
+  return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);
 end $$;
 -- The archive: jobs that have left giftcard_jobs, and their way back.
 
@@ -2418,9 +3547,76 @@ comment on table public.giftcard_jobs_archive is
 comment on column public.giftcard_jobs_archive.job is
   'The row as it was, without its nulls. A not-null column that giftcard_jobs gets later must be added here.';
 
+-- Return a job of the archive as it was, with archived_at. One whose JSON is not that of a job is in error, with the
+-- reason.
+create function public.giftcard_archived_job_json(a public.giftcard_jobs_archive) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_known jsonb := jsonb_build_object(
+    'id', a.id, 'tenant_id', a.tenant_id, 'correlation_id', a.correlation_id, 'stage', a.stage,
+    'dedup_key', a.dedup_key);
+  v_usual jsonb := jsonb_build_object(
+    'circuit', a.stage, 'trigger_type', 'sql', 'status', 'error', 'payload', '{}'::jsonb, 'context', '{}'::jsonb,
+    'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once', 'scheduled_at', a.archived_at,
+    'created_at', a.archived_at, 'updated_at', a.archived_at);
+  v_job jsonb;
+begin
+  v_job := to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || coalesce(
+    (select jsonb_object_agg(m.key, m.value) from jsonb_each(a.job) m where m.value <> 'null'), '{}') || v_known));
+  if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
+    v_job := v_job || '{"status": "error"}';
+  end if;
+  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+exception when data_exception or integrity_constraint_violation then
+  return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
+    'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
+    'last_error', left('the archived row is not that of a job: ' || sqlerrm, 500))))
+    || jsonb_build_object('archived_at', a.archived_at);
+end $$;
+
+-- Move jobs to the archive. The caller holds their rows.
+create function public.giftcard_archive_jobs(p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  with gone as (
+    delete from public.giftcard_jobs where id = any (p_ids) returning *)
+  insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
+  select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
+         -- Without columns that are null; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+             || jsonb_build_object('payload', g.payload, 'context', g.context)
+    from gone g
+  on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
+end $$;
+
+-- Move jobs to the archive; if that fails, one by one. One that cannot go, such as one that a foreign key of another
+-- table refers to, stays and is recorded. Return how many went.
+create function public.giftcard_try_archive_jobs(p_ids bigint[], p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_moved integer := 0;
+  v_id bigint;
+begin
+  perform public.giftcard_archive_jobs(p_ids, p_now);
+  return cardinality(p_ids);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  elsif cardinality(p_ids) = 1 then
+    perform public.giftcard_record_fault(
+      'prune', 'job ' || p_ids[1], 'it cannot be archived: ' || public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    return 0;
+  end if;
+  foreach v_id in array p_ids loop
+    v_moved := v_moved + public.giftcard_try_archive_jobs(array[v_id], p_now);
+  end loop;
+  return v_moved;
+end $$;
+
 -- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
 create function public.giftcard_refuse_absent(p_job_id bigint) returns void
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
     perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
@@ -2432,7 +3628,7 @@ end $$;
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
 create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_job jsonb;
   v_other bigint;
@@ -2458,7 +3654,68 @@ begin
   end if;
   return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;
--- Orders and what they became. Money is in minor units.
+-- The runs of a job.
+
+-- Return a run as the API shows it: {job_id, run_no, attempt, retry_count (from 0), status, started_at, finished_at,
+-- start_delay_ms, duration_ms, error, next_run_at, lock_owner, detail}.
+create function public.giftcard_run_json(h public.giftcard_job_history) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_readable_row(jsonb_build_object(
+    'job_id', h.job_id, 'run_no', h.run_no, 'attempt', h.attempt, 'retry_count', greatest(h.attempt, 1) - 1,
+    'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
+    'start_delay_ms', case when isfinite(h.scheduled_at) and isfinite(h.started_at)
+                           then greatest(0, public.giftcard_milliseconds(h.scheduled_at, h.started_at)) end,
+    'duration_ms', public.giftcard_milliseconds(h.started_at, h.finished_at),
+    'error', left(h.error, 500), 'next_run_at', h.next_run_at, 'lock_owner', left(h.lock_owner, 500),
+    -- Written by hand it may be anything.
+    'detail', case when jsonb_typeof(h.detail) = 'object' then h.detail
+                   when h.detail is not null then jsonb_build_object('value', h.detail) end));
+end $$;
+
+-- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,
+-- null at the end}. p_older: the run_no of an earlier page. GC404 for an unknown job.
+create function public.giftcard_history(
+  p_job_id bigint, p_limit integer default 10, p_older integer default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
+  h public.giftcard_job_history;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  if not exists (select from public.giftcard_jobs where id = p_job_id)
+      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
+     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  end if;
+  for h in select * from public.giftcard_job_history
+            where job_id = p_job_id and (p_older is null or run_no < p_older)
+            order by run_no desc limit v_limit + 1 loop
+    v_row := public.giftcard_run_json(h);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('runs', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'run_no' end);
+end $$;
+-- Orders and customers. Money is in minor units.
+
+-- Return an amount as people read it: 25.00 USD, 2500 JPY, 2.500 KWD. lib/giftcards/money.py has the same currencies.
+create function public.giftcard_format_money(p_amount bigint, p_currency text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select coalesce(round(p_amount / power(10::numeric, d.digits), d.digits)::text, '?') || ' '
+         || coalesce(p_currency, '?')
+    from (select case
+            when p_currency = any (
+              '{BIF,CLP,DJF,GNF,ISK,JPY,KMF,KRW,PYG,RWF,UGX,VND,VUV,XAF,XOF,XPF}'::text[]) then 0
+            when p_currency = any ('{BHD,IQD,JOD,KWD,LYD,OMR,TND}'::text[]) then 3
+            else 2 end as digits) d
+$$;
 
 create table public.giftcard_orders (
   tenant_id text collate "C" not null default 'default',
@@ -2467,16 +3724,42 @@ create table public.giftcard_orders (
   body_hash text not null,
   amount bigint not null,
   currency text not null,
+  details jsonb not null default '{}',
   customer_id bigint,
+  free_of_charge boolean not null default false,
+  cancelled_at timestamptz,
   created_at timestamptz not null,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
-  constraint giftcard_orders_amount_is_positive check (amount > 0)
+  -- What payments and cards refer to: an order's payment and card have its amount and currency, or do not exist.
+  constraint giftcard_orders_terms_key unique (tenant_id, correlation_id, amount, currency, free_of_charge),
+  constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
+  constraint giftcard_orders_details_are_an_object check (jsonb_typeof(details) = 'object')
 );
 create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
 
+comment on table public.giftcard_orders is
+  'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
+comment on column public.giftcard_orders.details is
+  '{customer, message, deliver_at}: the recipient and what they get. Empty once the customer is erased.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
+comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
+
+-- Refuse to change what an order was taken in with.
+create function public.giftcard_fix_order() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  if (new.amount, new.currency) is distinct from (old.amount, old.currency)
+     or old.customer_id is not null and new.customer_id is distinct from old.customer_id then
+    raise exception 'amount, currency and customer of order % are fixed', old.correlation_id
+      using errcode = '23514', constraint = 'giftcard_orders_facts_are_fixed', table = 'giftcard_orders',
+            schema = 'public';
+  end if;
+  return new;
+end $$;
+create trigger giftcard_orders_facts_are_fixed before update of amount, currency, customer_id
+    on public.giftcard_orders for each row execute function public.giftcard_fix_order();
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
@@ -2496,61 +3779,7 @@ create table public.giftcard_customers (
 -- Without an external id, the address identifies the customer.
 create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
     where external_id is null;
-
-create table public.giftcard_payments (
-  id bigint generated always as identity,
-  tenant_id text collate "C" not null,
-  correlation_id text collate "C" not null,
-  idempotency_key text collate "C" not null,
-  provider text not null,
-  provider_ref text not null,
-  amount bigint not null,
-  currency text not null,
-  card_id bigint,
-  created_at timestamptz not null,
-  constraint giftcard_payments_pkey primary key (id),
-  constraint giftcard_payments_order_key unique (tenant_id, correlation_id),
-  constraint giftcard_payments_idempotency_key_key unique (idempotency_key),
-  constraint giftcard_payments_amount_is_positive check (amount > 0)
-);
-create index giftcard_payments_without_card on public.giftcard_payments (created_at, id) where card_id is null;
-
-comment on table public.giftcard_payments is
-  'Money taken: one payment per order. With the provider ledger this row is the payment itself.';
-
-create table public.giftcard_cards (
-  id bigint generated always as identity,
-  tenant_id text collate "C" not null,
-  correlation_id text collate "C" not null,
-  customer_id bigint,
-  provider text not null,
-  provider_ref text not null,
-  number_encrypted text not null,
-  number_hash text collate "C" not null,
-  last4 text not null,
-  amount bigint not null,
-  balance bigint not null,
-  currency text not null,
-  state text not null default 'active',
-  created_at timestamptz not null,
-  vendor_updated_at timestamptz,
-  constraint giftcard_cards_pkey primary key (id),
-  constraint giftcard_cards_order_key unique (tenant_id, correlation_id),
-  constraint giftcard_cards_number_key unique (number_hash),
-  constraint giftcard_cards_customer_fkey foreign key (customer_id) references public.giftcard_customers (id),
-  constraint giftcard_cards_state_is_known check (state in ('active', 'blocked', 'redeemed')),
-  constraint giftcard_cards_balance_is_not_negative check (amount > 0 and balance >= 0),
-  constraint giftcard_cards_last4_is_four_digits check (last4 ~ '^[0-9]{4}$')
-);
-
-create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
-create index giftcard_cards_by_reference on public.giftcard_cards (tenant_id, provider_ref);
-
-comment on table public.giftcard_cards is
-  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
-comment on column public.giftcard_cards.vendor_updated_at is
-  'The vendor''s time of the newest known balance and state: an older event changes nothing.';
--- Orders, customers, codes, payments, cards: one function each, each safe to repeat.
+-- Orders, customers, codes: one function each, each safe to repeat.
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
@@ -2558,16 +3787,19 @@ comment on column public.giftcard_cards.vendor_updated_at is
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   o public.giftcard_orders;
+  v_order jsonb;
   v_job json;
 begin
-  insert into public.giftcard_orders (tenant_id, correlation_id, idempotency_key, body_hash, amount, currency,
+  -- The hooks' payload, if they have changed it.
+  v_order := coalesce(p_job -> 'payload', p_payload);
+  insert into public.giftcard_orders (tenant_id, correlation_id, idempotency_key, body_hash, amount, currency, details,
                                       created_at)
-  values (p_tenant_id, p_correlation_id, p_idempotency_key, p_body_hash, (p_payload #>> '{amount,amount}')::bigint,
-          p_payload #>> '{amount,currency}', v_now)
+  values (p_tenant_id, p_correlation_id, p_idempotency_key, p_body_hash, (v_order #>> '{amount,amount}')::bigint,
+          v_order #>> '{amount,currency}', v_order - 'amount', v_now)
   on conflict do nothing
   returning * into o;
   if found then
@@ -2598,16 +3830,59 @@ begin
       order by id limit 1)));
 end $$;
 
+-- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled},
+-- payment: {reference, amount, currency, worth, provider}, or null, card: {id, reference, number_encrypted,
+-- number_hash, last4, state, unpaid, provider, personal_code}, or null}. null: there is no such order.
+create function public.giftcard_books(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select jsonb_build_object(
+      'order', jsonb_build_object(
+        'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000),
+        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null),
+      'payment', (
+        select jsonb_build_object('reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
+                                  'worth', p.worth, 'provider', p.provider)
+          from public.giftcard_payments p
+         where p.tenant_id = o.tenant_id and p.correlation_id = o.correlation_id),
+      'card', (
+        select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
+                                  'number_hash', c.number_hash, 'last4', c.last4, 'state', c.state,
+                                  'unpaid', c.unpaid, 'provider', c.provider, 'personal_code', u.personal_code)
+          from public.giftcard_cards c
+          left join public.giftcard_customers u on u.id = c.customer_id
+         where c.tenant_id = o.tenant_id and c.correlation_id = o.correlation_id))
+      from public.giftcard_orders o where o.tenant_id = p_tenant_id and o.correlation_id = p_correlation_id);
+end $$;
+
+-- Take in the order of a flow that began without one (with a plain INSERT, or a message): the first job that needs it
+-- fixes it. p_order: {customer, amount: {amount, currency}, message, deliver_at}. An order that is there stays as it
+-- is. Return its books, as giftcard_books does.
+create function public.giftcard_take_order(
+  p_tenant_id text, p_correlation_id text, p_order jsonb, p_body_hash text, p_now timestamptz default null)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  insert into public.giftcard_orders (tenant_id, correlation_id, body_hash, amount, currency, details, created_at)
+  values (p_tenant_id, p_correlation_id, p_body_hash, (p_order #>> '{amount,amount}')::bigint,
+          p_order #>> '{amount,currency}', p_order - 'amount', coalesce(p_now, clock_timestamp()))
+  on conflict on constraint giftcard_orders_pkey do nothing;
+  return public.giftcard_books(p_tenant_id, p_correlation_id);
+end $$;
+
 -- Create or update a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail).
--- p_correlation_id: the order that the customer comes from, if any. Return {id, personal_code}.
+-- p_correlation_id: the order that the customer comes from, if any. Return {id, personal_code}. GC409 if the order
+-- belongs to another customer.
 create function public.giftcard_save_customer(
   p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text,
   p_correlation_id text default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   c public.giftcard_customers;
+  v_owner bigint;
 begin
   if p_external_id is null then
     insert into public.giftcard_customers (tenant_id, email, given_name, family_name, created_at, updated_at)
@@ -2625,8 +3900,13 @@ begin
     updated_at = v_now
     returning * into c;
   end if;
-  update public.giftcard_orders set customer_id = c.id
-   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and customer_id is distinct from c.id;
+  update public.giftcard_orders set customer_id = coalesce(customer_id, c.id)
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and customer_id is distinct from c.id
+   returning customer_id into v_owner;
+  if v_owner <> c.id then
+    perform public.giftcard_refuse(
+      'GC409', format('order %s belongs to another customer', p_correlation_id), 'correlation_id');
+  end if;
   return jsonb_build_object('id', c.id, 'personal_code', c.personal_code);
 end $$;
 
@@ -2634,7 +3914,7 @@ end $$;
 -- all are taken, or another transaction took it first: try others.
 create function public.giftcard_assign_code(
   p_customer_id bigint, p_candidates text[], p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   c public.giftcard_customers;
   v_code text;
@@ -2664,75 +3944,6 @@ exception when unique_violation then
   return jsonb_build_object('code', null, 'assigned', false);
 end $$;
 
--- Record a payment: one per order, and one per idempotency key. Return the recorded one: the first.
-create function public.giftcard_record_payment(
-  p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
-  p_provider_ref text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_payment jsonb;
-begin
-  insert into public.giftcard_payments (tenant_id, correlation_id, idempotency_key, provider, provider_ref, amount,
-                                        currency, created_at)
-  values (p_tenant_id, p_correlation_id, p_idempotency_key, p_provider,
-          coalesce(p_provider_ref, 'ledger:' || p_idempotency_key),
-          p_amount, p_currency, coalesce(p_now, clock_timestamp()))
-  on conflict do nothing;
-  select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
-                            'provider', provider) into v_payment
-    from public.giftcard_payments where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
-  if v_payment is null then
-    perform public.giftcard_refuse(
-      'GC409', 'this idempotency key belongs to the payment of another order', 'idempotency_key');
-  end if;
-  return v_payment;
-end $$;
-
--- Return the payment made under an idempotency key; null: none.
-create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
-                            'provider', provider)
-    from public.giftcard_payments where idempotency_key = p_idempotency_key
-$$;
-
--- Record a card, one per order, and link the order's payment to it. Return the recorded one: the first. A number that
--- another card has is a unique violation of giftcard_cards_number_key.
-create function public.giftcard_record_card(
-  p_tenant_id text, p_correlation_id text, p_customer_id bigint, p_provider text, p_provider_ref text,
-  p_number_encrypted text,
-  p_number_hash text, p_last4 text, p_amount bigint, p_currency text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  c public.giftcard_cards;
-begin
-  insert into public.giftcard_cards
-    (tenant_id, correlation_id, customer_id, provider, provider_ref, number_encrypted, number_hash, last4, amount,
-     balance, currency, created_at)
-  values (p_tenant_id, p_correlation_id, p_customer_id, p_provider, p_provider_ref, p_number_encrypted, p_number_hash,
-          p_last4,
-          p_amount, p_amount, p_currency, coalesce(p_now, clock_timestamp()))
-  on conflict on constraint giftcard_cards_order_key do nothing;
-  select * into strict c from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
-  update public.giftcard_payments set card_id = c.id
-    where tenant_id = p_tenant_id and correlation_id = p_correlation_id and card_id is null;
-  return jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
-                            'number_hash', c.number_hash,
-                            'last4', c.last4);
-end $$;
-
--- Return the card of an order, with its number as stored: encrypted. null: none.
-create function public.giftcard_find_card(p_tenant_id text, p_correlation_id text) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
-                            'number_hash', c.number_hash,
-                            'last4', c.last4, 'amount', c.amount, 'currency', c.currency,
-                            'personal_code', u.personal_code)
-    from public.giftcard_cards c
-    left join public.giftcard_customers u on u.id = c.customer_id
-   where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
-$$;
-
 -- Return whether the jobs of a stage only notify of what other jobs have done: they are sent as written, and are no
 -- part of a flow's work. The engine asks here: it names no stage itself.
 create function public.giftcard_is_webhook(p_stage text) returns boolean
@@ -2740,35 +3951,7 @@ language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return p_stage = 'webhook';
 end $$;
-
--- Return whether an order was paid, has no card, and nothing of its flow is queued or runs but webhooks: the job that
--- should issue the card is dead, cancelled or missing. A dead letter counts although it may revive tomorrow: today the
--- customer has paid for nothing. The callers filter card_id is null themselves, for the planner.
-create function public.giftcard_is_paid_without_card(p public.giftcard_payments) returns boolean
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-begin
-  return p.card_id is null and not exists (
-    select from public.giftcard_jobs j
-     where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
-       and not public.giftcard_is_webhook(j.stage));
-end $$;
-
--- Return orders paid without a card, the oldest payment first, each with the newest dead or cancelled job of its flow.
-create function public.giftcard_paid_without_card(p_limit integer default 100)
-returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text,
-               status text, last_error text)
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select p.tenant_id, p.correlation_id, p.amount, p.currency, p.created_at, d.stage, d.status, d.last_error
-    from public.giftcard_payments p
-    left join lateral (
-      select j.stage, j.status, j.last_error from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled')
-         and not public.giftcard_is_webhook(j.stage)
-       order by j.id desc limit 1) d on true
-   where p.card_id is null and public.giftcard_is_paid_without_card(p)
-   order by p.created_at, p.id limit least(p_limit, 1000)
-$$;
--- Personal data: shown in clear only with an audit record, and erased on request.
+-- The audit, and personal data: shown in clear only with an audit record, and erased on request.
 
 create table public.giftcard_audit (
   id bigint generated always as identity,
@@ -2778,14 +3961,18 @@ create table public.giftcard_audit (
   subject text not null,
   details jsonb not null default '{}',
   constraint giftcard_audit_pkey primary key (id),
-  constraint giftcard_audit_action_is_known check (action in ('reveal', 'erase_customer'))
+  constraint giftcard_audit_action_is_known check (action in (
+    'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
+    'block_card'))
 );
+create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
 
-comment on table public.giftcard_audit is 'One row each time personal data was shown in clear or erased.';
+comment on table public.giftcard_audit is
+  'One row each time personal data was shown in clear or erased, or an operator decided about an order or its money.';
 
 -- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   insert into public.giftcard_audit (at, by, action, subject)
     values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
@@ -2797,7 +3984,7 @@ end $$;
 create function public.giftcard_find_customer(
   p_tenant_id text, p_external_id text default null, p_email text default null,
   p_correlation_id text default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_id bigint;
 begin
@@ -2831,10 +4018,15 @@ end $$;
 -- customer_ingest has run, an order is found by its payload alone.
 create function public.giftcard_flows_of(p_customer_id bigint, p_tenant_id text, p_external_id text, p_email text)
 returns text[]
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return array(
     select correlation_id from public.giftcard_orders where customer_id = p_customer_id
+    union select o.correlation_id from public.giftcard_orders o
+     where o.tenant_id = p_tenant_id
+       and (o.details #>> '{customer,external_id}' = p_external_id
+            or p_external_id is null and o.details #>> '{customer,external_id}' is null
+               and lower(o.details #>> '{customer,email}') = lower(p_email))
     union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
     union select j.correlation_id from public.giftcard_jobs j
      where j.tenant_id = p_tenant_id
@@ -2852,7 +4044,7 @@ end $$;
 -- all their histories, and the results of their mails. Return the ids of all these jobs.
 create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
 returns bigint[]
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_ids bigint[];
 begin
@@ -2886,7 +4078,7 @@ end $$;
 -- outbox of files is named by them)}. GC409 while one of their jobs runs.
 create function public.giftcard_erase_customer(
   p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_tenant text;
@@ -2912,6 +4104,7 @@ begin
   v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
                where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
   v_ids := public.giftcard_erase_jobs(v_ids, v_tenant, v_flows, v_now);
+  update public.giftcard_orders set details = '{}' where tenant_id = v_tenant and correlation_id = any (v_flows);
   update public.giftcard_customers
      set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
          family_name = null, personal_code = null, updated_at = v_now
@@ -2922,6 +4115,1083 @@ begin
   return jsonb_build_object(
     'customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
 end $$;
+-- Payments: what each one is worth now, and the one that an order accepts.
+
+create table public.giftcard_payments (
+  id bigint generated always as identity,
+  tenant_id text collate "C" not null,
+  provider text collate "C" not null,
+  provider_ref text collate "C" not null,
+  correlation_id text collate "C",
+  named_order text collate "C",
+  idempotency_key text collate "C",
+  amount bigint,
+  currency text,
+  free_of_charge boolean not null default false,
+  worth bigint not null default 0,
+  card_id bigint,
+  created_at timestamptz not null,
+  constraint giftcard_payments_pkey primary key (id),
+  constraint giftcard_payments_reference_key unique (tenant_id, provider, provider_ref),
+  constraint giftcard_payments_order_key unique (tenant_id, correlation_id),
+  constraint giftcard_payments_idempotency_key_key unique (idempotency_key),
+  constraint giftcard_payments_id_key unique (id, tenant_id, correlation_id),
+  constraint giftcard_payments_terms_fkey foreign key (tenant_id, correlation_id, amount, currency, free_of_charge)
+    references public.giftcard_orders (tenant_id, correlation_id, amount, currency, free_of_charge),
+  constraint giftcard_payments_order_is_not_free check (not free_of_charge),
+  constraint giftcard_payments_accepted_is_known check (correlation_id is null or (amount, currency) is not null),
+  constraint giftcard_payments_amount_is_positive check (amount between 1 and 1000000000000000),
+  constraint giftcard_payments_worth_is_bounded check (abs(worth::numeric) <= 9000000000000000)
+);
+create index giftcard_payments_without_card on public.giftcard_payments (created_at, id)
+    where correlation_id is not null and card_id is null and worth > 0;
+create index giftcard_payments_not_accepted on public.giftcard_payments (tenant_id, named_order)
+    where correlation_id is null;
+create index giftcard_payments_surplus on public.giftcard_payments (created_at, id)
+    where worth > case when correlation_id is null then 0 else amount end;
+
+create index giftcard_payments_refunded_only on public.giftcard_payments (created_at, id)
+    where worth < 0 and amount is null and named_order is not null;
+
+comment on table public.giftcard_payments is
+  'One row is a payment at a provider. With the provider ledger this row is the payment itself.';
+comment on column public.giftcard_payments.correlation_id is
+  'The order that it pays: one payment per order, with the order''s amount and currency. null: it pays none (yet).';
+comment on column public.giftcard_payments.named_order is
+  'The order that it names. It is not accepted if it is the second one, has another amount, or there is no such order.';
+comment on column public.giftcard_payments.amount is 'As captured. null: a refund or dispute of it arrived first.';
+comment on column public.giftcard_payments.worth is
+  'What it is worth now: the sum of its events, in minor units. Negative: a refund arrived before the payment.';
+
+create table public.giftcard_payment_events (
+  tenant_id text collate "C" not null,
+  provider text collate "C" not null,
+  event_id text collate "C" not null,
+  payment_id bigint not null,
+  kind text not null,
+  amount bigint not null,
+  is_total boolean not null default false,
+  as_of timestamptz,
+  recorded_at timestamptz not null,
+  constraint giftcard_payment_events_pkey primary key (tenant_id, provider, event_id),
+  constraint giftcard_payment_events_payment_fkey foreign key (payment_id) references public.giftcard_payments (id),
+  constraint giftcard_payment_events_kind_is_known check (kind in ('captured', 'refunded', 'voided', 'disputed')),
+  constraint giftcard_payment_events_amount_is_not_negative check (amount between 0 and 1000000000000000)
+);
+create index giftcard_payment_events_by_payment on public.giftcard_payment_events (payment_id);
+
+comment on table public.giftcard_payment_events is
+  'One row is one movement of a payment''s money: captured, refunded, voided or disputed, in the payment''s currency.';
+comment on column public.giftcard_payment_events.is_total is
+  'The amount is the total of this kind so far, not one more: it and the single ones are not added up.';
+comment on column public.giftcard_payment_events.as_of is
+  'The vendor''s time of this description. A newer one replaces it (a refund that failed is 0); an older one does not.';
+
+-- Return what a payment is worth by its events: what was captured less what went back, in whatever order they arrived.
+-- It stays within its bounds.
+create function public.giftcard_worth(p_payment_id bigint) returns bigint
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select least(greatest(coalesce(sum(case when k.kind = 'captured' then k.amount else -k.amount end), 0),
+                        -9000000000000000), 9000000000000000)::bigint
+    from (select e.kind, greatest(sum(e.amount) filter (where not e.is_total), max(e.amount) filter (where e.is_total))
+                   as amount
+            from public.giftcard_payment_events e where e.payment_id = p_payment_id group by e.kind) k
+$$;
+
+-- Set a payment's worth, and have the card of its order blocked if it is not paid any more.
+create function public.giftcard_value_payment(p_payment_id bigint, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  p public.giftcard_payments;
+  v_unpaid bigint;
+begin
+  -- The sum is read after the lock: of two events that are written at once, the second sees the first.
+  perform from public.giftcard_payments where id = p_payment_id for no key update;
+  update public.giftcard_payments set worth = public.giftcard_worth(id) where id = p_payment_id returning * into p;
+  -- A card that was recorded as blocked and never blocked at its provider is active once it is paid again.
+  update public.giftcard_cards
+     set unpaid = greatest(amount - p.worth, 0),
+         state = case when p.worth >= amount and state = 'blocked' and state_as_of is null then 'active' else state end
+   where id = p.card_id and unpaid <> greatest(amount - p.worth, 0) returning unpaid into v_unpaid;
+  if v_unpaid > 0 then
+    perform public.giftcard_enqueue_block(p.tenant_id, p.correlation_id, p_now);
+  end if;
+end $$;
+
+-- Value the payment of each event that is written, also by plain SQL.
+create function public.giftcard_value_payment_of_event() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  if tg_op <> 'INSERT' then
+    perform public.giftcard_value_payment(
+      old.payment_id, case when tg_op = 'UPDATE' then new.recorded_at else clock_timestamp() end);
+  end if;
+  if tg_op = 'INSERT' or tg_op = 'UPDATE' and new.payment_id <> old.payment_id then
+    perform public.giftcard_value_payment(new.payment_id, new.recorded_at);
+  end if;
+  return null;
+end $$;
+create trigger giftcard_payment_events_value_the_payment after insert or update or delete
+    on public.giftcard_payment_events for each row execute function public.giftcard_value_payment_of_event();
+
+-- Return whether nothing queued or running will go on with a flow, webhooks apart.
+create function public.giftcard_is_at_rest(p_tenant_id text, p_correlation_id text) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return not exists (
+    select from public.giftcard_jobs j
+     where j.tenant_id = p_tenant_id and j.correlation_id = p_correlation_id and j.status in ('queued', 'running')
+       and not public.giftcard_is_webhook(j.stage));
+end $$;
+-- What providers report of payments, and the payment that an order accepts. Each function is safe to repeat.
+
+-- Return a payment's row, locked, made if it is new. Its amount and the order that it names are the first known.
+-- GC409 for another currency than the one that it has.
+create function public.giftcard_lock_payment(
+  p_tenant_id text, p_provider text, p_provider_ref text, p_named_order text, p_amount bigint, p_currency text,
+  p_now timestamptz) returns public.giftcard_payments
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  p public.giftcard_payments;
+begin
+  insert into public.giftcard_payments as x (tenant_id, provider, provider_ref, named_order, amount, currency,
+                                             created_at)
+  values (p_tenant_id, p_provider, p_provider_ref, p_named_order, p_amount, p_currency, p_now)
+  on conflict on constraint giftcard_payments_reference_key do update set
+    named_order = coalesce(x.named_order, excluded.named_order), amount = coalesce(x.amount, excluded.amount),
+    currency = coalesce(x.currency, excluded.currency)
+  returning * into p;
+  if p.currency <> p_currency then
+    perform public.giftcard_refuse(
+      'GC409', format('payment %s is in %s, not in %s', p_provider_ref, p.currency, p_currency), 'currency');
+  end if;
+  return p;
+end $$;
+
+-- Record a movement of a payment's money, once per event id, in any order. p_kind: captured, refunded, voided or
+-- disputed; p_amount: in minor units. p_named_order: the order that the payment names, if the provider knows. p_as_of:
+-- the provider's time of this description: a newer one replaces it, an older one changes nothing. Without it an event
+-- is final: GC409 if it is recorded with other content. p_is_total: the amount is the total of its kind so far.
+-- Return {payment_id, correlation_id (of the order that the payment pays, or null), worth, currency, changed}.
+create function public.giftcard_record_payment_event(
+  p_tenant_id text, p_provider text, p_provider_ref text, p_event_id text, p_kind text, p_amount bigint,
+  p_currency text, p_named_order text default null, p_is_total boolean default false, p_as_of timestamptz default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_changed boolean;
+  p public.giftcard_payments;
+  e public.giftcard_payment_events;
+begin
+  p := public.giftcard_lock_payment(p_tenant_id, p_provider, p_provider_ref, p_named_order,
+                                    case when p_kind = 'captured' then nullif(p_amount, 0) end, p_currency, v_now);
+  insert into public.giftcard_payment_events as x (tenant_id, provider, event_id, payment_id, kind, amount, is_total,
+                                                   as_of, recorded_at)
+  values (p_tenant_id, p_provider, p_event_id, p.id, p_kind, p_amount, p_is_total, p_as_of, v_now)
+  on conflict on constraint giftcard_payment_events_pkey do update set
+    amount = excluded.amount, as_of = excluded.as_of,
+    recorded_at = case when x.amount = excluded.amount then x.recorded_at else excluded.recorded_at end
+   where (excluded.as_of, excluded.amount) > (x.as_of, x.amount)
+     and (x.payment_id, x.kind, x.is_total) = (excluded.payment_id, excluded.kind, excluded.is_total)
+  returning * into e;
+  v_changed := found;
+  if not v_changed then
+    select * into strict e from public.giftcard_payment_events
+     where tenant_id = p_tenant_id and provider = p_provider and event_id = p_event_id;
+    if (e.payment_id, e.kind, e.is_total) <> (p.id, p_kind, p_is_total)
+       or (p_as_of is null or e.as_of is null) and e.amount <> p_amount then
+      perform public.giftcard_refuse(
+        'GC409', format('event %s is recorded with other content: another movement needs another event id', p_event_id),
+        'event_id');
+    end if;
+  end if;
+  if v_changed and p.correlation_id is null and p.named_order is not null then
+    perform public.giftcard_make_due(p_tenant_id, p.named_order, 'payment', p_now);
+  end if;
+  return (select jsonb_build_object('payment_id', x.id, 'correlation_id', x.correlation_id, 'worth', x.worth,
+                                    'currency', x.currency, 'changed', v_changed)
+            from public.giftcard_payments x where x.id = p.id);
+end $$;
+
+-- Refuse a payment (GC409) that an order cannot accept.
+create function public.giftcard_check_acceptable(o public.giftcard_orders, p public.giftcard_payments) returns void
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_other text := (select x.provider_ref from public.giftcard_payments x
+                    where x.tenant_id = o.tenant_id and x.correlation_id = o.correlation_id and x.id <> p.id);
+  v_problem text := case
+    when v_other is not null then format('order %s is paid already, by %s', o.correlation_id, v_other)
+    when p.correlation_id <> o.correlation_id
+      then format('payment %s pays order %s', p.provider_ref, p.correlation_id)
+    when p.named_order <> o.correlation_id then format('payment %s names order %s', p.provider_ref, p.named_order)
+    when (p.amount, p.currency) is distinct from (o.amount, o.currency)
+      then format('order %s costs %s, the payment is over %s', o.correlation_id,
+                  public.giftcard_format_money(o.amount, o.currency),
+                  public.giftcard_format_money(p.amount, p.currency))
+    when o.free_of_charge then format('order %s is free of charge', o.correlation_id)
+    when o.cancelled_at is not null then format('order %s is cancelled', o.correlation_id) end;
+begin
+  if v_problem is not null and p.correlation_id is distinct from o.correlation_id then
+    perform public.giftcard_refuse('GC409', v_problem, 'correlation_id');
+  end if;
+end $$;
+
+-- Accept a payment as the payment of an order, and record it as captured if it is not yet: one per order, over the
+-- order's amount and currency, nothing of it gone back. The effect under this key is done with it. Recorded again, the
+-- payment is returned: {id, reference, amount, currency, provider, worth}. GC404 for an unknown order. GC409 for what
+-- differs from what is recorded, or cannot be accepted; nothing is recorded then.
+create function public.giftcard_record_payment(
+  p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
+  p_provider_ref text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_reference text := coalesce(p_provider_ref, 'ledger:' || p_idempotency_key);
+  o public.giftcard_orders;
+  p public.giftcard_payments;
+begin
+  select * into o from public.giftcard_orders
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for no key update;
+  if not found then
+    perform public.giftcard_refuse(
+      'GC404', format('there is no order %s: nothing can be paid', p_correlation_id), 'correlation_id');
+  end if;
+  p := public.giftcard_lock_payment(p_tenant_id, p_provider, v_reference, p_correlation_id, p_amount, p_currency,
+                                    v_now);
+  if p.amount <> p_amount then
+    perform public.giftcard_refuse('GC409', format(
+      'payment %s is recorded over %s, not over %s', v_reference, public.giftcard_format_money(p.amount, p.currency),
+      public.giftcard_format_money(p_amount, p_currency)), 'amount');
+  end if;
+  perform public.giftcard_check_acceptable(o, p);
+  if p.idempotency_key <> p_idempotency_key then
+    perform public.giftcard_refuse(
+      'GC409', format('payment %s is recorded under another idempotency key', v_reference), 'idempotency_key');
+  end if;
+  if p.correlation_id is null then
+    insert into public.giftcard_payment_events (tenant_id, provider, event_id, payment_id, kind, amount, recorded_at)
+    values (p_tenant_id, p_provider, 'captured:' || v_reference, p.id, 'captured', p_amount, v_now)
+    on conflict on constraint giftcard_payment_events_pkey do nothing;
+    update public.giftcard_payments set correlation_id = p_correlation_id, idempotency_key = p_idempotency_key
+     where id = p.id and worth >= amount returning * into p;
+    if not found then
+      perform public.giftcard_refuse(
+        'GC409', format('payment %s was refunded or disputed', v_reference), 'provider_ref');
+    end if;
+    update public.giftcard_effects
+       set finished_at = v_now, result = jsonb_build_object('reference', v_reference, 'key', p_idempotency_key)
+     where vendor_key = p_idempotency_key and result is null;
+  end if;
+  return jsonb_build_object('id', p.id, 'reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
+                            'provider', p.provider, 'worth', p.worth);
+exception when unique_violation then
+  perform public.giftcard_refuse(
+    'GC409', 'this idempotency key belongs to the payment of another order', 'idempotency_key');
+  return null;
+end $$;
+
+-- Return the payment made under an idempotency key; null: none.
+create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
+                            'provider', provider, 'worth', worth)
+    from public.giftcard_payments where idempotency_key = p_idempotency_key
+$$;
+
+-- Return the payment that an order can accept, of those at a provider that name it: {reference, instead}. reference:
+-- over what the order costs, nothing of it gone back, accepted by no order; of several the first, null for none.
+-- instead: what the newest of the others is worth, {amount, currency}, or null.
+create function public.giftcard_find_offered_payment(p_tenant_id text, p_correlation_id text, p_provider text)
+returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  with offered as (
+    select p.id, p.provider_ref, p.worth, p.currency, p.created_at,
+           (p.amount, p.currency) = (o.amount, o.currency) and p.worth >= p.amount as fits
+      from public.giftcard_payments p
+      join public.giftcard_orders o on o.tenant_id = p.tenant_id and o.correlation_id = p.named_order
+     where p.tenant_id = p_tenant_id and p.named_order = p_correlation_id and p.provider = p_provider
+       and p.correlation_id is null and p.worth > 0)
+  select jsonb_build_object(
+    'reference', (select f.provider_ref from offered f where f.fits order by f.created_at, f.id limit 1),
+    'instead', (select jsonb_build_object('amount', f.worth, 'currency', f.currency)
+                  from offered f where f.fits is not true order by f.created_at desc, f.id desc limit 1))
+$$;
+
+-- Record a movement of an order's money for those who know the order, not the payment's row: a payment service of your
+-- own, or an operator after a refund by hand. p_provider_ref null: of the payment that the order accepted. Another
+-- reference: of that payment, which is at p_provider if it is new. p_currency null: the order's. Return what
+-- giftcard_record_payment_event does, and reference and provider. What it changes has a row in the audit. GC404 for an
+-- unknown order, or one that accepted no payment. GC409 also for the payment of another order.
+create function public.giftcard_record_order_event(
+  p_tenant_id text, p_correlation_id text, p_event_id text, p_kind text, p_amount bigint, p_by text,
+  p_currency text default null, p_provider_ref text default null, p_provider text default null,
+  p_is_total boolean default false, p_as_of timestamptz default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_order_currency text := (select currency from public.giftcard_orders
+                             where tenant_id = p_tenant_id and correlation_id = p_correlation_id);
+  v_recorded jsonb;
+  p public.giftcard_payments;
+begin
+  select * into p from (
+    select * from public.giftcard_payments
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id
+    union all
+    select * from public.giftcard_payments
+     where tenant_id = p_tenant_id and named_order = p_correlation_id and correlation_id is null) x
+   where x.provider_ref = p_provider_ref or p_provider_ref is null and x.correlation_id is not null
+   order by x.correlation_id, x.id limit 1;
+  if v_order_currency is null then
+    perform public.giftcard_refuse(
+      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+  elsif p.id is null and (p_provider_ref is null or p_provider is null) then
+    perform public.giftcard_refuse('GC404', format(
+      'order %s has no payment yet: name the payment by its reference', p_correlation_id), 'reference');
+  elsif p.id is null and exists (
+      select from public.giftcard_payments x
+       where x.tenant_id = p_tenant_id and x.provider = p_provider and x.provider_ref = p_provider_ref
+         and coalesce(x.correlation_id, x.named_order) <> p_correlation_id) then
+    perform public.giftcard_refuse(
+      'GC409', format('payment %s is of another order', p_provider_ref), 'reference');
+  end if;
+  p.provider := coalesce(p.provider, p_provider);
+  p.provider_ref := coalesce(p.provider_ref, p_provider_ref);
+  v_recorded := public.giftcard_record_payment_event(
+    p_tenant_id, p.provider, p.provider_ref, p_event_id, p_kind, p_amount,
+    coalesce(p_currency, p.currency, v_order_currency), p_correlation_id, p_is_total, p_as_of, p_now);
+  if (v_recorded ->> 'changed')::boolean then
+    insert into public.giftcard_audit (at, by, action, subject, details)
+    values (coalesce(p_now, clock_timestamp()), p_by, 'payment_event', 'order ' || p_correlation_id,
+            jsonb_build_object('tenant_id', p_tenant_id, 'reference', p.provider_ref, 'event_id', p_event_id,
+                               'kind', p_kind, 'amount', p_amount, 'currency', v_recorded -> 'currency'));
+  end if;
+  return v_recorded || jsonb_build_object('reference', p.provider_ref, 'provider', p.provider);
+end $$;
+-- Cards: one per order, over the order's amount, and only if it is paid or free of charge.
+
+create table public.giftcard_cards (
+  id bigint generated always as identity,
+  tenant_id text collate "C" not null,
+  correlation_id text collate "C" not null,
+  customer_id bigint,
+  payment_id bigint,
+  free_of_charge boolean not null default false,
+  provider text not null,
+  provider_ref text not null,
+  number_encrypted text not null,
+  number_hash text collate "C" not null,
+  last4 text not null,
+  amount bigint not null,
+  balance bigint not null,
+  currency text not null,
+  unpaid bigint not null default 0,
+  order_cancelled boolean not null default false,
+  state text not null default 'active',
+  created_at timestamptz not null,
+  state_as_of timestamptz,
+  balance_as_of timestamptz,
+  constraint giftcard_cards_pkey primary key (id),
+  constraint giftcard_cards_order_key unique (tenant_id, correlation_id),
+  constraint giftcard_cards_number_key unique (number_hash),
+  constraint giftcard_cards_reference_key unique (tenant_id, provider_ref, provider),
+  constraint giftcard_cards_payment_key unique (payment_id),
+  constraint giftcard_cards_customer_fkey foreign key (customer_id) references public.giftcard_customers (id),
+  constraint giftcard_cards_terms_fkey foreign key (tenant_id, correlation_id, amount, currency, free_of_charge)
+    references public.giftcard_orders (tenant_id, correlation_id, amount, currency, free_of_charge),
+  constraint giftcard_cards_payment_fkey foreign key (payment_id, tenant_id, correlation_id)
+    references public.giftcard_payments (id, tenant_id, correlation_id),
+  constraint giftcard_cards_have_a_payment_or_are_free check ((payment_id is null) = free_of_charge),
+  constraint giftcard_cards_state_is_known check (state in ('active', 'blocked', 'redeemed')),
+  constraint giftcard_cards_balance_is_not_negative check (
+    amount between 1 and 1000000000000000 and balance between 0 and 1000000000000000),
+  constraint giftcard_cards_unpaid_is_bounded check (unpaid between 0 and 9000000000000000),
+  constraint giftcard_cards_last4_is_four_digits check (last4 ~ '^[0-9]{4}$')
+);
+
+create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
+create index giftcard_cards_not_paid on public.giftcard_cards (created_at, id)
+    where unpaid > 0 and (state <> 'blocked' or balance < amount);
+create index giftcard_cards_blocked_but_paid on public.giftcard_cards (created_at, id)
+    where state = 'blocked' and payment_id is not null
+      and (unpaid = 0 and balance > 0 or unpaid < amount and balance >= amount);
+
+create index giftcard_cards_of_cancelled_orders on public.giftcard_cards (created_at, id)
+    where order_cancelled and (state <> 'blocked' or balance < amount);
+
+comment on table public.giftcard_cards is
+  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
+comment on column public.giftcard_cards.unpaid is
+  'How much of the amount is not paid for: its payment was refunded or disputed. Such a card has to be blocked.';
+comment on column public.giftcard_cards.state_as_of is
+  'The time of the newest known state: an older event of the vendor does not change it.';
+comment on column public.giftcard_cards.balance_as_of is
+  'The vendor''s time of the newest known balance: an older event does not change it.';
+
+-- Enqueue the job that blocks the card of an order, unless one waits. One that runs may have found the card paid; one
+-- that waits is held until the caller's transaction ends, so that it finds what the caller has changed.
+create function public.giftcard_enqueue_block(p_tenant_id text, p_correlation_id text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform from public.giftcard_jobs
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'block_card' and status = 'queued'
+   order by id limit 1 for no key update;
+  if not found then
+    -- Not p_now, which may be that of an earlier job.
+    perform public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
+      'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card', 'trigger_type', 'books',
+      'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), false, p_now);
+  end if;
+end $$;
+
+-- Complete and check a new card: its payment must be worth the amount, unless the card is blocked.
+create function public.giftcard_check_card() returns trigger
+language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  new.order_cancelled := coalesce((
+    select o.cancelled_at is not null from public.giftcard_orders o
+     where o.tenant_id = new.tenant_id and o.correlation_id = new.correlation_id for no key update), false);
+  if new.payment_id is not null then
+    new.unpaid := (select greatest(new.amount - p.worth, 0)
+                     from public.giftcard_payments p where p.id = new.payment_id for no key update);
+    if new.unpaid > 0 and new.state <> 'blocked' then
+      raise exception 'the payment of order % is not worth the card: it was refunded or disputed', new.correlation_id
+        using errcode = '23514', constraint = 'giftcard_cards_is_paid', table = 'giftcard_cards', schema = 'public';
+    end if;
+  end if;
+  return new;
+end $$;
+create trigger giftcard_cards_is_paid before insert on public.giftcard_cards
+    for each row execute function public.giftcard_check_card();
+
+-- Mark the card of an order that is cancelled or reopened.
+create function public.giftcard_mark_card() returns trigger
+language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_cards set order_cancelled = new.cancelled_at is not null
+   where tenant_id = new.tenant_id and correlation_id = new.correlation_id;
+  return null;
+end $$;
+create trigger giftcard_orders_mark_their_card after update of cancelled_at on public.giftcard_orders
+    for each row when ((old.cancelled_at is null) <> (new.cancelled_at is null))
+    execute function public.giftcard_mark_card();
+
+-- Keep the card of a payment with the payment, also by plain SQL. A card that is recorded as blocked because it is not
+-- paid any more is to be blocked at its provider, too.
+create function public.giftcard_link_card() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  if tg_op = 'DELETE' then
+    update public.giftcard_payments set card_id = null where id = old.payment_id and card_id = old.id;
+    return null;
+  end if;
+  update public.giftcard_payments set card_id = new.id where id = new.payment_id;
+  if new.unpaid > 0 then
+    perform public.giftcard_enqueue_block(new.tenant_id, new.correlation_id, new.created_at);
+  end if;
+  return null;
+end $$;
+create trigger giftcard_cards_link_their_payment after insert or delete on public.giftcard_cards
+    for each row execute function public.giftcard_link_card();
+
+-- Record a card, one per order, with the order's customer. If its payment went back while the card was issued, it is
+-- recorded as blocked, and a job blocks it at its provider. The effect issue is done with it. Recorded again, it is
+-- returned: {id, reference, number_encrypted, number_hash, last4}. GC404 for an unknown order. GC409 for an order that
+-- is not paid, or what differs from what is recorded. A number or reference that another card has is a unique violation
+-- of giftcard_cards_number_key or giftcard_cards_reference_key.
+create function public.giftcard_record_card(
+  p_tenant_id text, p_correlation_id text, p_provider text, p_provider_ref text, p_number_encrypted text,
+  p_number_hash text, p_last4 text, p_amount bigint, p_currency text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  o public.giftcard_orders;
+  p public.giftcard_payments;
+  c public.giftcard_cards;
+begin
+  select * into o from public.giftcard_orders
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for no key update;
+  if not found then
+    perform public.giftcard_refuse(
+      'GC404', format('there is no order %s: no card can be issued', p_correlation_id), 'correlation_id');
+  end if;
+  select * into p from public.giftcard_payments
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for no key update;
+  select * into c from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
+  if c.id is not null then
+    if (c.provider, c.provider_ref, c.number_hash, c.amount, c.currency)
+       is distinct from (p_provider, p_provider_ref, p_number_hash, p_amount, p_currency) then
+      perform public.giftcard_refuse('GC409', format(
+        'order %s has another card already: %s', p_correlation_id, c.provider_ref), 'correlation_id');
+    end if;
+  elsif (p_amount, p_currency) is distinct from (o.amount, o.currency) then
+    perform public.giftcard_refuse('GC409', format(
+      'order %s is over %s, the card over %s', p_correlation_id, public.giftcard_format_money(o.amount, o.currency),
+      public.giftcard_format_money(p_amount, p_currency)), 'amount');
+  elsif p.id is null and not o.free_of_charge then
+    perform public.giftcard_refuse(
+      'GC409', format('order %s is neither paid nor free of charge', p_correlation_id), 'correlation_id');
+  else
+    insert into public.giftcard_cards
+      (tenant_id, correlation_id, customer_id, payment_id, free_of_charge, provider, provider_ref, number_encrypted,
+       number_hash, last4, amount, balance, currency, state, created_at)
+    values (p_tenant_id, p_correlation_id, o.customer_id, p.id, o.free_of_charge, p_provider, p_provider_ref,
+            p_number_encrypted, p_number_hash, p_last4, p_amount, p_amount, p_currency,
+            case when p.worth < p.amount then 'blocked' else 'active' end, v_now)
+    returning * into c;
+    perform public.giftcard_apply_kept_events(c.tenant_id, c.provider_ref);
+    update public.giftcard_effects
+       set finished_at = v_now, result = jsonb_build_object(
+             'reference', p_provider_ref, 'number_encrypted', p_number_encrypted, 'number_hash', p_number_hash,
+             'last4', p_last4)
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'issue_card' and dedup_key = ''
+       and name = 'issue' and started_at is not null and result is null;
+  end if;
+  return jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
+                            'number_hash', c.number_hash, 'last4', c.last4);
+end $$;
+
+-- Record that the card of an order is blocked at its provider. p_balance: what was left on it; null: unknown. Return
+-- {state, balance, amount, currency}. GC404 for no card.
+create function public.giftcard_block_card(
+  p_tenant_id text, p_correlation_id text, p_balance bigint default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  c public.giftcard_cards;
+begin
+  update public.giftcard_cards
+     set state = 'blocked', state_as_of = v_now, balance = coalesce(p_balance, balance),
+         balance_as_of = case when p_balance is null then balance_as_of else v_now end
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id returning * into c;
+  if not found then
+    perform public.giftcard_refuse(
+      'GC404', format('order %s has no card', p_correlation_id), 'correlation_id');
+  end if;
+  return jsonb_build_object('state', c.state, 'balance', c.balance, 'amount', c.amount, 'currency', c.currency);
+end $$;
+
+-- Let what is recorded of a vendor's card wait for each other: its events, and the card itself. Otherwise an event that
+-- finds no card and the card that finds no event would miss each other.
+create function public.giftcard_lock_reference(p_tenant_id text, p_reference text) returns void
+language sql volatile security invoker set search_path = '' as $$
+  select pg_advisory_xact_lock(hashtextextended(format('card %s of %s', p_reference, p_tenant_id), 0))
+$$;
+
+-- Update the balance and state of a gift card, found by the vendor's reference. p_card: {reference, balance, currency,
+-- blocked (null: unchanged), at}. Events may arrive in any order: state and balance each keep the newest. Return what
+-- the event became, {kind, facts}: card; ignored, {why}; or kept, p_card, until the card is recorded.
+create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_at timestamptz := (p_card ->> 'at')::timestamptz;
+  v_balance bigint := (p_card ->> 'balance')::bigint;
+  v_blocked boolean := (p_card ->> 'blocked')::boolean;
+  v_newer_state boolean;
+  v_newer_balance boolean;
+  v_why text;
+  c public.giftcard_cards;
+begin
+  perform public.giftcard_lock_reference(p_tenant_id, p_card ->> 'reference');
+  select * into c from public.giftcard_cards
+   where tenant_id = p_tenant_id and provider_ref = p_card ->> 'reference' order by id limit 1 for update;
+  if not found then
+    return jsonb_build_object('kind', 'kept', 'facts', p_card);
+  end if;
+  -- Of two events of one instant the blocked state and the lower balance count, whichever comes first.
+  v_newer_state := v_blocked is not null and coalesce(
+    (c.state_as_of, c.state = 'blocked') < (v_at, v_blocked), true);
+  v_newer_balance := v_balance is not null and coalesce((c.balance_as_of, -c.balance) < (v_at, -v_balance), true);
+  v_why := case when c.currency <> p_card ->> 'currency' then 'another currency'
+                when not v_newer_state and not v_newer_balance then 'not the newest' end;
+  if v_why is not null then
+    return jsonb_build_object('kind', 'ignored', 'facts', jsonb_build_object('why', v_why));
+  end if;
+  c.balance := case when v_newer_balance then v_balance else c.balance end;
+  update public.giftcard_cards
+     set balance = c.balance, balance_as_of = case when v_newer_balance then v_at else balance_as_of end,
+         state_as_of = case when v_newer_state then v_at else state_as_of end,
+         state = case when case when v_newer_state then v_blocked else state = 'blocked' end then 'blocked'
+                      when c.balance = 0 then 'redeemed' else 'active' end
+   where id = c.id;
+  return jsonb_build_object('kind', 'card', 'facts', jsonb_build_object());
+end $$;
+-- Sums and links of the books, computed again: what the constraints and triggers keep.
+
+-- Return where a stored sum or link is not what it is computed from, and cards that no constraint would let in. It
+-- reads all payments and cards.
+create function public.giftcard_verify_books()
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text)
+language sql stable security invoker set search_path = '' set jit = off as $$
+  with sums as (
+    select k.payment_id, least(greatest(sum(case when k.kind = 'captured' then k.amount else -k.amount end),
+                                        -9000000000000000), 9000000000000000)::bigint as worth
+      from (select e.payment_id, e.kind, greatest(sum(e.amount) filter (where not e.is_total),
+                                                  max(e.amount) filter (where e.is_total)) as amount
+              from public.giftcard_payment_events e group by e.payment_id, e.kind) k
+     group by k.payment_id)
+  (select 'books_differ', p.tenant_id, coalesce(p.correlation_id, p.named_order), p.provider_ref,
+          p.worth - coalesce(s.worth, 0), p.currency, p.created_at,
+          format('the payment is kept as worth %s, its events add up to %s',
+                 public.giftcard_format_money(p.worth, p.currency),
+                 public.giftcard_format_money(coalesce(s.worth, 0), p.currency))
+     from public.giftcard_payments p left join sums s on s.payment_id = p.id
+    where p.worth <> coalesce(s.worth, 0) order by p.id limit 1000)
+  union all
+  (select 'books_differ', p.tenant_id, p.correlation_id, p.provider_ref, p.worth, p.currency, p.created_at,
+          'the payment has a card that does not exist'
+     from public.giftcard_payments p
+    where p.card_id is not null and not exists (select from public.giftcard_cards c where c.id = p.card_id)
+    order by p.id limit 1000)
+  union all
+  (select case when p.id is null and not c.free_of_charge or o.tenant_id is null then 'card_without_payment'
+               when (p.amount, p.currency) <> (c.amount, c.currency) or (o.amount, o.currency) <> (c.amount, c.currency)
+               then 'card_other_than_payment' else 'books_differ' end,
+          c.tenant_id, c.correlation_id, c.provider_ref, c.amount, c.currency, c.created_at,
+          format('card over %s, %s unpaid; order over %s; payment %s over %s, worth %s',
+                 public.giftcard_format_money(c.amount, c.currency), public.giftcard_format_money(c.unpaid, c.currency),
+                 public.giftcard_format_money(o.amount, o.currency), p.provider_ref,
+                 public.giftcard_format_money(p.amount, p.currency),
+                 public.giftcard_format_money(p.worth, p.currency))
+     from public.giftcard_cards c
+     left join public.giftcard_orders o on o.tenant_id = c.tenant_id and o.correlation_id = c.correlation_id
+     left join public.giftcard_payments p on p.tenant_id = c.tenant_id and p.correlation_id = c.correlation_id
+    where o.tenant_id is null or (o.amount, o.currency, o.free_of_charge) <> (c.amount, c.currency, c.free_of_charge)
+       or not c.free_of_charge and (p.id, p.card_id, p.amount, p.currency, greatest(c.amount - p.worth, 0))
+                                   is distinct from (c.payment_id, c.id, c.amount, c.currency, c.unpaid)
+    order by c.id limit 1000)
+$$;
+-- Differences: where money and cards do not match, kind by kind. Each reads a small index of what is open.
+
+create table public.giftcard_accepted_differences (
+  kind text collate "C" not null,
+  tenant_id text collate "C" not null,
+  item text collate "C" not null,
+  amount bigint not null,
+  by text not null,
+  reason text not null,
+  accepted_at timestamptz not null,
+  constraint giftcard_accepted_differences_pkey primary key (kind, tenant_id, item)
+);
+comment on table public.giftcard_accepted_differences is
+  'One row is a difference that an operator has accepted. It is shown again if its amount changes.';
+comment on column public.giftcard_accepted_differences.item is
+  'The reference of the payment or card, or the vendor key of the charge.';
+
+create index giftcard_effects_unfinished on public.giftcard_effects (started_at)
+    where started_at is not null and name in ('charge', 'issue') and (result is null or result ? 'decided_by');
+
+-- Return whether an operator has accepted a difference over this amount, since it is there. p_item: its reference.
+create function public.giftcard_is_accepted(
+  p_kind text, p_tenant_id text, p_item text, p_amount bigint, p_since timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return exists (select from public.giftcard_accepted_differences
+                  where kind = p_kind and tenant_id = p_tenant_id and item = p_item and amount = p_amount
+                    and accepted_at >= p_since);
+end $$;
+
+-- Return paid orders without a card of which nothing is queued or runs: the job that should issue the card is dead,
+-- cancelled or missing. A dead letter counts although it may revive tomorrow: today the customer has paid for nothing.
+create function public.giftcard_differences_without_card(p_tenant_id text)
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select case when o.cancelled_at is null then 'paid_without_card' else 'paid_but_cancelled' end, p.tenant_id,
+         p.correlation_id, p.provider_ref, p.worth, p.currency, p.created_at, coalesce(
+           (select format('job %s of %s is %s%s', j.id, j.stage, j.status, ': ' || left(j.last_error, 200))
+              from public.giftcard_jobs j
+             where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id
+               and j.status in ('error', 'cancelled') and not public.giftcard_is_webhook(j.stage)
+             order by j.id desc limit 1), 'no job of its flow is left')
+    from public.giftcard_payments p
+    join public.giftcard_orders o on o.tenant_id = p.tenant_id and o.correlation_id = p.correlation_id
+   where p.correlation_id is not null and p.card_id is null and p.worth > 0
+     and (p_tenant_id is null or p.tenant_id = p_tenant_id)
+     and public.giftcard_is_at_rest(p.tenant_id, p.correlation_id)
+     and not public.giftcard_is_accepted(
+       case when o.cancelled_at is null then 'paid_without_card' else 'paid_but_cancelled' end, p.tenant_id,
+       p.provider_ref, p.worth, p.created_at)
+   order by p.created_at, p.id limit 1000
+$$;
+
+-- Return money that no order accepts: of no order, a second payment, a wrong amount, for an order that is cancelled or
+-- free; money beyond what an order costs; and refunds of a payment that was never captured. A payment that fits waits
+-- for the order's payment job, while that lives.
+create function public.giftcard_differences_of_money(p_tenant_id text)
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  (select d.kind, p.tenant_id, coalesce(p.correlation_id, p.named_order), p.provider_ref,
+         p.worth - case when p.correlation_id is null then 0 else p.amount end, p.currency, p.created_at,
+         case d.kind
+           when 'money_without_order'
+             then case when p.named_order is null then 'it names no order' else 'no order has this correlation id' end
+           when 'paid_twice' then 'the order is paid by ' || a.provider_ref
+           when 'wrong_amount' then format('the order costs %s, %s were paid, %s of it at first',
+                                           public.giftcard_format_money(o.amount, o.currency),
+                                           public.giftcard_format_money(p.worth, p.currency),
+                                           public.giftcard_format_money(p.amount, p.currency))
+           when 'paid_but_cancelled' then 'the order is cancelled'
+           when 'paid_but_free' then 'the order is free of charge'
+           else 'the order''s payment job does not run' end
+    from public.giftcard_payments p
+    left join public.giftcard_orders o
+      on o.tenant_id = p.tenant_id and o.correlation_id = coalesce(p.correlation_id, p.named_order)
+    left join public.giftcard_payments a
+      on a.tenant_id = p.tenant_id and a.correlation_id = p.named_order and a.id <> p.id
+   cross join lateral (select case
+           when o.tenant_id is null then 'money_without_order'
+           when a.id is not null then 'paid_twice'
+           -- Captured in parts, it is not accepted either.
+           when (p.worth, p.currency) is distinct from (o.amount, o.currency)
+             or p.correlation_id is null and p.amount is distinct from o.amount then 'wrong_amount'
+           when o.cancelled_at is not null then 'paid_but_cancelled'
+           when o.free_of_charge then 'paid_but_free'
+           when public.giftcard_is_at_rest(o.tenant_id, o.correlation_id) then 'paid_without_card' end) d(kind)
+   where p.worth > case when p.correlation_id is null then 0 else p.amount end and d.kind is not null
+     and (p_tenant_id is null or p.tenant_id = p_tenant_id)
+     and not public.giftcard_is_accepted(d.kind, p.tenant_id, p.provider_ref, p.worth - case
+           when p.correlation_id is null then 0 else p.amount end, p.created_at)
+   order by p.created_at, p.id limit 1000)
+  union all
+  (select 'refund_without_payment', p.tenant_id, p.named_order, p.provider_ref, -p.worth, p.currency, p.created_at,
+          'money of this payment went back, and it was never captured'
+     from public.giftcard_payments p
+    where p.worth < 0 and p.amount is null and p.named_order is not null
+      and (p_tenant_id is null or p.tenant_id = p_tenant_id)
+      and not public.giftcard_is_accepted('refund_without_payment', p.tenant_id, p.provider_ref, -p.worth, p.created_at)
+    order by p.created_at, p.id limit 1000)
+$$;
+
+-- Return what there is of a card, and how much of it is spent.
+create function public.giftcard_spent(c public.giftcard_cards) returns text
+language sql stable security invoker set search_path = '' as $$
+  select format('the card is %s; %s of %s are spent', c.state,
+                public.giftcard_format_money(greatest(c.amount - c.balance, 0), c.currency),
+                public.giftcard_format_money(c.amount, c.currency))
+$$;
+
+-- Return cards that are not paid for any more and not blocked, or were spent before they were; those of cancelled
+-- orders; and the money of blocked cards whose customers have paid for more than they can spend, or have spent.
+create function public.giftcard_differences_of_cards(p_tenant_id text)
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  (select d.kind, c.tenant_id, c.correlation_id, c.provider_ref, c.unpaid, c.currency, coalesce(e.since, c.created_at),
+          public.giftcard_spent(c)
+     from public.giftcard_cards c
+    cross join lateral (
+      select max(e.recorded_at) as since, coalesce(bool_or(e.kind = 'disputed' and e.amount > 0), false) as disputed
+        from public.giftcard_payment_events e where e.payment_id = c.payment_id and e.kind <> 'captured') e
+    cross join lateral (
+      select case when e.disputed then 'disputed_after_issue' else 'refunded_after_issue' end) d(kind)
+    where c.unpaid > 0 and (c.state <> 'blocked' or c.balance < c.amount)
+      and (p_tenant_id is null or c.tenant_id = p_tenant_id)
+      and not public.giftcard_is_accepted(d.kind, c.tenant_id, c.provider_ref, c.unpaid,
+                                          coalesce(e.since, c.created_at))
+    order by c.created_at, c.id limit 1000)
+  union all
+  (select 'card_of_cancelled_order', c.tenant_id, c.correlation_id, c.provider_ref, c.amount, c.currency,
+          o.cancelled_at, public.giftcard_spent(c)
+     from public.giftcard_cards c
+     join public.giftcard_orders o on o.tenant_id = c.tenant_id and o.correlation_id = c.correlation_id
+    where c.order_cancelled and (c.state <> 'blocked' or c.balance < c.amount)
+      and (p_tenant_id is null or o.tenant_id = p_tenant_id)
+      and not public.giftcard_is_accepted('card_of_cancelled_order', c.tenant_id, c.provider_ref, c.amount,
+                                          o.cancelled_at)
+    order by o.cancelled_at limit 1000)
+  union all
+  (select d.kind, c.tenant_id, c.correlation_id, p.provider_ref, d.amount, c.currency, c.created_at,
+          format('its card is blocked; %s of %s are left on it, %s are not paid',
+                 public.giftcard_format_money(c.balance, c.currency),
+                 public.giftcard_format_money(c.amount, c.currency),
+                 public.giftcard_format_money(c.unpaid, c.currency))
+     from public.giftcard_cards c
+     join public.giftcard_payments p on p.id = c.payment_id
+     join public.giftcard_orders o on o.tenant_id = c.tenant_id and o.correlation_id = c.correlation_id
+    cross join lateral (
+      select case when o.cancelled_at is null then 'paid_without_card' else 'paid_but_cancelled' end,
+             least(c.balance, c.amount) - c.unpaid) d(kind, amount)
+    where c.state = 'blocked' and c.payment_id is not null
+      and (c.unpaid = 0 and c.balance > 0 or c.unpaid < c.amount and c.balance >= c.amount)
+      -- An operator's block of a card that is paid is a decision about its money, until money moves again.
+      and (o.cancelled_at is not null or c.unpaid > 0 or not exists (
+        select from public.giftcard_audit a
+         where a.action = 'block_card' and a.subject = 'order ' || c.correlation_id
+           and a.details ->> 'tenant_id' = c.tenant_id
+           and a.at >= (select max(e.recorded_at) from public.giftcard_payment_events e
+                         where e.payment_id = c.payment_id)))
+      and (p_tenant_id is null or c.tenant_id = p_tenant_id)
+      and not public.giftcard_is_accepted(d.kind, c.tenant_id, p.provider_ref, d.amount, c.created_at)
+    order by c.created_at, c.id limit 1000)
+$$;
+
+-- Return charges and issues that began, have no result, and are not being worked on: whether they happened is unknown.
+create function public.giftcard_differences_of_effects(p_tenant_id text)
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select case e.name when 'charge' then 'charge_unknown' else 'issue_unknown' end, e.tenant_id, e.correlation_id,
+         e.vendor_key, o.amount, o.currency, e.started_at,
+         case when e.result is null then 'it was begun and has no result'
+              else 'it happened by a decision, and is not recorded: requeue its job' end
+    from public.giftcard_effects e
+    join public.giftcard_orders o on o.tenant_id = e.tenant_id and o.correlation_id = e.correlation_id
+   where e.started_at is not null and e.name in ('charge', 'issue') and (e.result is null or e.result ? 'decided_by')
+     and not exists (select from public.giftcard_payments p
+                      where e.result is not null and p.tenant_id = e.tenant_id and p.correlation_id = e.correlation_id
+                        and (e.name = 'charge' or p.card_id is not null))
+     and (p_tenant_id is null or e.tenant_id = p_tenant_id)
+     and not public.giftcard_is_accepted(case e.name when 'charge' then 'charge_unknown' else 'issue_unknown' end,
+                                         e.tenant_id, e.vendor_key, o.amount, e.started_at)
+     and public.giftcard_is_at_rest(e.tenant_id, e.correlation_id)
+     -- Recorded and not accepted: its money has a line of another kind. A refund alone is not its money.
+     and not exists (select from public.giftcard_payments p
+                      where p.tenant_id = e.tenant_id and p.named_order = e.correlation_id and p.correlation_id is null
+                        and p.amount is not null and e.name = 'charge')
+   order by e.started_at, e.vendor_key limit 1000
+$$;
+
+-- Return events of vendors about money that the books refused: they changed nothing.
+create function public.giftcard_differences_of_events(p_tenant_id text)
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text)
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return query
+  select 'event_refused', e.tenant_id, e.correlation_id, e.event_id, m.amount, left(e.facts ->> 'currency', 20),
+         e.received_at, left(e.facts ->> 'why', 500)
+    from public.giftcard_inbound_events e
+   -- An amount that no column holds counts as 0.
+   cross join lateral (select case when e.facts ->> 'movement' ~ '^[0-9]{1,18}$'
+                                   then (e.facts ->> 'movement')::bigint else 0 end) m(amount)
+   where e.kind = 'ignored' and e.facts ? 'movement' and (p_tenant_id is null or e.tenant_id = p_tenant_id)
+     and not public.giftcard_is_accepted('event_refused', e.tenant_id, e.event_id, m.amount, e.received_at)
+   order by e.received_at, e.event_id limit 1000;
+end $$;
+-- Reconciliation: all differences between money and cards. Status, doctor, alerts and metrics may ask at any time.
+
+-- Return what to do about a difference.
+create function public.giftcard_difference_action(p_kind text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select case p_kind
+    when 'paid_without_card' then 'Requeue the job that failed, or refund what is left. A blocked card: unblock it.'
+    when 'paid_but_cancelled' then 'Refund the payment, or requeue the order''s jobs: that reopens it.'
+    when 'paid_but_free' then 'Refund the payment.'
+    when 'money_without_order' then 'Find out what was paid for, then refund it or take in the order.'
+    when 'paid_twice' then 'Refund this payment.'
+    when 'wrong_amount' then 'Refund the payment and have the order paid anew, or refund what is too much.'
+    when 'refunded_after_issue' then 'Block the card; if it was spent, collect the money or accept the loss.'
+    when 'disputed_after_issue' then 'Block the card and contest the dispute; if it was spent, send the proof.'
+    when 'card_of_cancelled_order' then 'Block the card, then refund the payment.'
+    when 'charge_unknown' then 'Look the key up at the payment provider, then decide the effect.'
+    when 'refund_without_payment' then 'Record the refund for the right payment, then accept this one.'
+    when 'event_refused' then 'Compare the payment at its provider, record what is missing, then accept this.'
+    when 'issue_unknown' then 'Look the key up at the card provider, then decide the effect.'
+    else 'Compare the books with their providers; do not correct them by hand.' end
+$$;
+
+-- Return all differences between money and cards, the oldest first: what is at stake in minor units, since when, and
+-- what to do. reference: the payment, card or vendor key. Each kind is read up to 1,000 rows. p_verify: check every sum
+-- and link as well (giftcard_verify_books), which reads all orders.
+create function public.giftcard_reconcile(
+  p_tenant_id text default null, p_verify boolean default false, p_limit integer default 1000)
+returns table (kind text, tenant_id text, correlation_id text, reference text, amount bigint, currency text,
+               since timestamptz, detail text, action text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  with found as (
+    select * from public.giftcard_differences_without_card(p_tenant_id)
+    union all
+    select * from public.giftcard_differences_of_money(p_tenant_id)
+    union all
+    select * from public.giftcard_differences_of_cards(p_tenant_id)
+    union all
+    select * from public.giftcard_differences_of_effects(p_tenant_id)
+    union all
+    select * from public.giftcard_differences_of_events(p_tenant_id)
+    union all
+    select * from public.giftcard_verify_books() where p_verify)
+  select f.*, public.giftcard_difference_action(f.kind)
+    from found f
+   where p_tenant_id is null or f.tenant_id = p_tenant_id
+   order by f.since, f.kind, f.tenant_id, f.correlation_id, f.reference limit least(p_limit, 1000)
+$$;
+
+-- Return {differences: the rows of giftcard_reconcile, truncated: whether there are more than p_limit, at most 999}.
+create function public.giftcard_list_differences(
+  p_tenant_id text default null, p_verify boolean default false, p_limit integer default 200) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 200), 1), 999);
+  v_rows jsonb[] := array(
+    select public.giftcard_readable_row(to_jsonb(r), 20000)
+      from public.giftcard_reconcile(p_tenant_id, p_verify, v_limit + 1) r);
+begin
+  return jsonb_build_object('differences', to_jsonb(v_rows[:v_limit]), 'truncated', cardinality(v_rows) > v_limit);
+end $$;
+-- What operators decide about orders. Each decision has a row in the audit.
+
+create index giftcard_audit_free_orders on public.giftcard_audit (subject) where action = 'free_of_charge';
+
+-- Refuse an order that is free of charge although no operator has decided so.
+create function public.giftcard_require_decision() returns trigger
+language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if not exists (select from public.giftcard_audit
+                  where action = 'free_of_charge' and subject = 'order ' || new.correlation_id
+                    and details ->> 'tenant_id' = new.tenant_id) then
+    raise exception 'order % is free of charge only by giftcard_make_free_of_charge', new.correlation_id
+      using errcode = '23514', constraint = 'giftcard_orders_free_of_charge_is_audited', table = 'giftcard_orders',
+            schema = 'public';
+  end if;
+  return new;
+end $$;
+create trigger giftcard_orders_free_of_charge_is_audited before insert or update of free_of_charge
+    on public.giftcard_orders for each row when (new.free_of_charge)
+    execute function public.giftcard_require_decision();
+
+-- Make an order free of charge: its card needs no payment. Return {correlation_id, free_of_charge}. GC404 for an
+-- unknown order. GC409 for one that is cancelled, paid, or whose charge has begun.
+create function public.giftcard_make_free_of_charge(
+  p_tenant_id text, p_correlation_id text, p_by text, p_reason text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_problem text;
+  o public.giftcard_orders;
+begin
+  select * into o from public.giftcard_orders
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
+  if not found then
+    perform public.giftcard_refuse(
+      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+  end if;
+  v_problem := case
+    when o.cancelled_at is not null then 'is cancelled'
+    when exists (select from public.giftcard_payments
+                  where tenant_id = p_tenant_id and correlation_id = p_correlation_id) then 'is paid'
+    when exists (select from public.giftcard_effects
+                  where tenant_id = p_tenant_id and correlation_id = p_correlation_id and name = 'charge'
+                    and started_at is not null) then 'is being charged' end;
+  if v_problem is not null then
+    perform public.giftcard_refuse('GC409', format('order %s %s', p_correlation_id, v_problem), 'correlation_id');
+  elsif not o.free_of_charge then
+    insert into public.giftcard_audit (at, by, action, subject, details)
+    values (coalesce(p_now, clock_timestamp()), p_by, 'free_of_charge', 'order ' || p_correlation_id,
+            jsonb_build_object('tenant_id', p_tenant_id, 'reason', p_reason, 'amount', o.amount,
+                               'currency', o.currency));
+    update public.giftcard_orders set free_of_charge = true
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
+    perform public.giftcard_make_due(p_tenant_id, p_correlation_id, 'payment', p_now);
+  end if;
+  return jsonb_build_object('correlation_id', p_correlation_id, 'free_of_charge', true);
+end $$;
+
+-- Correct the recipient of an order: p_customer has the fields to change, of email, given_name and family_name. Jobs
+-- that run after it read the new ones. Return {correlation_id, changed: the names of the fields that differ}. GC404 for
+-- an unknown order, GC409 once the customer is erased, GC400 for another field.
+create function public.giftcard_correct_recipient(
+  p_tenant_id text, p_correlation_id text, p_customer jsonb, p_by text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_customer jsonb;
+  v_changed text[];
+  o public.giftcard_orders;
+begin
+  if jsonb_typeof(p_customer) is distinct from 'object'
+     or p_customer - '{email,given_name,family_name}'::text[] <> '{}' then
+    perform public.giftcard_refuse('GC400', 'only email, given_name and family_name can be corrected', 'customer');
+  end if;
+  select * into o from public.giftcard_orders
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
+  if not found then
+    perform public.giftcard_refuse(
+      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+  elsif jsonb_typeof(o.details -> 'customer') is distinct from 'object' then
+    perform public.giftcard_refuse(
+      'GC409', format('the customer of order %s was erased', p_correlation_id), 'correlation_id');
+  end if;
+  v_customer := o.details -> 'customer';
+  v_changed := array(select k from jsonb_object_keys(p_customer) k
+                      where v_customer -> k is distinct from p_customer -> k order by k);
+  if v_changed <> '{}' then
+    update public.giftcard_orders
+       set details = jsonb_set(details, '{customer}', v_customer || p_customer)
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
+    insert into public.giftcard_audit (at, by, action, subject, details)
+    values (coalesce(p_now, clock_timestamp()), p_by, 'correct_recipient', 'order ' || p_correlation_id,
+            jsonb_build_object('tenant_id', p_tenant_id, 'changed', to_jsonb(v_changed)));
+  end if;
+  return jsonb_build_object('correlation_id', p_correlation_id, 'changed', to_jsonb(v_changed));
+end $$;
+
+-- Accept a difference that giftcard_reconcile returns: it is not shown again unless its amount changes. p_item: its
+-- reference. Return {kind, tenant_id, item, amount}. GC404 for none.
+create function public.giftcard_accept_difference(
+  p_kind text, p_tenant_id text, p_item text, p_by text, p_reason text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_amount bigint := (select r.amount from public.giftcard_reconcile(p_tenant_id) r
+                       where r.kind = p_kind and r.reference = p_item limit 1);
+  v_accepted jsonb := jsonb_build_object('kind', p_kind, 'tenant_id', p_tenant_id, 'item', p_item, 'amount', v_amount);
+begin
+  if v_amount is null then
+    perform public.giftcard_refuse('GC404', format('there is no difference %s of %s', p_kind, p_item), 'reference');
+  end if;
+  insert into public.giftcard_accepted_differences (kind, tenant_id, item, amount, by, reason, accepted_at)
+  values (p_kind, p_tenant_id, p_item, v_amount, p_by, p_reason, v_now)
+  on conflict on constraint giftcard_accepted_differences_pkey do update set
+    amount = excluded.amount, by = excluded.by, reason = excluded.reason, accepted_at = excluded.accepted_at;
+  insert into public.giftcard_audit (at, by, action, subject, details)
+  values (v_now, p_by, 'accept_difference', p_kind || ' ' || p_item,
+          v_accepted || jsonb_build_object('reason', p_reason));
+  return v_accepted;
+end $$;
+
+-- Enqueue the job that blocks the card of an order in any case, unless such a job waits or runs. Return
+-- {correlation_id, job_id, created}. GC404 for no card.
+create function public.giftcard_request_block(
+  p_tenant_id text, p_correlation_id text, p_by text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_job_id bigint;
+begin
+  perform from public.giftcard_cards
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for no key update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('order %s has no card', p_correlation_id), 'correlation_id');
+  end if;
+  select id into v_job_id from public.giftcard_jobs
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'block_card'
+     and status in ('queued', 'running') and payload -> 'force' = 'true' order by id limit 1;
+  if v_job_id is not null then
+    return jsonb_build_object('correlation_id', p_correlation_id, 'job_id', v_job_id, 'created', false);
+  end if;
+  v_job_id := (public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
+      'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card',
+      'trigger_type', 'operator', 'payload', '{"force": true}'::jsonb,
+      'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), false, p_now)
+    -> 0 ->> 'id')::bigint;
+  insert into public.giftcard_audit (at, by, action, subject, details)
+  values (v_now, p_by, 'block_card', 'order ' || p_correlation_id, jsonb_build_object('tenant_id', p_tenant_id));
+  return jsonb_build_object('correlation_id', p_correlation_id, 'job_id', v_job_id, 'created', true);
+end $$;
+
+-- Reopen the order of a job that had ended and is queued again, by whatever means: its stages work on again.
+create function public.giftcard_reopen_order() returns trigger
+language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_orders set cancelled_at = null
+   where tenant_id = new.tenant_id and correlation_id = new.correlation_id and cancelled_at is not null
+     and not public.giftcard_is_webhook(new.stage);
+  return null;
+end $$;
+create trigger giftcard_jobs_reopen_their_order after update of status on public.giftcard_jobs
+    for each row when (old.status in ('cancelled', 'completed') and new.status = 'queued')
+    execute function public.giftcard_reopen_order();
 -- Schedules: work at set times. Python computes the times; 51_occurrences.sql turns them into jobs.
 
 create table public.giftcard_schedules (
@@ -2985,6 +5255,19 @@ comment on column public.giftcard_schedules.missed is
   'Occurrences that made no job because no tick checked in time; skipped: because a job of an earlier one had not '
   'ended.';
 
+-- As those of giftcard_jobs.
+create trigger giftcard_schedules_payload_is_readable before insert on public.giftcard_schedules
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)'))
+  execute function public.giftcard_refuse_unreadable_payload();
+create trigger giftcard_schedules_new_payload_is_readable after update of payload on public.giftcard_schedules
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)')
+    and new.payload is distinct from old.payload)
+  execute function public.giftcard_refuse_unreadable_payload();
+
 create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
 -- Those that a tick waits for: a schedule that only waits for the end of its job is not among them.
 create index giftcard_schedules_next on public.giftcard_schedules (check_at)
@@ -3002,13 +5285,14 @@ $$;
 create function public.giftcard_schedule_outcomes(
   p_jobs bigint[], p_is_recurring boolean, p_failures integer,
   out unfinished bigint[], out failures integer, out busy_since timestamptz, out busy_until timestamptz)
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
 declare
   v_id bigint;
   j record;
 begin
   unfinished := '{}';
-  failures := p_failures;
+  failures := least(p_failures, 1000000);
   foreach v_id in array p_jobs loop
     select status, created_at, public.giftcard_next_run_at(status, scheduled_at, revive_at) as until,
            revive_at into j from public.giftcard_jobs where id = v_id;
@@ -3028,24 +5312,24 @@ end $$;
 
 -- Return a schedule as the API shows it; null for one that ran once and is over: the next tick deletes it.
 create function public.giftcard_schedule_json(s public.giftcard_schedules, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   o record := public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures);
 begin
   if not s.is_recurring and s.last_at is not null and s.next_at is null and o.unfinished = '{}' then
     return null;
   end if;
-  return to_jsonb(s) - '{check_at,open_jobs}'::text[] || jsonb_build_object(
+  return public.giftcard_readable_row(to_jsonb(s) - '{check_at,open_jobs}'::text[] || jsonb_build_object(
     'now', p_now, 'unfinished', cardinality(o.unfinished), 'failures', o.failures,
     'last_job', (select jsonb_build_object(
         'id', j.id, 'status', j.status, 'attempts', j.attempts, 'scheduled_at', j.scheduled_at,
-        'finished_at', j.finished_at, 'last_error', j.last_error)
-      from public.giftcard_jobs j where j.id = s.last_job_id));
+        'finished_at', j.finished_at, 'last_error', left(j.last_error, 500))
+      from public.giftcard_jobs j where j.id = s.last_job_id)));
 end $$;
 
 -- Return one schedule. GC404 for none.
 create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_schedule jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()))
                      from public.giftcard_schedules s where s.id = p_id);
@@ -3056,77 +5340,90 @@ begin
   return v_schedule;
 end $$;
 
--- Return a page of schedules, the newest first: {schedules, older: the id to continue from, null at the end}.
+-- Return a page of schedules, the newest first: {schedules, older: the id to continue from, null at the end}. A page
+-- ends early where its schedules are large (see giftcard_page_ends).
 create function public.giftcard_list_schedules(
   p_tenant_id text default null, p_name text default null, p_paused boolean default null, p_before bigint default null,
   p_limit integer default 50, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  v_found jsonb[];
+  s public.giftcard_schedules;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
 begin
-  v_found := array(
-    select t.schedule from public.giftcard_schedules s
-     cross join lateral (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) as schedule) t
-     where (p_before is null or s.id < p_before) and (p_tenant_id is null or s.tenant_id = p_tenant_id)
-       and (p_name is null or s.name = p_name)
-       and (p_paused is null or (s.paused_at is not null) = p_paused) and t.schedule is not null
-     order by s.id desc limit v_limit + 1);
-  return jsonb_build_object('schedules', to_jsonb(v_found[:v_limit]),
-                            'older', case when cardinality(v_found) > v_limit then v_found[v_limit] -> 'id' end);
-end $$;
-
--- Return the jobs of a schedule, the newest first: {id, time (of the occurrence), status, …}. Archived ones are left
--- out.
-create function public.giftcard_occurrences(p_id bigint, p_limit integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
-declare
-  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
-begin
-  return (
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'id', j.id, 'time', substr(j.correlation_id, length('schedule:' || p_id || ':') + 1), 'status', j.status,
-        'attempts', j.attempts,
-        'scheduled_at', j.scheduled_at, 'created_at', j.created_at, 'finished_at', j.finished_at,
-        'last_error', j.last_error) order by j.correlation_id desc), '[]')
-      from (select * from public.giftcard_jobs
-             where tenant_id = v_tenant and correlation_id >= 'schedule:' || p_id || ':'
-               and correlation_id < 'schedule:' || p_id || ';'
-               and starts_with(trigger_type, 'schedule')
-             order by correlation_id desc limit least(p_limit, 1000)) j);
+  for s in select * from public.giftcard_schedules f
+            where (p_before is null or f.id < p_before) and (p_tenant_id is null or f.tenant_id = p_tenant_id)
+              and (p_name is null or f.name = p_name) and (p_paused is null or (f.paused_at is not null) = p_paused)
+            order by f.id desc loop
+    v_row := public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()));
+    continue when v_row is null;
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('schedules', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;
 -- Occurrences: a tick reads the schedules that are due, Python plans, and each plan is applied if its schedule is still
 -- as it was read: of two ticks, two clocks or a clock that was set back, one makes the job.
 
--- Return the schedules to plan now, the longest due first, with all that Python needs. now: the database's time.
+-- Return a schedule with all that Python needs to plan it. now: the database's time. The payload is text: one that
+-- Python cannot read stops its own schedule only.
+create function public.giftcard_due_schedule(s public.giftcard_schedules, p_now timestamptz) returns json
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  o record := public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures);
+begin
+  return json_build_object(
+    'id', s.id, 'version', s.version, 'now', p_now, 'tenant_id', s.tenant_id, 'schedule', s.schedule,
+    'timezone', s.timezone,
+    'stage', s.stage, 'payload_json', s.payload::text, 'semantics', s.semantics, 'is_recurring', s.is_recurring,
+    'max_attempts', s.max_attempts,
+    'ttr_seconds', s.ttr_seconds, 'retry_delays', s.retry_delays, 'next_at', s.next_at, 'last_at', s.last_at,
+    'created_at', s.created_at,
+    'missed_policy', s.missed_policy, 'catch_up_seconds', s.catch_up_seconds, 'missed_cap', s.missed_cap,
+    'overlap_policy', s.overlap_policy, 'pause_after_failures', s.pause_after_failures,
+    'failures', o.failures, 'unfinished', cardinality(o.unfinished), 'busy_since', o.busy_since,
+    'busy_until', o.busy_until);
+end $$;
+
+-- Return the schedules to plan now, the longest due first, as giftcard_due_schedule returns each.
 create function public.giftcard_due_schedules(p_limit integer default 100, p_now timestamptz default null) returns json
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off
 set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_skipped bigint[] := public.giftcard_skipped('schedule', v_now);
 begin
   return (
-    select coalesce(json_agg(json_build_object(
-        'id', s.id, 'version', s.version, 'now', v_now, 'tenant_id', s.tenant_id, 'schedule', s.schedule,
-        'timezone', s.timezone,
-        'stage', s.stage, 'payload', s.payload, 'semantics', s.semantics, 'is_recurring', s.is_recurring,
-        'max_attempts', s.max_attempts,
-        'ttr_seconds', s.ttr_seconds, 'retry_delays', s.retry_delays, 'next_at', s.next_at, 'last_at', s.last_at,
-        'missed_policy', s.missed_policy, 'catch_up_seconds', s.catch_up_seconds, 'missed_cap', s.missed_cap,
-        'overlap_policy', s.overlap_policy, 'pause_after_failures', s.pause_after_failures,
-        'failures', o.failures, 'unfinished', cardinality(o.unfinished), 'busy_since', o.busy_since,
-        'busy_until', o.busy_until)), '[]')
-      from (select * from public.giftcard_schedules where check_at is not null and check_at <= v_now
-             order by check_at, id limit least(p_limit, 1000)) s
-     cross join lateral public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures) o);
+    select coalesce(json_agg(public.giftcard_due_schedule(s, v_now) order by s.check_at, s.id), '[]')
+      from (select * from public.giftcard_schedules
+             where check_at is not null and check_at <= v_now and id <> all (v_skipped)
+             order by check_at, id limit least(p_limit, 1000)) s);
 end $$;
 
--- Return when the next occurrence is due; null: none. What waits for the end of an earlier job is checked later.
-create function public.giftcard_next_schedule_at() returns timestamptz
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
+-- Return when the next occurrence is due; null: none. What waits for the end of an earlier job is checked later. A
+-- schedule that ticks pass over counts for nothing: what is due already may be one.
+create function public.giftcard_next_schedule_at(p_now timestamptz default null) returns timestamptz
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off
+set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_at timestamptz := (
+    select check_at from public.giftcard_schedules where check_at is not null and next_at is not null
+     order by check_at limit 1);
+  v_skipped bigint[];
 begin
-  return (select check_at from public.giftcard_schedules where check_at is not null and next_at is not null
-          order by check_at limit 1);
+  if v_at <= v_now then
+    v_skipped := public.giftcard_skipped('schedule', v_now);
+    return (select check_at from public.giftcard_schedules
+             where check_at is not null and next_at is not null and id <> all (v_skipped) order by check_at limit 1);
+  end if;
+  return v_at;
 end $$;
 
 -- Apply plans; giftcard_enqueue_occurrences has locked their schedules. Return the ids of the new jobs.
@@ -3137,6 +5434,7 @@ declare
   v_jobs jsonb;
   v_owners bigint[];  -- the schedule of each job
   v_answers jsonb := '[]'::jsonb;
+  v_changed bigint;
 begin
   -- The payload as stored, unless a hook has changed it: JSON that went through Python may have lost digits.
   select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n),
@@ -3161,7 +5459,7 @@ begin
      cross join lateral public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures) o
       left join made m on m.schedule_id = s.id)
   update public.giftcard_schedules s
-     set version = s.version + 1, failures = m.failures,
+     set version = case when s.version < 2147483647 then s.version + 1 else 1 end, failures = m.failures,
          open_jobs = m.open_jobs[greatest(1, cardinality(m.open_jobs) - 99):],
          next_at = case when not pauses then (plan ->> 'next_at')::timestamptz end,
          check_at = case when pauses then null
@@ -3170,16 +5468,87 @@ begin
                         else (plan ->> 'next_at')::timestamptz end,
          last_at = greatest(s.last_at, (plan ->> 'last_at')::timestamptz),
          last_job_id = coalesce(m.last_job_id, s.last_job_id),
-         missed = s.missed + coalesce((plan ->> 'missed')::integer, 0),
+         missed = least(s.missed, 1e15::bigint) + coalesce((plan ->> 'missed')::integer, 0),
          last_missed_at = coalesce((plan ->> 'missed_at')::timestamptz, s.last_missed_at),
-         skipped = s.skipped + coalesce((plan ->> 'skipped')::integer, 0),
+         skipped = least(s.skipped, 1e15::bigint) + coalesce((plan ->> 'skipped')::integer, 0),
          last_skipped_at = coalesce((plan ->> 'skipped_at')::timestamptz, s.last_skipped_at),
          paused_at = case when pauses then p_now else s.paused_at end,
          paused_by = case when pauses then 'tick' else s.paused_by end,
          pause_reason = coalesce(plan ->> 'pause', s.pause_reason)
     from moved m
    where s.id = m.id;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, jsonb_array_length(p_plans));
   return array(select (j ->> 'id')::bigint from jsonb_array_elements(v_answers) j where (j ->> 'created')::boolean);
+end $$;
+
+-- Pause a schedule that work fails on, with the reason. Return whether it is paused: if even that is refused, ticks
+-- pass over it for ten minutes.
+create function public.giftcard_put_schedule_aside(p_id bigint, p_reason text, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_schedules
+     set paused_at = p_now, paused_by = 'tick', pause_reason = left(p_reason, 500), next_at = null, check_at = null,
+         version = case when version < 2147483647 then version + 1 else 1 end
+   where id = p_id;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
+  perform public.giftcard_record_fault('schedule', p_id::text, p_reason, p_now);
+  return true;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('schedule', p_id::text, p_reason, p_now, p_now + interval '10 minutes');
+  return false;
+end $$;
+
+-- Pause the due schedules that cannot be read.
+create function public.giftcard_pause_unreadable_schedules(p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  s public.giftcard_schedules;
+begin
+  for s in select * from public.giftcard_schedules where check_at is not null and check_at <= p_now
+            order by check_at, id limit 1000 for update skip locked loop
+    begin
+      perform public.giftcard_due_schedule(s, p_now);
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      end if;
+      perform public.giftcard_put_schedule_aside(
+        s.id, 'it cannot be read: ' || public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    end;
+  end loop;
+end $$;
+
+-- Apply one plan, or delete its schedule. One that cannot be applied pauses its schedule. Return the ids of the new
+-- jobs; the reason of the pause; whether the schedule has moved on.
+create function public.giftcard_apply_plan(
+  p_plan jsonb, p_now timestamptz, out jobs bigint[], out reason text, out moved boolean)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_changed bigint;
+begin
+  moved := true;
+  if p_plan ? 'delete' then
+    delete from public.giftcard_schedules where id = (p_plan ->> 'id')::bigint;
+    get diagnostics v_changed = row_count;
+    perform public.giftcard_check_changed(v_changed, 1);
+  else
+    jobs := public.giftcard_apply_plans(jsonb_build_array(p_plan), p_now);
+  end if;
+exception when lock_not_available then
+  moved := false;  -- someone else holds a job of its own: later
+when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  reason := 'its job cannot be stored: ' || public.giftcard_error_text(sqlstate, sqlerrm);
+  moved := public.giftcard_put_schedule_aside((p_plan ->> 'id')::bigint, reason, p_now);
 end $$;
 
 -- Apply plans, in one transaction. Each: {id, version, and one of
@@ -3192,6 +5561,7 @@ end $$;
 -- Return {jobs: ids of the new ones, paused: [{id, reason}], deleted, left: how many}.
 create function public.giftcard_enqueue_occurrences(p_planned jsonb, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker
+set lock_timeout = '2s'
 set search_path = '' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3201,42 +5571,49 @@ declare
      order by s.id for update of s skip locked);
   v_plans jsonb := (
     select coalesce(jsonb_agg(p), '[]') from jsonb_array_elements(p_planned) p
-      where (p ->> 'id')::bigint = any (v_ids) and not p ? 'delete');
-  v_over bigint[] := array(
-    select (p ->> 'id')::bigint from jsonb_array_elements(p_planned) p
-      where (p ->> 'id')::bigint = any (v_ids) and p ? 'delete');
+      where (p ->> 'id')::bigint = any (v_ids));
+  v_over bigint[] := array(select (p ->> 'id')::bigint from jsonb_array_elements(v_plans) p where p ? 'delete');
   v_paused jsonb := (
     select coalesce(jsonb_agg(jsonb_build_object('id', p -> 'id', 'reason', p -> 'pause')), '[]')
       from jsonb_array_elements(v_plans) p where p ? 'pause');
   v_jobs bigint[] := '{}'::bigint[];
+  v_left integer := jsonb_array_length(p_planned) - cardinality(v_ids);
+  v_changed bigint;
   v_plan jsonb;
+  a record;
 begin
-  delete from public.giftcard_schedules where id = any (v_over);
+  set constraints all immediate;  -- an error at the commit would be no schedule's
   begin
-    v_jobs := public.giftcard_apply_plans(v_plans, v_now);
-  exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
-    -- One job cannot be stored: each schedule is planned by itself, so that the others are not affected.
+    delete from public.giftcard_schedules where id = any (v_over);
+    get diagnostics v_changed = row_count;
+    perform public.giftcard_check_changed(v_changed, cardinality(v_over));
+    v_jobs := public.giftcard_apply_plans(
+      (select coalesce(jsonb_agg(p), '[]') from jsonb_array_elements(v_plans) p where not p ? 'delete'), v_now);
+  exception when others then
+    if public.giftcard_is_unavailable(sqlstate) and sqlstate <> '55P03' then
+      raise;
+    end if;
     for v_plan in select value from jsonb_array_elements(v_plans) loop
-      begin
-        v_jobs := v_jobs || public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
-      exception when data_exception or integrity_constraint_violation or raise_exception or sqlstate 'GC400' then
-        v_plan := jsonb_build_object('id', v_plan -> 'id', 'pause', 'its job cannot be stored: ' || left(sqlerrm, 300));
-        perform public.giftcard_apply_plans(jsonb_build_array(v_plan), v_now);
-        v_paused := v_paused || jsonb_build_object('id', v_plan -> 'id', 'reason', v_plan -> 'pause');
-      end;
+      a := public.giftcard_apply_plan(v_plan, v_now);
+      v_jobs := v_jobs || a.jobs;
+      v_left := v_left + (not a.moved)::integer;
+      if a.reason is not null then
+        v_paused := v_paused || jsonb_build_object('id', v_plan -> 'id', 'reason', a.reason);
+      end if;
     end loop;
   end;
   return jsonb_build_object('jobs', to_jsonb(v_jobs), 'paused', v_paused, 'deleted', cardinality(v_over),
-                            'left', jsonb_array_length(p_planned) - cardinality(v_ids));
+                            'left', v_left);
 end $$;
 -- Manage schedules: the operators' actions.
 
 -- Create a schedule, or update one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
--- set; p_next_at is its next occurrence (null: none). GC409 for a name that another has, and for another version.
+-- set; without a payload an update keeps the stored one. p_next_at is its next occurrence (null: none). GC409 for a
+-- name that another has, and for another version.
 create function public.giftcard_save_schedule(
   p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   n public.giftcard_schedules := jsonb_populate_record(null::public.giftcard_schedules, p_schedule);
@@ -3257,8 +5634,8 @@ begin
     returning * into s;
   else
     update public.giftcard_schedules
-       set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage, payload = n.payload,
-           semantics = n.semantics,
+       set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage,
+           payload = coalesce(n.payload, payload), semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
            retry_delays = n.retry_delays,
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
@@ -3282,7 +5659,7 @@ end $$;
 
 -- Delete a schedule. Its jobs go on. GC404 for none.
 create function public.giftcard_delete_schedule(p_id bigint) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   delete from public.giftcard_schedules where id = p_id;
   if not found then
@@ -3294,7 +5671,7 @@ end $$;
 -- Pause a schedule: no occurrences until it is resumed. Its jobs go on.
 create function public.giftcard_pause_schedule(
   p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -3311,7 +5688,7 @@ end $$;
 -- or not at p_version.
 create function public.giftcard_resume_schedule(
   p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   update public.giftcard_schedules
      set paused_at = null, paused_by = null, pause_reason = null, failures = 0,
@@ -3344,13 +5721,125 @@ begin
             order by d.stage), '[]')
       from (
         select h.stage, count(*) as runs,
-               percentile_disc(array[0.5, 0.95, 1]) within group (order by extract(epoch
-                 from h.started_at - h.scheduled_at) * 1000) as ms
+               percentile_disc(array[0.5, 0.95, 1]) within group (
+                 order by public.giftcard_milliseconds(h.scheduled_at, h.started_at)) as ms
           from (select * from public.giftcard_job_history
                 where finished_at > v_now - make_interval(secs => p_window_seconds)
                  order by finished_at desc limit 10000) h
-         where h.result <> 'RELEASED' and isfinite(h.scheduled_at) and h.started_at >= h.scheduled_at
+         where h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
+           and h.started_at >= h.scheduled_at
          group by h.stage) d);
+end $$;
+-- The jobs of a schedule, and all their runs.
+
+-- Return the jobs of a schedule, the newest occurrence first, with p_archived also those in the archive (job: null):
+-- those at or before a correlation id and an id (null: all), at most p_limit.
+create function public.giftcard_schedule_jobs(
+  p_id bigint, p_tenant_id text, p_until text, p_until_id bigint, p_archived boolean, p_limit integer)
+returns table (correlation_id text, id bigint, job jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select t.correlation_id, t.id, t.job from (
+    (select j.correlation_id, j.id, jsonb_build_object(
+         'id', j.id, 'status', j.status, 'attempts', j.attempts, 'scheduled_at', j.scheduled_at,
+         'created_at', j.created_at, 'finished_at', j.finished_at, 'last_error', left(j.last_error, 500)) as job
+       from public.giftcard_jobs j
+      where j.tenant_id = p_tenant_id and j.correlation_id >= 'schedule:' || p_id || ':'
+        and j.correlation_id < 'schedule:' || p_id || ';' and starts_with(j.trigger_type, 'schedule')
+        and (p_until is null or (j.correlation_id, j.id) <= (p_until, p_until_id))
+      order by j.correlation_id desc, j.id desc limit p_limit)
+    union all
+    (select a.correlation_id, a.id, null
+       from public.giftcard_jobs_archive a
+      where p_archived and a.tenant_id = p_tenant_id and a.correlation_id >= 'schedule:' || p_id || ':'
+        and a.correlation_id < 'schedule:' || p_id || ';' and starts_with(a.job ->> 'trigger_type', 'schedule')
+        and (p_until is null or (a.correlation_id, a.id) <= (p_until, p_until_id))
+      order by a.correlation_id desc, a.id desc limit p_limit)) t
+   order by t.correlation_id desc, t.id desc limit p_limit
+$$;
+
+-- Return the parts of a cursor of a schedule's lists: {time of the occurrence, job id, run_no}; null without a cursor.
+-- GC400 for what is none.
+create function public.giftcard_schedule_cursor(p_older text) returns text[]
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_cursor text[] := regexp_match(p_older, '^(.*)/([0-9]{1,18})/([0-9]{1,9})$');
+begin
+  if p_older is not null and v_cursor is null then
+    perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
+  end if;
+  return v_cursor;
+end $$;
+
+-- Return a page of the jobs of a schedule, the newest occurrence first: {occurrences: [{id, time (of the occurrence),
+-- status, …}], older: the cursor to continue from, null at the end}. Archived ones are left out.
+create function public.giftcard_occurrences(
+  p_id bigint, p_limit integer default 10, p_older text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
+  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
+  v_prefix text := 'schedule:' || p_id || ':';
+  v_cursor text[] := public.giftcard_schedule_cursor(p_older);
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_row jsonb;
+  v_more boolean := false;
+  j record;
+begin
+  for j in select * from public.giftcard_schedule_jobs(
+                           p_id, v_tenant, v_prefix || v_cursor[1], v_cursor[2]::bigint - 1, false, v_limit + 1)
+            order by correlation_id desc, id desc limit v_limit + 1 loop
+    v_row := j.job || jsonb_build_object('time', substr(j.correlation_id, length(v_prefix) + 1));
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  v_row := v_rows[cardinality(v_rows)];
+  return jsonb_build_object('occurrences', to_jsonb(v_rows),
+                            'older', case when v_more then format('%s/%s/0', v_row ->> 'time', v_row ->> 'id') end);
+end $$;
+
+-- Return a page of all runs of all jobs of a schedule, also of archived ones: {runs: as giftcard_run_json, with the
+-- time of the occurrence; older: the cursor to continue from, null at the end}. The newest occurrence comes first, of
+-- each the newest run. A page passes over 1,000 jobs at most, and may be short if they have no runs.
+create function public.giftcard_schedule_history(
+  p_id bigint, p_limit integer default 10, p_older text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
+  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
+  v_prefix text := 'schedule:' || p_id || ':';
+  v_cursor text[] := public.giftcard_schedule_cursor(p_older);
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_row jsonb;
+  v_time text;
+  v_before integer;
+  v_older text;
+  v_seen integer := 0;
+  j record;
+begin
+  for j in select * from public.giftcard_schedule_jobs(
+                           p_id, v_tenant, v_prefix || v_cursor[1], v_cursor[2]::bigint, true, 1000)
+            order by correlation_id desc, id desc limit 1000 loop
+    v_seen := v_seen + 1;
+    v_time := substr(j.correlation_id, length(v_prefix) + 1);
+    v_before := case when v_seen = 1 and j.id = v_cursor[2]::bigint then v_cursor[3]::integer end;
+    for v_row in select public.giftcard_run_json(h) || jsonb_build_object('time', v_time)
+                   from public.giftcard_job_history h
+                  where h.job_id = j.id and (v_before is null or h.run_no < v_before)
+                  order by h.run_no desc limit v_limit + 1 loop
+      v_bytes := v_bytes + octet_length(v_row::text);
+      if public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes) then
+        return jsonb_build_object('runs', to_jsonb(v_rows), 'older', v_older);
+      end if;
+      v_rows := v_rows || v_row;
+      v_older := format('%s/%s/%s', v_time, j.id, v_row ->> 'run_no');
+    end loop;
+  end loop;
+  return jsonb_build_object('runs', to_jsonb(v_rows),
+                            'older', case when v_seen = 1000 then format('%s/%s/0', v_time, j.id) end);
 end $$;
 -- The report of a day: what became of one tenant's orders from one midnight to the next, in UTC. It holds no personal
 -- data.
@@ -3376,7 +5865,7 @@ create index giftcard_job_history_failures on public.giftcard_job_history (finis
 -- Sum orders, payments and cards created between two times, by currency: counts, and amounts in minor units. The source
 -- tables keep their rows also when a customer is erased or jobs are pruned.
 create function public.giftcard_report_money(p_tenant_id text, p_from timestamptz, p_to timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
     select m.currency,
            count(*) filter (where m.what = 'order') as orders,
@@ -3390,7 +5879,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
          where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
         union all
         select 'payment', currency, amount from public.giftcard_payments
-         where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
+         where correlation_id is not null and tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
         union all
         select 'card', currency, amount from public.giftcard_cards
          where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to) m
@@ -3410,7 +5899,7 @@ $$;
 -- it, or would. A dead letter that never ran (a message that no job could be made of) counts as a failure too.
 create function public.giftcard_report_failures(
   p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   with failed as (
     select h.stage, public.giftcard_error_reason(h.error) as reason,
@@ -3441,22 +5930,19 @@ begin
     from counted;
 end $$;
 
--- Sum the payments before p_to that have no card, by currency; see giftcard_is_paid_without_card.
-create function public.giftcard_report_paid_without_card(p_tenant_id text, p_to timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
-    select p.currency, count(*) as payments, sum(p.amount) as amount
-      from public.giftcard_payments p
-     where p.card_id is null and p.tenant_id = p_tenant_id and p.created_at < p_to
-       and public.giftcard_is_paid_without_card(p)
-     group by p.currency) c
+-- Sum the differences between money and cards that are from before p_to, by kind and currency: see giftcard_reconcile.
+create function public.giftcard_report_differences(p_tenant_id text, p_to timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select coalesce(jsonb_agg(to_jsonb(d) order by d.kind, d.currency), '[]') from (
+    select r.kind, r.currency, count(*) as items, sum(r.amount) as amount
+      from public.giftcard_reconcile(p_tenant_id) r where r.since < p_to group by r.kind, r.currency) d
 $$;
 
 -- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
 -- database's clock. A day that is not over gives what there is so far, with complete: false.
 create function public.giftcard_make_report(
   p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_today date := (v_now at time zone 'UTC')::date;
@@ -3464,7 +5950,7 @@ declare
   v_from timestamptz;
   v_to timestamptz;
   v_money jsonb;
-  v_unserved jsonb;
+  v_differences jsonb;
   v_days jsonb;
   v_report jsonb;
   f record;
@@ -3479,7 +5965,7 @@ begin
   v_to := (v_day + 1)::timestamp at time zone 'UTC';
   v_money := public.giftcard_report_money(p_tenant_id, v_from, v_to);
   f := public.giftcard_report_failures(p_tenant_id, v_from, v_to);
-  v_unserved := public.giftcard_report_paid_without_card(p_tenant_id, v_to);
+  v_differences := public.giftcard_report_differences(p_tenant_id, v_to);
   select jsonb_agg(jsonb_build_object('day', d.day, 'cards', n.cards) order by d.day) into v_days
     from (select v_day - i as day from generate_series(0, 13) i) d
     cross join lateral (
@@ -3493,63 +5979,17 @@ begin
                                   'payments', coalesce(sum((c ->> 'payments')::bigint), 0),
                                   'cards', coalesce(sum((c ->> 'cards')::bigint), 0))
                                       from jsonb_array_elements(v_money) c) || (
-        select jsonb_build_object('paid_without_card', coalesce(sum((c ->> 'payments')::bigint), 0))
-          from jsonb_array_elements(v_unserved) c),
-    'currencies', v_money, 'failures', f.rows, 'paid_without_card', v_unserved, 'last_days', v_days);
+        select jsonb_build_object('differences', coalesce(sum((d ->> 'items')::bigint), 0))
+          from jsonb_array_elements(v_differences) d),
+    'currencies', v_money, 'failures', f.rows, 'differences', v_differences, 'last_days', v_days);
   insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
   on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
   return v_report;
 end $$;
 
--- Return the report of a tenant's day, as it was last made. GC404 for none.
-create function public.giftcard_report(p_tenant_id text, p_day date) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_report jsonb := (select report from public.giftcard_reports where tenant_id = p_tenant_id and day = p_day);
-begin
-  if v_report is null then
-    perform public.giftcard_refuse(
-      'GC404', format('tenant %s has no report of %s: make it first', p_tenant_id, p_day), 'day');
-  end if;
-  return v_report;
-end $$;
-
--- Return a page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the
--- cursor to continue from, null at the end.
-create function public.giftcard_list_reports(
-  p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
-language plpgsql stable security invoker
--- Planned for the values of each call: an absent condition folds away.
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
-declare
-  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  v_page jsonb;
-  v_last jsonb;
-begin
-  if p_older is not null and p_older !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}/.' then
-    perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
-  end if;
-  -- One more than the page holds: its presence means that there are more.
-  select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at,
-                                               'complete', r.report -> 'complete',
-                                               'totals', r.report -> 'totals')
-                            order by r.day desc, r.tenant_id desc), '[]')
-    into v_page from (
-    select * from public.giftcard_reports
-     where (p_tenant_id is null or tenant_id = p_tenant_id)
-       and (p_older is null or (day, tenant_id) < (left(p_older, 10)::date, substr(p_older, 12)))
-     order by day desc, tenant_id desc limit v_limit + 1) r;
-  if jsonb_array_length(v_page) <= v_limit then
-    return jsonb_build_object('reports', v_page, 'older', null);
-  end if;
-  v_page := v_page - v_limit;
-  v_last := v_page -> -1;
-  return jsonb_build_object('reports', v_page, 'older', (v_last ->> 'day') || '/' || (v_last ->> 'tenant_id'));
-end $$;
-
 -- Return the tenants with an order, a payment, a card or a failure on a day: an array, by name.
 create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
     -- From one name to the next, whatever the number of orders.
@@ -3580,6 +6020,93 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
           and j.finished_at < s.until
      order by 1 limit least(p_limit, 1000)) t
 $$;
+-- Show reports: one, and a page of them.
+
+-- Return a stored report without its details: {tenant_id, day, made_at, complete, totals}. Figures that are no whole
+-- numbers are left out.
+create function public.giftcard_report_summary(r public.giftcard_reports) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_readable_row(jsonb_build_object(
+    'tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at,
+    'complete', coalesce(r.report -> 'complete' = 'true', false),
+    'totals', (select coalesce(jsonb_object_agg(t.key, t.value), '{}')
+                 from jsonb_each(case when jsonb_typeof(r.report -> 'totals') = 'object' then r.report -> 'totals'
+                                      else '{}' end) t
+                where t.key in ('orders', 'payments', 'cards', 'failures', 'retries', 'dead_letters',
+                                'differences')
+                  and t.value::text ~ '^-?[0-9]{1,18}$')));
+end $$;
+
+-- Return the first entries of a list of a report, as far as they have these fields: texts and whole numbers. They are
+-- more and longer than giftcard_make_report writes, and bounded.
+create function public.giftcard_report_list(p_list jsonb, p_texts text[], p_numbers text[]) returns jsonb
+language sql immutable security invoker set search_path = '' as $$
+  select coalesce(jsonb_agg(e.entry order by e.n), '[]')
+    from jsonb_array_elements(case when jsonb_typeof(p_list) = 'array' then p_list else '[]' end)
+           with ordinality e(entry, n)
+   where e.n <= 400 and octet_length(e.entry::text) <= 2000
+     and not exists (select from unnest(p_texts) f(name)
+                      where jsonb_typeof(e.entry -> f.name) is distinct from 'string')
+     and not exists (select from unnest(p_numbers) f(name)
+                      where coalesce((e.entry -> f.name)::text, '') !~ '^-?[0-9]{1,18}$')
+$$;
+
+-- Return the report of a tenant's day, as it was last made. What is not as giftcard_make_report makes it is left out.
+-- GC404 for none.
+create function public.giftcard_report(p_tenant_id text, p_day date) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r public.giftcard_reports;
+begin
+  select * into r from public.giftcard_reports where tenant_id = p_tenant_id and day = p_day;
+  if not found then
+    perform public.giftcard_refuse(
+      'GC404', format('tenant %s has no report of %s: make it first', p_tenant_id, p_day), 'day');
+  end if;
+  return public.giftcard_report_summary(r) || jsonb_build_object(
+    'currencies', public.giftcard_report_list(r.report -> 'currencies', '{currency}', array[
+      'orders', 'orders_amount', 'payments', 'payments_amount', 'cards', 'cards_amount']),
+    'failures', public.giftcard_report_list(r.report -> 'failures', '{stage,reason}',
+                                            '{failures,retries,dead_letters}'),
+    'differences', public.giftcard_report_list(r.report -> 'differences', '{kind,currency}', '{items,amount}'),
+    'last_days', public.giftcard_report_list(r.report -> 'last_days', '{day}', '{cards}'));
+end $$;
+
+-- Return a page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the
+-- cursor to continue from, null at the end.
+create function public.giftcard_list_reports(
+  p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_cursor text[] := regexp_match(p_older, '^([0-9]{4,7}-[0-9]{2}-[0-9]{2}(?: BC)?|-?infinity)/(.+)$');
+  r public.giftcard_reports;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  if p_older is not null and v_cursor is null then
+    perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
+  end if;
+  -- One more than the page holds: its presence means that there are more.
+  for r in select * from public.giftcard_reports
+            where (p_tenant_id is null or tenant_id = p_tenant_id)
+              and (p_older is null or (day, tenant_id) < (v_cursor[1]::date, v_cursor[2]))
+            order by day desc, tenant_id desc limit v_limit + 1 loop
+    v_row := public.giftcard_report_summary(r);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  v_row := v_rows[cardinality(v_rows)];
+  return jsonb_build_object('reports', to_jsonb(v_rows),
+                            'older', case when v_more then (v_row ->> 'day') || '/' || (v_row ->> 'tenant_id') end);
+end $$;
 -- Webhooks: where tenants receive events, and the jobs that deliver them.
 
 create table public.giftcard_webhook_endpoints (
@@ -3592,10 +6119,17 @@ create table public.giftcard_webhook_endpoints (
   secret_encrypted text not null,
   previous_secret_encrypted text,
   previous_secret_until timestamptz,
+  oldest_secret_encrypted text,
+  oldest_secret_until timestamptz,
+  create_key text collate "C",
+  create_hash text,
+  rotate_key text collate "C",
+  rotate_hash text,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint giftcard_webhook_endpoints_pkey primary key (id),
   constraint giftcard_webhook_endpoints_url_key unique (tenant_id, url),
+  constraint giftcard_webhook_endpoints_create_key_key unique (tenant_id, create_key),
   constraint giftcard_webhook_endpoints_events_are_known check (cardinality(events) > 0 and events <@ array[
     'giftcard.issued', 'giftcard.delivered', 'giftcard.failed', 'job.completed', 'job.dead_lettered', 'report.ready']),
   constraint giftcard_webhook_endpoints_disabled_has_a_reason check (enabled = (disabled_reason is null))
@@ -3608,6 +6142,12 @@ comment on table public.giftcard_webhook_endpoints is
   'the requests.';
 comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
   'Signs beside the new one until previous_secret_until, so that the receiver has time to change over.';
+comment on column public.giftcard_webhook_endpoints.oldest_secret_encrypted is
+  'The secret before a rotation within that time. It signs too, until oldest_secret_until: the receiver may have seen '
+  'none of the later ones.';
+comment on column public.giftcard_webhook_endpoints.create_key is
+  'The Idempotency-Key of the request that created it, and the hash of that request; rotate_key, rotate_hash: of the '
+  'latest rotation.';
 
 -- Return the events of jobs that have just ended: {tenant_id, correlation_id, event, event_id, body, trace}, at most
 -- 3,000. The same fact always has the same event id; a card is issued and delivered once, however often its jobs run.
@@ -3667,8 +6207,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
 $$;
 
 -- Enqueue the webhooks of jobs that have just been settled: in the same transaction, so that there is no event without
--- its fact and no fact without its event.
-create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
+-- its fact and no fact without its event. p_endpoint_id: only those to this endpoint; null: to all.
+create function public.giftcard_enqueue_webhooks(
+  p_ids bigint[], p_now timestamptz, p_endpoint_id bigint default null) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   insert into public.giftcard_jobs
@@ -3679,6 +6220,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
     from public.giftcard_events_for(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
+   where p_endpoint_id is null or e.id = p_endpoint_id
    order by m.correlation_id, m.event, e.id
   on conflict on constraint giftcard_jobs_flow_key do nothing
 $$;
@@ -3688,7 +6230,7 @@ $$;
 -- lease is not the job's current one.
 create function public.giftcard_webhook_target(
   p_job_id bigint, p_lease_id uuid, p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_tenant text;
@@ -3707,14 +6249,15 @@ begin
     return null;
   end if;
   return jsonb_build_object('url', e.url, 'at', extract(epoch from v_now), 'secrets', to_jsonb(array_remove(array[
-    e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end], null)));
+    e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end,
+    case when e.oldest_secret_until > v_now then e.oldest_secret_encrypted end], null)));
 end $$;
 
 -- Disable an endpoint whose receiver refuses events for good, unless its address has changed meanwhile. Return {id,
 -- disabled}.
 create function public.giftcard_disable_webhook_endpoint(
   p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = p_reason,
     updated_at = coalesce(p_now, clock_timestamp())
@@ -3726,17 +6269,40 @@ end $$;
 -- Return an endpoint as the API shows it: never with its secrets.
 create function public.giftcard_webhook_endpoint_json(
   e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select jsonb_build_object(
-    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url, 'events', to_jsonb(e.events), 'enabled', e.enabled,
-    'disabled_reason', e.disabled_reason,
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url,
+    -- The constraint lets an event twice and arrays of arrays pass.
+    'events', (select jsonb_agg(d.event order by d.n) from (
+        select u.event, min(u.n) as n from unnest(e.events) with ordinality u(event, n) group by u.event) d),
+    'enabled', e.enabled, 'disabled_reason', left(e.disabled_reason, 500),
     'previous_secret_until', case when e.previous_secret_until > p_now then e.previous_secret_until end,
-    'created_at', e.created_at, 'updated_at', e.updated_at)
-$$;
+    'created_at', e.created_at, 'updated_at', e.updated_at);
+end $$;
+
+-- Return an endpoint with its secret, encrypted: for the responses to its creation and to a rotation.
+create function public.giftcard_webhook_endpoint_with_secret(
+  e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_webhook_endpoint_json(e, p_now)
+         || jsonb_build_object('secret_encrypted', e.secret_encrypted);
+end $$;
+
+-- Return whether a request repeats the one with the key p_known. GC422 if only the key is the same.
+create function public.giftcard_is_repeated(p_key text, p_hash text, p_known text, p_known_hash text) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  if p_key = p_known and p_hash is distinct from p_known_hash then
+    perform public.giftcard_refuse('GC422', 'this Idempotency-Key was used for another request', 'Idempotency-Key');
+  end if;
+  return coalesce(p_key = p_known, false);
+end $$;
 
 -- Lock an endpoint and return it. GC404 for none.
 create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
@@ -3750,7 +6316,7 @@ end $$;
 -- Refuse an address that another endpoint of the tenant has: each event would arrive there twice.
 create function public.giftcard_refuse_duplicate_endpoint(
   p_tenant_id text, p_url text, p_except bigint default null) returns void
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_id bigint := (select id from public.giftcard_webhook_endpoints
                   where tenant_id = p_tenant_id and url = p_url and id is distinct from p_except);
@@ -3761,34 +6327,40 @@ begin
   end if;
 end $$;
 
--- Create an endpoint. A tenant has at most 20, because each event is a job for each of them; the lock makes two that
--- create for one tenant take turns.
+-- Create an endpoint and return it with its secret, encrypted. The same idempotency key with the same request returns
+-- the endpoint that it created, with its present secret. A tenant has at most 20, because each event is a job for each
+-- of them; the lock makes two that create for one tenant take turns.
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
-  p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   e public.giftcard_webhook_endpoints;
 begin
   perform pg_advisory_xact_lock(hashtextextended('webhook endpoints of ' || p_tenant_id, 0));
+  select * into e from public.giftcard_webhook_endpoints
+   where tenant_id = p_tenant_id and create_key = p_idempotency_key;
+  if public.giftcard_is_repeated(p_idempotency_key, p_body_hash, e.create_key, e.create_hash) then
+    return public.giftcard_webhook_endpoint_with_secret(e, v_now);
+  end if;
   perform public.giftcard_refuse_duplicate_endpoint(p_tenant_id, p_url);
   if (select count(*) from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id) >= 20 then
     perform public.giftcard_refuse('GC409', 'this tenant has 20 webhook endpoints, which is the most', 'tenant_id');
   end if;
   insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, disabled_reason, secret_encrypted,
-                                                 created_at, updated_at)
+                                                 create_key, create_hash, created_at, updated_at)
   values (p_tenant_id, p_url, p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted,
-          v_now, v_now)
+          p_idempotency_key, p_body_hash, v_now, v_now)
   returning * into e;
-  return public.giftcard_webhook_endpoint_json(e, v_now);
+  return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Update what is given: another address, other events, enabled or not. Queued webhooks use the new values.
 create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
@@ -3804,36 +6376,55 @@ end $$;
 
 -- Delete an endpoint for good. Its queued webhooks are cancelled when they run.
 create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   perform public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   delete from public.giftcard_webhook_endpoints where id = p_endpoint_id;
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
 
--- Replace an endpoint's secret. The previous one signs too for p_former_seconds, so that the receiver can change over.
+-- Replace an endpoint's secret and return the endpoint with the new one, encrypted. The previous one signs too for
+-- p_former_seconds, so that the receiver can change over; 0: no former one signs any longer. Within that time of an
+-- earlier rotation, the secret before it goes on signing until its time, too: of the later ones the receiver may not
+-- know. The idempotency key of the latest rotation with the same request returns the same secret again.
 create function public.giftcard_rotate_webhook_secret(
   p_endpoint_id bigint, p_secret_encrypted text, p_former_seconds double precision,
-  p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
 begin
+  if public.giftcard_is_repeated(p_idempotency_key, p_body_hash, e.rotate_key, e.rotate_hash) then
+    return public.giftcard_webhook_endpoint_with_secret(e, v_now);
+  end if;
+  if p_former_seconds > 0 then
+    if e.previous_secret_until > v_now and coalesce(e.oldest_secret_until <= v_now, true) then
+      e.oldest_secret_encrypted := e.previous_secret_encrypted;
+      e.oldest_secret_until := e.previous_secret_until;
+    end if;
+    e.previous_secret_encrypted := e.secret_encrypted;
+    e.previous_secret_until := v_now + make_interval(secs => p_former_seconds);
+  else
+    e.previous_secret_encrypted := null;
+    e.previous_secret_until := null;
+    e.oldest_secret_encrypted := null;
+    e.oldest_secret_until := null;
+  end if;
   update public.giftcard_webhook_endpoints
-     set secret_encrypted = p_secret_encrypted,
-         previous_secret_encrypted = case when p_former_seconds > 0 then secret_encrypted end,
-         previous_secret_until = case when p_former_seconds > 0 then v_now + make_interval(secs => p_former_seconds)
-                                      end, updated_at = v_now
+     set secret_encrypted = p_secret_encrypted, previous_secret_encrypted = e.previous_secret_encrypted,
+         previous_secret_until = e.previous_secret_until, oldest_secret_encrypted = e.oldest_secret_encrypted,
+         oldest_secret_until = e.oldest_secret_until, rotate_key = p_idempotency_key, rotate_hash = p_body_hash,
+         updated_at = v_now
    where id = p_endpoint_id returning * into e;
-  return public.giftcard_webhook_endpoint_json(e, v_now);
+  return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Send a test event, whatever events the endpoint receives; each call is a new event. Return {job_id, event_id}. GC409
 -- for a disabled endpoint.
 create function public.giftcard_test_webhook_endpoint(
   p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
@@ -3857,7 +6448,7 @@ end $$;
 
 -- Return one endpoint. GC404 for none.
 create function public.giftcard_webhook_endpoint(p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
@@ -3873,22 +6464,27 @@ create function public.giftcard_list_webhook_endpoints(
   p_tenant_id text default null, p_older bigint default null, p_limit integer default 50,
   p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off
-set plan_cache_mode = force_custom_plan as $$
+set plan_cache_mode = force_custom_plan set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  v_page jsonb;
+  e public.giftcard_webhook_endpoints;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
 begin
   -- One more than the page holds: its presence means that there are more.
-  select coalesce(jsonb_agg(public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()))
-                            order by e.id desc), '[]') into v_page from (
-    select * from public.giftcard_webhook_endpoints
-     where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older) order by id desc
-       limit v_limit + 1) e;
-  if jsonb_array_length(v_page) <= v_limit then
-    return jsonb_build_object('endpoints', v_page, 'older', null);
-  end if;
-  v_page := v_page - v_limit;
-  return jsonb_build_object('endpoints', v_page, 'older', v_page -> -1 -> 'id');
+  for e in select * from public.giftcard_webhook_endpoints
+            where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('endpoints', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;
 -- Inbound webhooks: events that vendors send. Each counts once, for good.
 
@@ -3902,107 +6498,140 @@ create table public.giftcard_inbound_events (
   facts jsonb not null default '{}',
   received_at timestamptz not null,
   constraint giftcard_inbound_events_pkey primary key (source, event_id),
-  constraint giftcard_inbound_events_became_is_known check (kind in ('job', 'payment', 'card', 'ignored', 'unknown'))
+  constraint giftcard_inbound_events_became_is_known check (
+    kind in ('job', 'payment', 'card', 'kept', 'ignored', 'unknown'))
 );
-create index giftcard_inbound_events_payments on public.giftcard_inbound_events (tenant_id, correlation_id)
-    where kind = 'payment';
+create index giftcard_inbound_events_kept on public.giftcard_inbound_events (tenant_id, (facts ->> 'reference'))
+    where kind = 'kept';
+
+create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
+    where kind = 'ignored' and facts ? 'movement';
 
 comment on table public.giftcard_inbound_events is
   'One row is an event of a vendor, never removed: sent again, even years later, it does nothing. It holds no '
   'personal data.';
 comment on column public.giftcard_inbound_events.kind is
-  'job: it was enqueued. payment: an order is paid. card: a card of ours has changed. ignored: facts hold the '
-  'reason. unknown: no type that is handled here.';
+  'job: it was enqueued. payment: the books have its movements. card: a card of ours has changed. kept: facts hold '
+  'what to apply once the card is ours. ignored: facts hold the reason. unknown: no type that is handled here.';
 comment on column public.giftcard_inbound_events.correlation_id is
-  'Of a payment: the order that it names, whether or not there is one yet.';
+  'Of a payment: the order that it names, if the event has that, whether or not there is one yet.';
 
--- Make a job of a flow due at once: a queued one, or a running one in case its run ends in a snooze. Return whether
--- there was one.
+-- Make the jobs of a stage in a flow due at once: queued ones, and running ones in case their run ends in a snooze.
+-- Return whether there was one.
 create function public.giftcard_make_due(
   p_tenant_id text, p_correlation_id text, p_stage text, p_now timestamptz default null) returns boolean
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
-   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage and dedup_key = ''
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
      and (status = 'running' or status = 'queued' and scheduled_at > v_now);
   return found;
 end $$;
 
--- Update the balance and state of a gift card, found by the vendor's reference. p_card: {reference, balance, currency,
--- blocked (null: unchanged), at}. Events may arrive in any order: one that is older than the last one changes nothing.
--- Return why it changed nothing; null: it did.
-create function public.giftcard_update_card(p_tenant_id text, p_card jsonb) returns text
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+-- Set what an event became: {kind, facts}.
+create function public.giftcard_set_kind(p_source text, p_event_id text, p_became jsonb) returns void
+language sql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  update public.giftcard_inbound_events set kind = p_became ->> 'kind', facts = p_became -> 'facts'
+   where source = p_source and event_id = p_event_id
+$$;
+
+-- Record movements of payments' money, each an object of the arguments of giftcard_record_payment_event.
+create function public.giftcard_record_movements(
+  p_tenant_id text, p_provider text, p_movements jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_at timestamptz := (p_card ->> 'at')::timestamptz;
-  v_balance bigint := (p_card ->> 'balance')::bigint;
-  c public.giftcard_cards;
+  m record;
 begin
-  select * into c from public.giftcard_cards
-   where tenant_id = p_tenant_id and provider_ref = p_card ->> 'reference' order by id limit 1 for update;
-  if not found then
-    return 'no card of ours';
-  elsif c.currency <> p_card ->> 'currency' then
-    return 'another currency';
-  elsif c.vendor_updated_at >= v_at then
-    return 'not the newest';
+  for m in
+    select * from jsonb_to_recordset(p_movements) as x(
+      provider_ref text, event_id text, kind text, amount bigint, currency text, named_order text, is_total boolean,
+      as_of timestamptz)
+  loop
+    perform public.giftcard_record_payment_event(
+      p_tenant_id, p_provider, m.provider_ref, m.event_id, m.kind, m.amount, m.currency, m.named_order,
+      coalesce(m.is_total, false), m.as_of, p_now);
+  end loop;
+end $$;
+
+-- Apply what an event means. What the books refuse is ignored: a vendor would send it again for ever. Return what the
+-- event became: {kind, facts, refused: why, or null}.
+create function public.giftcard_apply_action(
+  p_source text, p_tenant_id text, p_action jsonb, p_now timestamptz) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_facts jsonb := jsonb_build_object();
+  v_kind text := 'unknown';
+begin
+  if p_action ? 'job' then
+    v_kind := 'job';
+    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), false, p_now);
+  elsif p_action ? 'movements' then
+    v_kind := 'payment';
+    perform public.giftcard_record_movements(p_tenant_id, p_source, p_action -> 'movements', p_now);
+  elsif p_action ? 'card' then
+    return public.giftcard_update_card(p_tenant_id, p_action -> 'card');
+  elsif p_action ? 'ignored' then
+    v_kind := 'ignored';
+    v_facts := jsonb_build_object('why', p_action -> 'ignored');
   end if;
-  update public.giftcard_cards
-     set balance = v_balance, vendor_updated_at = v_at,
-         state = case when coalesce((p_card ->> 'blocked')::boolean, state = 'blocked') then 'blocked'
-                      when v_balance = 0 then 'redeemed' else 'active' end
-   where id = c.id;
-  return null;
+  return jsonb_build_object('kind', v_kind, 'facts', v_facts);
+exception when others then
+  -- Refused for what it contains (lib/store/sqlstate.py); anything else may pass.
+  if sqlstate !~ '^(GC4|22|23)' then
+    raise;
+  end if;
+  return jsonb_build_object(
+    'kind', 'ignored', 'refused', sqlerrm, 'facts', jsonb_build_object('why', left(sqlerrm, 500)) || case
+      when p_action ? 'movements'
+      then jsonb_build_object('movement', p_action #> '{movements,0,amount}',
+                              'currency', p_action #> '{movements,0,currency}')
+      else '{}' end);
+end $$;
+
+-- Apply the events of a card that arrived before it was ours: it has just been recorded.
+create function public.giftcard_apply_kept_events(p_tenant_id text, p_reference text) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  e record;
+begin
+  perform public.giftcard_lock_reference(p_tenant_id, p_reference);
+  for e in
+    select source, event_id, facts from public.giftcard_inbound_events
+     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference
+     order by (facts ->> 'at')::timestamptz, event_id
+  loop
+    perform public.giftcard_set_kind(
+      e.source, e.event_id,
+      public.giftcard_apply_action(e.source, p_tenant_id, jsonb_build_object('card', e.facts), null));
+  end loop;
 end $$;
 
 -- Receive an event, once: sent again, at the same time or years later, it changes nothing. p_action: what it means
--- here, one of job (to enqueue), payment ({correlation_id, reference, amount, currency}), card (as giftcard_update_card
--- takes it), ignored (the reason); none of them: an unknown type. Return {kind, repeated}.
+-- here, one of job (to enqueue), movements (as giftcard_record_movements takes them, at the provider p_source), card
+-- (as giftcard_update_card takes it), ignored (the reason); none of them: an unknown type. Return {kind, repeated,
+-- refused: why the books do not take it, so that it is ignored, or null}.
 create function public.giftcard_receive_event(
   p_source text, p_event_id text, p_type text, p_tenant_id text, p_action jsonb,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_kind text := case when p_action ? 'job' then 'job' when p_action ? 'payment' then 'payment' when p_action ? 'card'
-                      then 'card'
-                        when p_action ? 'ignored' then 'ignored' else 'unknown' end;
-  v_why text := p_action ->> 'ignored';
+  v_became jsonb;
 begin
   -- Of two deliveries at once, the second waits here and finds the first.
-  insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, facts,
-                                              received_at)
-  values (p_source, p_event_id, p_type, v_kind, p_tenant_id, p_action #>> '{payment,correlation_id}',
-          coalesce(p_action -> 'payment', '{}') - 'correlation_id', coalesce(p_now, clock_timestamp()))
+  insert into public.giftcard_inbound_events (source, event_id, type, kind, tenant_id, correlation_id, received_at)
+  values (p_source, p_event_id, p_type, 'unknown', p_tenant_id, p_action #>> '{movements,0,named_order}',
+          coalesce(p_now, clock_timestamp()))
   on conflict on constraint giftcard_inbound_events_pkey do nothing;
   if not found then
-    return (select jsonb_build_object('kind', kind, 'repeated', true) from public.giftcard_inbound_events
-             where source = p_source and event_id = p_event_id);
-  elsif v_kind = 'job' then
-    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), false, p_now);
-  elsif v_kind = 'payment' then
-    perform public.giftcard_make_due(p_tenant_id, p_action #>> '{payment,correlation_id}', 'payment', p_now);
-  elsif v_kind = 'card' then
-    v_why := public.giftcard_update_card(p_tenant_id, p_action -> 'card');
+    return (select jsonb_build_object('kind', kind, 'repeated', true, 'refused', null)
+              from public.giftcard_inbound_events where source = p_source and event_id = p_event_id);
   end if;
-  if v_why is not null then
-    v_kind := 'ignored';
-    update public.giftcard_inbound_events set kind = v_kind, facts = jsonb_build_object('why', v_why)
-     where source = p_source and event_id = p_event_id;
-  end if;
-  return jsonb_build_object('kind', v_kind, 'repeated', false);
+  v_became := public.giftcard_apply_action(p_source, p_tenant_id, p_action, p_now);
+  perform public.giftcard_set_kind(p_source, p_event_id, v_became);
+  return jsonb_build_object('kind', v_became ->> 'kind', 'repeated', false, 'refused', v_became ->> 'refused');
 end $$;
-
--- Return the payment received for an order: {reference, amount, currency}; of several the one over this amount, else
--- the first. null: none.
-create function public.giftcard_inbound_payment(
-  p_tenant_id text, p_correlation_id text, p_amount bigint, p_currency text) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select facts from public.giftcard_inbound_events
-   where kind = 'payment' and tenant_id = p_tenant_id and correlation_id = p_correlation_id
-   order by facts @> jsonb_build_object('amount', p_amount, 'currency', p_currency) desc, received_at, event_id limit 1
-$$;
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
 -- Totals that only grow, although history and ticks are pruned. giftcard_update_counters defines each.
@@ -4062,13 +6691,13 @@ begin
   if v_to is not null then
     perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with h as (
-        select stage, result, extract(epoch from finished_at - started_at) as seconds,
+        select stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0 as seconds,
                case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                    then extract(epoch from started_at - scheduled_at) end as delay
+                    then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
           from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
       select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
       union all
-      select 'run_seconds', stage, result, sum(seconds) from h group by stage, result
+      select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
       union all
       select 'start_delays', stage, b.le, count(*) from h
        cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
@@ -4088,7 +6717,9 @@ begin
                  where ended_at is not null and ended_at > v_from and ended_at <= v_to)
       select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
       union all
-      select 'tick_seconds', '', '', sum(extract(epoch from ended_at - started_at)) from t having count(*) > 0
+      select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
+        from t
+       having count(*) > 0
       union all
       select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
       union all
@@ -4099,7 +6730,8 @@ end $$;
 
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
 -- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
--- seconds since its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest ticks}.
+-- seconds since its oldest died}, circuits: [{stage, state, circuits}], differences: {kind: items} between money and
+-- cards, tick: {age, seconds, gap} of the newest ticks that ended well}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -4117,7 +6749,7 @@ begin
                where h.head_at <= v_now and isfinite(h.head_at) group by h.stage order by h.stage limit 1000) d),
     'dead', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
               select c.stage, (
-                select extract(epoch from v_now - j.finished_at) from public.giftcard_jobs j
+                select public.giftcard_milliseconds(j.finished_at, v_now) / 1000.0 from public.giftcard_jobs j
                  where j.status = 'error' and j.stage = c.stage and j.finished_at is not null
                    order by j.finished_at, j.id limit 1) as seconds
                 from public.giftcard_dead_stages() c) d where d.seconds is not null),
@@ -4126,13 +6758,30 @@ begin
                 from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed'
                       order by circuit limit 10000) t
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
-    'tick', (select jsonb_build_object(
-                 'age', extract(epoch from v_now - max(n.started_at)), 'gap', extract(epoch from max(n.gap)),
-                 'seconds', (select extract(epoch from e.ended_at - e.started_at) from public.giftcard_ticks e
-                              where e.ended_at is not null order by e.ended_at desc limit 1))
-               from (select started_at, started_at - lag(started_at) over (order by id) as gap
-                       from (select id, started_at from public.giftcard_ticks order by id desc limit 20) l) n));
+    'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
+              select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
+    'tick', public.giftcard_tick_metrics(v_now));
 end $$;
+
+-- Return the metrics of the newest 200 ticks: {age: seconds since the last of them that ended well has ended, or since
+-- the first began; gap: the longest pause between the last 20 that ended well; seconds: how long the last took}.
+create function public.giftcard_tick_metrics(p_now timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  with seen as (
+    select t.* from (select * from public.giftcard_ticks order by id desc limit 200) t
+     where t.started_at between '2000-01-01' and p_now),
+  good as (
+    select s.* from seen s
+     where public.giftcard_ended_well(s.ended_at, s.stopped_because) and s.ended_at between s.started_at and p_now
+     order by s.id desc limit 20),
+  gaps as (select g.ended_at - lag(g.ended_at) over (order by g.ended_at) as gap from good g)
+  select jsonb_build_object(
+    'age', public.giftcard_milliseconds(
+      coalesce((select max(g.ended_at) from good g), (select min(s.started_at) from seen s)), p_now) / 1000.0,
+    'gap', (select extract(epoch from max(p.gap)) from gaps p),
+    'seconds', (select public.giftcard_milliseconds(g.started_at, g.ended_at) / 1000.0
+                  from good g order by g.id desc limit 1))
+$$;
 
 -- Return the stages that have dead letters: one index probe per stage, whatever their number.
 create function public.giftcard_dead_stages() returns table (stage text)
@@ -4165,143 +6814,417 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
   select c.stage, c.status, least(sum(c.jobs), p_cap)::bigint from counts c group by c.stage, c.status
     order by c.stage, c.status limit 1000
 $$;
--- Alerts: operators are notified of a condition once when it begins and once when it is over. Each notification is
--- stored, because ticks have no memory.
+-- Alerts: the conditions that operators are notified of (71_notifications.sql).
 
 create table public.giftcard_alerts (
   condition text collate "C" not null,
   since timestamptz not null,
   detail jsonb not null default '{}',
-  notified_at timestamptz,
-  notified_through timestamptz,
+  newest timestamptz,
   resolved_at timestamptz,
-  sending_until timestamptz,
   constraint giftcard_alerts_pkey primary key (condition)
 );
 
 comment on table public.giftcard_alerts is
-  'One row is one condition that was found. It is deleted once its end was notified.';
+  'One row is one condition that was found. It is deleted once its end, and an hour since the last alert, have passed.';
 comment on column public.giftcard_alerts.condition is
-  'dead_letters, circuit:<name>, no_tick, late:<stage>, paid_without_card, limit.';
-comment on column public.giftcard_alerts.notified_at is 'When operators were last notified of it. null: not yet.';
-comment on column public.giftcard_alerts.notified_through is 'dead_letters: when the newest of those notified died.';
-comment on column public.giftcard_alerts.resolved_at is
-  'When it was over; the notification of that is still to be sent.';
-comment on column public.giftcard_alerts.sending_until is
-  'A tick is sending the notification. After this time another one tries.';
+  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit; more:<kind>: a list was cut; '
+  'check_failed:<kind>: the conditions of that kind are unknown.';
+comment on column public.giftcard_alerts.newest is 'dead_letters, books: when the newest of them came.';
+comment on column public.giftcard_alerts.resolved_at is 'When it was over. null: it holds.';
 
--- Return the conditions that hold now: (condition, since, detail). p_stages: as in giftcard_status; p_late: how long a
--- due job may wait.
-create function public.giftcard_active_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
+-- Return the condition that there are dead letters older than five minutes. Occurrences of recurring schedules are not
+-- counted: the next one comes anyway.
+create function public.giftcard_dead_letters_condition(p_now timestamptz)
 returns table (condition text, since timestamptz, detail jsonb)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
 set jit = off as $$
-  select t.* from (
-    -- Occurrences of recurring schedules are not counted: the next one comes anyway.
-    (select 'dead_letters', min(d.oldest), jsonb_build_object('jobs', sum(d.jobs), 'stages', jsonb_agg(d.stage),
-                                                              'newest', max(d.newest))
-       from (select c.stage, count(*) as jobs, min(e.finished_at) as oldest, max(e.finished_at) as newest
-               from public.giftcard_dead_stages() c cross join lateral (
-                 select j.finished_at from public.giftcard_jobs j
-                  where j.status = 'error' and j.stage = c.stage and j.trigger_type <> 'schedule'
-                    and j.finished_at <= p_now - interval '5 minutes'
-                  order by j.finished_at desc limit 1000) e
-              group by c.stage) d having count(*) > 0)
-    union all
-    (select 'circuit:' || c.circuit, c.changed_at,
-     jsonb_build_object('circuit', c.circuit, 'open_until', c.open_until, 'cause', (
-         select h.cause from public.giftcard_circuit_changes h where h.circuit = c.circuit order by h.id desc limit 1))
-       from public.giftcard_circuits c where (c.failures > 0 or c.state <> 'closed') and c.state <> 'closed'
-         order by c.circuit limit 100)
-    union all
-    -- Found by the tick that follows, and by a status request while there is none.
-    (select 'no_tick', g.began, jsonb_build_object('seconds', round(extract(epoch from g.ended - g.began)))
-       from (select n.started_at as began, coalesce(lead(n.started_at) over (order by n.id), p_now) as ended
-               from (select id, started_at from public.giftcard_ticks order by id desc limit 20) n) g
-      where g.ended - g.began > interval '3 minutes' and g.ended > p_now - interval '5 minutes' order by g.began desc
-        limit 1)
-    union all
-    (select 'late:' || h.stage, min(h.head_at),
-     jsonb_build_object('stage', h.stage, 'seconds', round(extract(epoch from p_now - min(h.head_at))))
-       from public.giftcard_queue_heads(p_stages, p_now) h
-      where h.availability <> 'parked' and isfinite(h.head_at) and h.head_at <= p_now - p_late group by h.stage
-        order by h.stage limit 100)
-    union all
-    (select 'paid_without_card', min(p.paid_at), jsonb_build_object('orders', count(*), 'first', min(p.correlation_id))
-       from public.giftcard_paid_without_card(100) p
-         where p.paid_at <= p_now - interval '5 minutes' having count(*) > 0)
-    union all
-    (select 'limit', min(k.started_at), jsonb_build_object('ticks', count(*), 'stopped_because', max(k.stopped_because))
-       from (select x.started_at, x.stopped_because from public.giftcard_ticks x
-             where x.source = 'cron' and x.ended_at is not null order by x.id desc limit 10) k
-     having count(*) = 10 and bool_and(k.stopped_because in ('limit', 'budget')) and exists (
-         select from public.giftcard_queue_heads(p_stages, p_now) h
-           where h.availability = 'ready' and h.head_at <= p_now))) as t(condition, since, detail)
-   order by t.condition limit 1000
+  select 'dead_letters', min(d.oldest),
+         jsonb_build_object('jobs', sum(d.jobs), 'at_least', bool_or(d.jobs >= 1000), 'stages', jsonb_agg(d.stage),
+                            'newest', max(d.newest))
+    from (select c.stage, count(*) as jobs, min(e.finished_at) as oldest, max(e.finished_at) as newest
+            from public.giftcard_dead_stages() c cross join lateral (
+              select j.finished_at from public.giftcard_jobs j
+               where j.status = 'error' and j.stage = c.stage and j.trigger_type <> 'schedule'
+                 and j.finished_at <= p_now - interval '5 minutes'
+               order by j.finished_at desc limit 1000) e
+           group by c.stage) d having count(*) > 0 order by 1 limit 1
 $$;
 
--- Compare the active conditions with those notified, and return the notifications to send now: [{condition, kind:
--- 'raised'|'repeated'|'resolved', since, detail}]. Of two ticks at once one gets them, for a minute: unless
--- giftcard_record_notifications confirms them, the next check returns them again. Dead letters: only those not notified
--- yet, at most once an hour; again after p_repeat_hours while any is left.
-create function public.giftcard_check_alerts(
-  p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24,
-  p_now timestamptz default null) returns jsonb
+-- Return a condition for each circuit that is not closed, up to 10,000.
+create function public.giftcard_circuit_conditions()
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'circuit:' || c.circuit, c.changed_at,
+         jsonb_build_object('circuit', c.circuit, 'open_until', c.open_until, 'cause', (
+           select h.cause from public.giftcard_circuit_changes h where h.circuit = c.circuit
+            order by h.id desc limit 1))
+    from public.giftcard_circuits c where (c.failures > 0 or c.state <> 'closed') and c.state <> 'closed'
+   order by c.circuit limit 10000
+$$;
+
+-- Return the condition that no tick came for minutes.
+create function public.giftcard_no_tick_condition(p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  -- Found by the tick that follows, and by a status request while there is none.
+  select 'no_tick', g.began, jsonb_build_object(
+           'seconds', round(extract(epoch from g.ended - g.began)), 'error', coalesce(g.error, ''))
+    from public.giftcard_newest_silence(p_now) g
+   where g.silent and g.ended > p_now - interval '5 minutes' order by g.began limit 1
+$$;
+
+-- Return a condition for each stage with a due job that has waited for longer than p_late. p_stages: as in
+-- giftcard_status.
+create function public.giftcard_late_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'late:' || h.stage, min(h.head_at),
+         jsonb_build_object('stage', h.stage, 'seconds', round(extract(epoch from p_now - min(h.head_at))))
+    from public.giftcard_queue_heads(p_stages, p_now) h
+   where h.availability <> 'parked' and isfinite(h.head_at) and h.head_at <= p_now - p_late
+   group by h.stage order by h.stage limit 10000
+$$;
+
+-- Return a condition for each kind of difference between money and cards that is older than five minutes. spent: how
+-- many of them are cards that were spent, at least in part: that money is gone.
+create function public.giftcard_books_conditions(p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'books:' || r.kind, min(r.since),
+         jsonb_build_object('kind', r.kind, 'items', count(*), 'at_least', sum(count(*)) over () >= 1000,
+                            'first', (array_agg(r.correlation_id order by r.since))[1], 'newest', max(r.since),
+                            'spent', count(*) filter (where c.balance < c.amount))
+    from public.giftcard_reconcile() r
+    left join public.giftcard_cards c
+      on r.kind in ('refunded_after_issue', 'disputed_after_issue', 'card_of_cancelled_order')
+     and c.tenant_id = r.tenant_id and c.correlation_id = r.correlation_id
+   where r.since <= p_now - interval '5 minutes' group by r.kind order by r.kind limit 100
+$$;
+
+-- Return the condition that the last ten ticks of the clock all stopped at a limit, with due jobs left.
+create function public.giftcard_limit_condition(p_stages jsonb, p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'limit', min(k.started_at), jsonb_build_object('ticks', count(*), 'stopped_because', max(k.stopped_because))
+    from (select x.started_at, x.stopped_because from public.giftcard_ticks x
+           where x.source = 'cron' and x.ended_at is not null order by x.id desc limit 10) k
+  having count(*) = 10 and bool_and(k.stopped_because in ('limit', 'budget')) and exists (
+    select from public.giftcard_queue_heads(p_stages, p_now) h where h.availability = 'ready' and h.head_at <= p_now)
+   order by 1 limit 1
+$$;
+
+-- Return the conditions of one kind that hold now, as rows of giftcard_alerts: the first 100; how many more is a
+-- condition of its own, more:<kind>. A check that fails is the condition check_failed:<kind>: it stops no other kind.
+create function public.giftcard_conditions_of(p_kind text, p_stages jsonb, p_late interval, p_now timestamptz)
+returns public.giftcard_alerts[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+begin
+  return (
+    with found as (
+      select * from public.giftcard_dead_letters_condition(p_now) where p_kind = 'dead_letters'
+      union all
+      select * from public.giftcard_circuit_conditions() where p_kind = 'circuit'
+      union all
+      select * from public.giftcard_no_tick_condition(p_now) where p_kind = 'no_tick'
+      union all
+      select * from public.giftcard_late_conditions(p_stages, p_late, p_now) where p_kind = 'late'
+      union all
+      select * from public.giftcard_books_conditions(p_now) where p_kind = 'books'
+      union all
+      select * from public.giftcard_limit_condition(p_stages, p_now) where p_kind = 'limit'
+    ), numbered as (
+      select f.*, row_number() over (order by f.condition) as n from found f
+    ), listed as (
+      -- A name that is too long for an index is cut.
+      select case when length(condition) <= 300 then condition
+                  else left(condition, 260) || '…' || md5(condition) end as condition,
+             since, detail, (detail ->> 'newest')::timestamptz as newest
+        from numbered where n <= 100
+      union all
+      select 'more:' || p_kind, min(since), jsonb_build_object('more', count(*)), null
+        from numbered where n > 100 having count(*) > 0)
+    select array_agg(row(condition, since, detail, newest, null)::public.giftcard_alerts) from listed);
+exception when others then
+  return array[row('check_failed:' || p_kind, p_now,
+                   jsonb_build_object('sqlstate', sqlstate, 'error', left(sqlerrm, 200)), null, null
+                  )::public.giftcard_alerts];
+end $$;
+
+-- Return the conditions that hold now: (condition, since, detail, newest). p_stages: as in giftcard_status; p_late: how
+-- long a due job may wait.
+create function public.giftcard_active_conditions(p_stages jsonb, p_late interval, p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb, newest timestamptz)
+language sql stable security invoker set search_path = '' set jit = off as $$
+  select c.condition, c.since, c.detail, c.newest
+    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit']) k(kind)
+   cross join lateral unnest(public.giftcard_conditions_of(k.kind, p_stages, p_late, p_now)) c
+   order by c.condition limit 1000
+$$;
+
+-- Return the kind of a condition: circuit of circuit:<name> and of more:circuit.
+create function public.giftcard_condition_kind(p_condition text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return split_part(regexp_replace(p_condition, '^more:', ''), ':', 1);
+end $$;
+
+-- Return a detail for a notification: an empty object if it is none.
+create function public.giftcard_alert_detail(p_detail jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when jsonb_typeof(p_detail) = 'object' then public.giftcard_readable(p_detail, 10000)
+              else '{}'::jsonb end;
+end $$;
+-- Notifications: operators are notified of a condition once when it begins and once when it is over, on each channel.
+-- What was sent is stored, because ticks have no memory.
+
+create table public.giftcard_alert_notifications (
+  condition text collate "C" not null,
+  channel text collate "C" not null,
+  notified_at timestamptz,
+  notified_through timestamptz,
+  end_notified_at timestamptz,
+  failed_at timestamptz,
+  sending_until timestamptz,
+  sending_through timestamptz,
+  constraint giftcard_alert_notifications_pkey primary key (condition, channel),
+  constraint giftcard_alert_notifications_condition_fkey foreign key (condition)
+    references public.giftcard_alerts (condition) on delete cascade
+);
+
+comment on table public.giftcard_alert_notifications is
+  'One row is one condition on one channel: what was sent there, and what is still to be sent.';
+comment on column public.giftcard_alert_notifications.channel is
+  'Its kind and a keyed digest of its address, which is not stored: mail:<digest>, url:<digest>; or sentry.';
+comment on column public.giftcard_alert_notifications.notified_at is
+  'When the channel last accepted that the condition holds. null, or in the future (the clock went back): it has not.';
+comment on column public.giftcard_alert_notifications.notified_through is
+  'dead_letters, books: when the newest of those notified came.';
+comment on column public.giftcard_alert_notifications.end_notified_at is
+  'When the channel accepted that it is over, as its last notification.';
+comment on column public.giftcard_alert_notifications.failed_at is
+  'When the channel last failed to accept a notification; null once it has accepted it.';
+comment on column public.giftcard_alert_notifications.sending_until is
+  'A tick is sending a notification. After this time another one tries.';
+
+-- Return the notifications that each of p_channels is to be sent now: (condition, channel, kind). raised: not notified
+-- of it yet, and not within the last hour if the condition comes and goes; repeated: after p_repeat, and for new dead
+-- letters or differences once an hour; resolved: over, after a notification. What another tick is sending is left out.
+-- Times that only a clock that went back explains do not count.
+create function public.giftcard_due_notifications(p_channels text[], p_repeat interval, p_now timestamptz)
+returns table (condition text, channel text, kind text)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select d.condition, d.channel, d.kind from (
+    select a.condition, c.channel, n.sending_until, case
+        when a.resolved_at is not null
+          then case when n.notified_at is not null and n.end_notified_at is null then 'resolved' end
+        when n.notified_at is null or n.notified_at > p_now then 'raised'
+        when n.end_notified_at is not null
+          then case when n.notified_at <= p_now - interval '1 hour' then 'raised' end
+        when n.notified_at <= p_now - p_repeat
+             and (a.condition <> 'dead_letters' or n.notified_at <= p_now - interval '1 hour') then 'repeated'
+        when a.newest > case when n.notified_through <= p_now then n.notified_through else '-infinity' end
+             and n.notified_at <= p_now - interval '1 hour' then 'repeated' end as kind
+      from public.giftcard_alerts a cross join (select distinct u.channel from unnest(p_channels) u(channel)) c
+      left join public.giftcard_alert_notifications n on n.condition = a.condition and n.channel = c.channel) d
+   where d.kind is not null
+     and not exists (select from public.giftcard_faulty_rows f
+                      where f.kind = 'alert' and f.row_id = left(d.channel || ' ' || d.condition, 200)
+                        and f.skip_until > p_now and f.skip_until <= p_now + interval '2 hours')
+     and (d.sending_until > p_now and d.sending_until <= p_now + interval '1 minute') is not true
+   order by d.condition, d.channel limit 10000
+$$;
+
+-- Record that work has failed on the row of a notification. It is not sent for an hour: each minute would be a flood.
+create function public.giftcard_record_alert_fault(
+  p_condition text, p_channel text, p_sqlstate text, p_message text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if public.giftcard_is_unavailable(p_sqlstate) then
+    raise exception '%', p_message using errcode = p_sqlstate;
+  end if;
+  perform public.giftcard_record_fault(
+    'alert', p_channel || ' ' || p_condition, public.giftcard_error_text(p_sqlstate, p_message), p_now,
+    p_now + interval '1 hour');
+end $$;
+
+-- Claim a notification for a minute. Return whether it is to be sent: one whose row is refused is recorded.
+create function public.giftcard_claim_notification(p_condition text, p_channel text, p_now timestamptz)
+returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_conditions text[];
+  v_changed bigint;
+begin
+  insert into public.giftcard_alert_notifications (condition, channel, sending_until, sending_through)
+  select a.condition, p_channel, p_now + interval '1 minute', a.newest
+    from public.giftcard_alerts a where a.condition = p_condition
+  on conflict (condition, channel) do update
+    set sending_until = excluded.sending_until, sending_through = excluded.sending_through;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
+  return true;
+exception when others then
+  perform public.giftcard_record_alert_fault(p_condition, p_channel, sqlstate, sqlerrm, p_now);
+  return false;
+end $$;
+
+-- Claim the notifications that are due, for a minute. Arguments as in giftcard_due_notifications, return as in
+-- giftcard_check_alerts.
+create function public.giftcard_claim_notifications(p_channels text[], p_repeat interval, p_now timestamptz)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
   v_due jsonb;
 begin
-  perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
-  with found as (
-    insert into public.giftcard_alerts (condition, since, detail)
-    select t.condition, t.since, t.detail from public.giftcard_active_conditions(p_stages,
-      make_interval(secs => p_late_seconds), v_now) t
-    on conflict (condition) do update set detail = excluded.detail, resolved_at = null
-    returning condition)
-  select coalesce(array_agg(condition), '{}') into v_conditions from found;
-  -- What ended before it was notified needs no notification.
-  delete from public.giftcard_alerts where notified_at is null and condition <> all (v_conditions);
-  update public.giftcard_alerts set resolved_at = v_now where resolved_at is null and condition <> all (v_conditions);
-  with due as (
-    update public.giftcard_alerts a set sending_until = v_now + interval '1 minute'
-     where (a.sending_until is null or a.sending_until <= v_now)
-       and (a.notified_at is null or a.resolved_at is not null
-            or a.notified_at <= v_now - make_interval(secs => p_repeat_hours * 3600)
-            or a.condition = 'dead_letters' and a.notified_at <= v_now - interval '1 hour'
-            and (a.detail ->> 'newest')::timestamptz > a.notified_through)
-    returning a.*)
-  select coalesce(jsonb_agg(jsonb_build_object(
-      'condition', d.condition, 'since', d.since, 'detail', d.detail,
-      'kind', case when d.resolved_at is not null then 'resolved' when d.notified_at is null then 'raised'
-                   else 'repeated' end) order by d.condition), '[]')
-    into v_due from due d;
-  return v_due;
+  select coalesce(jsonb_agg(to_jsonb(d)), '[]') into v_due
+    from public.giftcard_due_notifications(p_channels, p_repeat, p_now) d;
+  v_due := (
+    select coalesce(jsonb_agg(d), '[]') from jsonb_array_elements(v_due) d
+     where public.giftcard_claim_notification(d ->> 'condition', d ->> 'channel', p_now));
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object('channel', c.channel, 'alerts', c.alerts)
+                              order by c.failed_at nulls first, c.channel), '[]')
+      from (select d.channel,
+                   jsonb_agg(jsonb_build_object(
+                     'condition', a.condition, 'kind', d.kind, 'since', a.since,
+                     'detail', public.giftcard_alert_detail(a.detail)) order by a.condition) as alerts,
+                   (select max(n.failed_at) from public.giftcard_alert_notifications n
+                     where n.channel = d.channel) as failed_at
+              from jsonb_to_recordset(v_due) d(condition text, channel text, kind text)
+              join public.giftcard_alerts a using (condition) group by d.channel) c);
 end $$;
 
--- Record that operators were notified of these, as giftcard_check_alerts returned them. Resolved conditions are
--- deleted.
-create function public.giftcard_record_notifications(p_notified jsonb, p_now timestamptz default null) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+-- Keep a condition that holds. One whose row is refused is recorded, and stops no other.
+create function public.giftcard_keep_condition(
+  p_condition text, p_since timestamptz, p_detail jsonb, p_newest timestamptz, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  delete from public.giftcard_alerts a
-   using jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' = 'resolved'
-       and a.resolved_at is not null;
-  update public.giftcard_alerts a
-     set notified_at = coalesce(p_now, clock_timestamp()), notified_through = (t -> 'detail' ->> 'newest')::timestamptz,
-         sending_until = null
-    from jsonb_array_elements(p_notified) t where a.condition = t ->> 'condition' and t ->> 'kind' <> 'resolved';
+  insert into public.giftcard_alerts as a (condition, since, detail, newest)
+  values (p_condition, p_since, p_detail, p_newest)
+  on conflict (condition) do update set
+    since = case when a.resolved_at is null then a.since else excluded.since end, detail = excluded.detail,
+    newest = excluded.newest, resolved_at = null;
+exception when others then
+  perform public.giftcard_record_alert_fault(p_condition, '', sqlstate, sqlerrm, p_now);
 end $$;
 
--- Return the conditions found and not over: [{condition, since, notified_at, detail}].
+-- Compare the active conditions with those notified, and return the notifications to send now, by channel: [{channel,
+-- alerts: [{condition, kind: 'raised' | 'repeated' | 'resolved', since, detail}]}], first the channels that have not
+-- failed, then those whose failure is longest ago. Of two ticks at once one gets them, for a minute: unless
+-- giftcard_record_notifications confirms them, the next check returns them again.
+create function public.giftcard_check_alerts(
+  p_stages jsonb, p_late_seconds double precision default 900, p_repeat_hours double precision default 24,
+  p_channels text[] default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz;
+  v_found text[];
+  v_unknown text[];
+  t record;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
+  -- Read after the lock: what another tick has recorded is in the past.
+  v_now := coalesce(p_now, clock_timestamp());
+  v_found := '{}';
+  for t in select * from public.giftcard_active_conditions(
+             p_stages, make_interval(secs => p_late_seconds), v_now) order by condition limit 1000 loop
+    v_found := v_found || t.condition;
+    perform public.giftcard_keep_condition(t.condition, t.since, t.detail, t.newest, v_now);
+  end loop;
+  v_unknown := array(select split_part(c, ':', 2) from unnest(v_found) c where starts_with(c, 'check_failed:'));
+  update public.giftcard_alerts set resolved_at = v_now
+   where condition <> all (v_found) and public.giftcard_condition_kind(condition) <> all (v_unknown)
+     and (resolved_at is null or resolved_at > v_now);
+  -- Kept are ends to notify of, for a day, and those whose alert is less than an hour ago: they may come back.
+  delete from public.giftcard_alerts a
+   where a.resolved_at is not null and (a.resolved_at <= v_now - interval '1 day' or not exists (
+     select from public.giftcard_alert_notifications n
+      where n.condition = a.condition
+        and (n.notified_at is not null and n.end_notified_at is null
+             or n.notified_at > v_now - interval '1 hour' and n.notified_at <= v_now
+             or n.sending_until > v_now and n.sending_until <= v_now + interval '1 minute')));
+  return public.giftcard_claim_notifications(p_channels, make_interval(secs => p_repeat_hours * 3600), v_now);
+end $$;
+
+-- Record what became of one notification, as giftcard_record_notifications takes it. One whose row is refused is
+-- recorded as a fault.
+create function public.giftcard_record_notification(
+  p_condition text, p_channel text, p_kind text, p_sent boolean, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
+begin
+  update public.giftcard_alert_notifications n
+     set notified_at = case when p_sent and p_kind <> 'resolved' then p_now else n.notified_at end,
+         notified_through = case when p_sent and p_kind <> 'resolved' then n.sending_through
+                                 else n.notified_through end,
+         end_notified_at = case when p_sent then case when p_kind = 'resolved' then p_now end
+                                else n.end_notified_at end,
+         failed_at = case when p_sent then null when not p_sent then p_now else n.failed_at end,
+         sending_until = null
+   where n.condition = p_condition and n.channel = p_channel;
+  get diagnostics v_changed = row_count;
+  if exists (select from public.giftcard_alert_notifications
+              where condition = p_condition and channel = p_channel) then
+    perform public.giftcard_check_changed(v_changed, 1);
+  end if;
+exception when others then
+  perform public.giftcard_record_alert_fault(p_condition, p_channel, sqlstate, sqlerrm, p_now);
+end $$;
+
+-- Record what became of the notifications that giftcard_check_alerts returned: [{condition, channel, kind, sent}].
+-- sent: true if the channel accepted it, false if it failed, null if it was not tried. All but the first are due again.
+create function public.giftcard_record_notifications(p_notified jsonb, p_now timestamptz default null) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz;
+  t record;
+begin
+  perform pg_advisory_xact_lock(hashtextextended('giftcard alerts', 0));
+  v_now := coalesce(p_now, clock_timestamp());
+  for t in select * from jsonb_to_recordset(p_notified) x(condition text, channel text, kind text, sent boolean) loop
+    perform public.giftcard_record_notification(t.condition, t.channel, t.kind, t.sent, v_now);
+  end loop;
+end $$;
+
+-- Return the conditions that hold: [{condition, since, notified_at, detail}], the first 200 by since; how many more is
+-- a condition of its own, more:alerts. notified_at: when any channel was last notified of it.
 create function public.giftcard_active_alerts() returns jsonb
 language sql stable security invoker set search_path = '' as $$
-  select coalesce(jsonb_agg(jsonb_build_object('condition', condition, 'since', since, 'notified_at', notified_at,
-                                               'detail', detail) order by since), '[]')
-    from (select * from public.giftcard_alerts where resolved_at is null order by since limit 200) a
+  with active as (
+    select a.condition, a.since, public.giftcard_alert_detail(a.detail) as detail,
+           (select max(n.notified_at) from public.giftcard_alert_notifications n
+             where n.condition = a.condition) as notified_at,
+           row_number() over (order by a.since, a.condition) as n
+      from public.giftcard_alerts a where a.resolved_at is null)
+  select coalesce(jsonb_agg(jsonb_build_object('condition', c.condition, 'since', c.since,
+                                               'notified_at', c.notified_at, 'detail', c.detail)
+                            order by c.n), '[]')
+    from (select * from active where n <= 200
+          union all
+          select 'more:alerts', min(since), jsonb_build_object('more', count(*)), null, 201
+            from active where n > 200 having count(*) > 0) c
 $$;
 -- Doctor: facts about the database, which lib's doctor judges. Each is bounded, so that a status may ask at any time.
+
+-- Refuse if this call could not write: 25006 the database is read-only, 57P03 it is in recovery. An error and not a
+-- value, so that no connection of that time is used again. Volatile: PostgREST runs it in a transaction that may write.
+create function public.giftcard_health() returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if pg_is_in_recovery() then
+    perform public.giftcard_refuse('57P03', 'the database is in recovery and only reads');
+  elsif current_setting('transaction_read_only')::boolean then
+    perform public.giftcard_refuse('25006', 'the database is read-only');
+  end if;
+end $$;
 
 -- Return privileges on our objects of Supabase's web roles or of everyone, and tables without row level security.
 create function public.giftcard_excess_privileges(
@@ -4336,22 +7259,38 @@ $$;
 -- only its own sessions' transactions, unless it may read all statistics (`sees_all`); prepared statements are those
 -- that psycopg has made in this session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   return jsonb_build_object(
     'clock', extract(epoch from clock_timestamp()),
     'schema', public.giftcard_schema_version(),
+    -- Whether new transactions of this session can only read; this one does in any case.
+    'read_only', current_setting('default_transaction_read_only')::boolean,
+    'in_recovery', pg_is_in_recovery(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- Ticks of the clock, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
-          'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
-          'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because)
+          'age', public.giftcard_milliseconds(t.started_at, v_now) / 1000.0,
+          'ended_age', public.giftcard_milliseconds(t.ended_at, v_now) / 1000.0,
+          'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because,
+          'error', t.error)
               order by t.id desc), '[]')
-        from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron'
-              order by n.id desc limit 20) t),
+        from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n
+               where n.source = 'cron' and isfinite(n.started_at) order by n.id desc limit 20) t),
+    -- Since when none has ended well, in seconds.
+    'silence', (select case when s.silent then public.giftcard_milliseconds(s.began, s.ended) / 1000.0 end
+                  from public.giftcard_newest_silence(v_now) s where s.ended > v_now - interval '1 second'),
+    'faulty_rows', (select coalesce(jsonb_agg(jsonb_build_object(
+          'kind', f.kind, 'row_id', f.row_id, 'error', f.error, 'skipped', f.skip_until > v_now)
+              order by f.last_at desc, f.kind, f.row_id), '[]')
+        from (select * from public.giftcard_faulty_rows r
+               where r.last_at > v_now - interval '1 day' and public.giftcard_is_faulty(r, v_now)
+               order by r.last_at desc, r.kind, r.row_id limit 20) f),
+    'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
+          select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
     -- Stages with queued jobs; due: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
           select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due
@@ -4373,8 +7312,9 @@ begin
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
     'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
 end $$;
--- pgmq import: messages of pgmq queues (Supabase Queues) become jobs. A tick reads messages, prepares a job of each as
--- it prepares every job, and imports them. A message that was read and not imported is visible again after a minute.
+-- pgmq import, reading: messages of pgmq queues (Supabase Queues) become jobs. A tick reads messages, prepares a job of
+-- each as it prepares every job, and imports them (82_pgmq_import.sql). A message that was read and not imported is
+-- visible again after a minute.
 
 -- Return the text under a key of a message if it can name something: 1 to 200 characters, no control characters, no
 -- surrounding spaces; else null.
@@ -4384,37 +7324,73 @@ language sql immutable security invoker set search_path = '' as $$
                    and p_message ->> p_key = btrim(p_message ->> p_key) then p_message ->> p_key end
 $$;
 
--- Return the job of a message: {tenant_id, correlation_id, dedup_key, payload_json}, with `error` if it cannot be one.
+-- Return why a message cannot be a job at all, by the limits of the API's requests; null: it can. p_text: the message
+-- as text.
+create function public.giftcard_message_error(p_message jsonb, p_text text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select case when jsonb_typeof(p_message) is distinct from 'object' then 'the message is not a JSON object'
+              when octet_length(p_text) > 262144 then 'the message is too large: 256 KiB are allowed'
+              when p_message @? '$.**{100}' then 'the message is nested too deeply: 100 levels are allowed' end
+$$;
+
+-- Return the job of a message: {tenant_id, correlation_id, dedup_key, payload_json}, with `error` if it cannot be one:
+-- payload_json is then the first 10,000 characters of its text.
 -- tenant_id, correlation_id and dedup_key are those of the message; everything else is the payload. A message without a
 -- correlation id is a flow of its own, named by its queue, its number and the time it was sent, because numbers start
 -- again when a queue is created again. The payload is text: Python may not read every number that Postgres stores.
 create function public.giftcard_message_job(p_queue text, p_msg_id bigint, p_sent_at timestamptz, p_message jsonb)
-returns jsonb language sql stable security invoker set search_path = '' as $$
-  select jsonb_build_object(
-           'tenant_id', m.tenant_id, 'correlation_id', coalesce(m.flow, format('pgmq:%s:%s', p_queue, p_msg_id)),
-           'dedup_key', coalesce(m.dedup_key, case when m.flow is null then extract(epoch from p_sent_at)::text end),
-           'payload_json', case when m.is_object then (p_message - array_remove(array[
-               case when m.tenant_id is not null then 'tenant_id' end,
-               case when m.flow is not null then 'correlation_id' end,
-               case when m.dedup_key is not null then 'dedup_key' end], null))::text else p_message::text end)
-         || case when m.is_object then '{}'::jsonb
-                 else jsonb_build_object('error', 'the message is not a JSON object') end
-    from (select public.giftcard_message_field(p_message, 'tenant_id') as tenant_id,
-                 public.giftcard_message_field(p_message, 'correlation_id') as flow,
-                 public.giftcard_message_field(p_message, 'dedup_key') as dedup_key,
-                 coalesce(jsonb_typeof(p_message) = 'object', false) as is_object) m
-$$;
+returns jsonb language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_tenant_id text := public.giftcard_message_field(p_message, 'tenant_id');
+  v_flow text := public.giftcard_message_field(p_message, 'correlation_id');
+  v_dedup_key text := public.giftcard_message_field(p_message, 'dedup_key');
+  v_text text := p_message::text;
+  v_error text := public.giftcard_message_error(p_message, v_text);
+  v_job jsonb := jsonb_build_object(
+    'tenant_id', v_tenant_id, 'correlation_id', coalesce(v_flow, format('pgmq:%s:%s', p_queue, p_msg_id)),
+    'dedup_key', coalesce(v_dedup_key, case when v_flow is null then extract(epoch from p_sent_at)::text end));
+begin
+  if v_error is not null then
+    return v_job || jsonb_build_object('error', v_error, 'payload_json', left(v_text, 10000));
+  elsif v_tenant_id is not null or v_flow is not null or v_dedup_key is not null then
+    v_text := (p_message - array_remove(array[case when v_tenant_id is not null then 'tenant_id' end,
+                                              case when v_flow is not null then 'correlation_id' end,
+                                              case when v_dedup_key is not null then 'dedup_key' end], null))::text;
+  end if;
+  return v_job || jsonb_build_object('payload_json', v_text);
+end $$;
+
+-- Check that messages of a queue can be read and archived. Return {refused, conflicts}: its messages that are dead
+-- letters now (up to 1,000 by stage); and {unimportable}: those among its first 1,000 that ten reads did not import.
+create function public.giftcard_check_pgmq_queue(p_queue text) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_unimportable integer;
+begin
+  perform pgmq.read(p_queue, 60, 0), pgmq.archive(p_queue, '{}'::bigint[]);
+  execute format('select count(*) from (select read_ct from pgmq.%I order by msg_id limit 1000) m where read_ct >= 10',
+                 lower('q_' || p_queue)) into v_unimportable;
+  return (
+    select jsonb_build_object(
+        'unimportable', v_unimportable,
+        'refused', count(*) filter (where d.pgmq ->> 'outcome' = 'refused'),
+        'conflicts', count(*) filter (where d.pgmq ->> 'outcome' = 'conflicts'))
+      from public.giftcard_dead_stages() s cross join lateral (
+        select j.context -> 'pgmq' as pgmq, j.trigger_type from public.giftcard_jobs j
+         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc limit 1000) d
+     where d.trigger_type = 'pgmq' and d.pgmq ->> 'queue' = p_queue);
+end $$;
 
 -- Read up to p_limit messages of a queue, which no one else reads for a minute: in steps of 1, 2, 4 … 64, until they
--- come to 2 MB. `more`: there may be more. With a p_limit of 0, only check that they can be read and archived.
+-- come to 2 MB. `more`: there may be more. With a p_limit of 0, only check the queue: giftcard_check_pgmq_queue.
 create function public.giftcard_read_pgmq_queue(p_queue text, p_limit integer) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_messages jsonb := '[]'::jsonb;
+  v_messages jsonb[] := '{}'::jsonb[];
   v_bytes bigint := 0::bigint;
   v_step integer := 1;
-  v_count integer := 0;
-  v_read integer;
+  v_count bigint := 0::bigint;
+  v_wanted bigint;
   r record;
 begin
   if to_regclass('pgmq.meta') is null then
@@ -4424,33 +7400,42 @@ begin
     perform public.giftcard_refuse('GC404',
       format('pgmq has no queue %s: create it with select pgmq.create(%L)', p_queue, p_queue));
   elsif p_limit <= 0 then
-    perform pgmq.read(p_queue, 60, 0), pgmq.archive(p_queue, '{}'::bigint[]);
+    return jsonb_build_object('messages', '[]'::jsonb, 'more', false) || public.giftcard_check_pgmq_queue(p_queue);
   end if;
   while v_count < p_limit and v_bytes < 2000000 loop
-    v_read := 0;
-    for r in select m.msg_id, m.enqueued_at, m.message
-               from pgmq.read(p_queue, 60, least(v_step, p_limit - v_count)) m order by m.msg_id loop
-      v_messages := v_messages || jsonb_build_object(
-        'msg_id', r.msg_id, 'sent_at', extract(epoch from r.enqueued_at)::text,
-        'job', public.giftcard_message_job(p_queue, r.msg_id, r.enqueued_at, r.message));
-      v_bytes := v_bytes + coalesce(octet_length(r.message::text), 0);
-      v_read := v_read + 1;
-    end loop;
-    v_count := v_count + v_read;
-    exit when v_read < least(v_step, p_limit - v_count + v_read);
+    v_wanted := least(v_step, p_limit - v_count);
+    select count(*) as messages, array_agg(j.item order by j.msg_id) as items,
+           coalesce(sum(octet_length(j.item #>> '{job,payload_json}')), 0) as bytes into r
+      from (select m.msg_id, jsonb_build_object(
+                     'msg_id', m.msg_id, 'sent_at', extract(epoch from m.enqueued_at)::text, 'read_ct', m.read_ct,
+                     'job', public.giftcard_message_job(p_queue, m.msg_id, m.enqueued_at, m.message)) as item
+              from pgmq.read(p_queue, 60, v_wanted::integer) m) j;
+    v_messages := v_messages || r.items;
+    v_bytes := v_bytes + r.bytes;
+    v_count := v_count + r.messages;
+    exit when r.messages < v_wanted;
     v_step := least(2 * v_step, 64);
   end loop;
-  return jsonb_build_object('messages', v_messages, 'more', v_count < p_limit and v_bytes >= 2000000);
+  return jsonb_build_object('messages', to_jsonb(v_messages), 'more', v_count < p_limit and v_bytes >= 2000000);
 end $$;
 
 -- Read up to p_limit messages of each queue, at most 1,000 (0: only check). Return, by queue, {messages: [{msg_id,
--- sent_at, job}], more}, or {problem} for a queue that cannot be read; the others are read all the same.
-create function public.giftcard_read_pgmq(p_queues text[], p_limit integer) returns jsonb
+-- sent_at, read_ct, job}], more}, or {problem} for a queue that cannot be read; the others are read all the same.
+-- Nothing is read, and {} returned, while everything is paused, and for an execution id whose tick is live or has ended
+-- well: a second delivery.
+create function public.giftcard_read_pgmq(
+  p_queues text[], p_limit integer, p_execution_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_read jsonb := '{}'::jsonb;
   v_queue text;
 begin
+  if p_limit > 0 and (
+       exists (select from public.giftcard_stages where stage = '*' and paused_at is not null)
+       or p_execution_id is not null
+          and public.giftcard_is_duplicate(p_execution_id, coalesce(p_now, clock_timestamp()))) then
+    return v_read;
+  end if;
   foreach v_queue in array p_queues loop
     begin
       v_read := v_read || jsonb_build_object(v_queue,
@@ -4460,82 +7445,6 @@ begin
     end;
   end loop;
   return v_read;
-end $$;
-
--- Enqueue the job of one message. A message that cannot be a job becomes a dead letter, with its text. Return moved,
--- repeated (the job was there already) or refused. p_item: {msg_id, sent_at, job}; job as giftcard_enqueue takes it,
--- its payload as an object or, as it was read, in payload_json.
-create function public.giftcard_import_pgmq_message(p_queue text, p_item jsonb, p_now timestamptz) returns text
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_row jsonb := (p_item -> 'job') - '{payload_json,error}'::text[];
-  v_payload text := p_item #>> '{job,payload_json}';
-  v_job json;
-begin
-  if p_item -> 'job' ? 'error' then
-    perform public.giftcard_refuse('GC400', p_item #>> '{job,error}');
-  elsif not v_row ? 'payload' then
-    v_row := v_row || jsonb_build_object('payload', v_payload::jsonb);
-  end if;
-  v_job := public.giftcard_enqueue(jsonb_build_array(v_row || '{"trigger_type": "pgmq"}'), false, p_now) -> 0;
-  return case when (v_job ->> 'created')::boolean then 'moved' else 'repeated' end;
--- Only what is wrong with the message itself: a database that is out of space refuses no message for good.
-exception when data_exception or integrity_constraint_violation or program_limit_exceeded or sqlstate 'GC400' then
-  insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, trigger_type, status, payload, last_error, scheduled_at, created_at,
-     updated_at, finished_at)
-  values (coalesce(v_row ->> 'tenant_id', 'default'), format('pgmq:%s:%s', p_queue, p_item ->> 'msg_id'),
-          v_row ->> 'stage', p_item ->> 'sent_at', 'pgmq', 'error',
-          jsonb_build_object('message', left(v_payload, 10000)),
-          left('PermanentError: ' || sqlerrm, 500), v_now, v_now, v_now, v_now)
-  on conflict on constraint giftcard_jobs_flow_key do nothing;
-  return 'refused';
-end $$;
-
--- Import what was read of a queue: in this transaction the messages are archived and their jobs enqueued, or neither.
--- A message that someone else has archived meanwhile is passed over.
-create function public.giftcard_import_pgmq_queue(p_queue text, p_items jsonb, p_now timestamptz) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_counts jsonb := '{"moved": 0, "repeated": 0, "refused": 0}'::jsonb;
-  v_archived bigint[];
-  v_outcome text;
-  v_item jsonb;
-begin
-  v_archived := array(select pgmq.archive(p_queue, array(
-    select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
-  for v_item in
-    select i from jsonb_array_elements(p_items) with ordinality x(i, n)
-     where (i ->> 'msg_id')::bigint = any (v_archived) order by n
-  loop
-    v_outcome := public.giftcard_import_pgmq_message(p_queue, v_item, p_now);
-    v_counts := v_counts || jsonb_build_object(v_outcome, (v_counts ->> v_outcome)::integer + 1);
-  end loop;
-  return v_counts;
-end $$;
-
--- Import messages that giftcard_read_pgmq returned: {queue: [{msg_id, sent_at, job}]}. Return, by queue, {moved,
--- repeated, refused}, with `problem` for a queue that failed: nothing of it was imported, and the others were.
-create function public.giftcard_import_pgmq(p_batches jsonb, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_imported jsonb := '{}'::jsonb;
-  b record;
-begin
-  if jsonb_typeof(p_batches) is distinct from 'object' then
-    perform public.giftcard_refuse('GC400', 'p_batches must be an object of queues and their messages', 'p_batches');
-  end if;
-  for b in select e.key as queue, e.value as items from jsonb_each(p_batches) e order by e.key limit 100 loop
-    begin
-      v_imported := v_imported || jsonb_build_object(b.queue,
-        public.giftcard_import_pgmq_queue(b.queue, b.items, p_now));
-    exception when others then
-      v_imported := v_imported || jsonb_build_object(b.queue,
-        jsonb_build_object('moved', 0, 'repeated', 0, 'refused', 0, 'problem', sqlerrm));
-    end;
-  end loop;
-  return v_imported;
 end $$;
 -- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
 -- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
@@ -4610,6 +7519,217 @@ begin
     delete from vault.secrets where name = 'giftcard_cron_secret';
   end if;
   return jsonb_build_object('dry_run', p_dry_run, 'jobs', cardinality(v_jobs));
+end $$;
+-- pgmq import, storing: each message that was read becomes a job, finds the job that it had become before, or is kept
+-- as a dead letter. In one transaction it is archived (pgmq.a_<queue>, with its read count) and stored, or neither.
+
+-- Return whether an error is the fault of the one message that caused it, also in triggers and indexes of the
+-- database's owner: its content (classes 21, 22, 23, 54), or a refusal (raise: class P0, GC400). A database that is out
+-- of space or lacks a privilege refuses no message for good.
+create function public.giftcard_is_message_fault(p_sqlstate text) returns boolean
+language sql immutable security invoker set search_path = '' as $$
+  select left(p_sqlstate, 2) in ('21', '22', '23', '54', 'P0') or p_sqlstate = 'GC400'
+$$;
+
+-- Return where a job comes from, which its context keeps under `pgmq`: {queue, msg_id, sent_at, read_ct, content}.
+-- `content`: the SHA-256 of the message's payload, by which the same message is recognized.
+create function public.giftcard_message_source(p_queue text, p_item jsonb) returns jsonb
+language sql stable security invoker set search_path = '' as $$
+  select jsonb_build_object(
+    'queue', p_queue, 'msg_id', p_item -> 'msg_id', 'read_ct', p_item -> 'read_ct',
+    'sent_at', to_timestamp((p_item ->> 'sent_at')::double precision),
+    'content', encode(sha256(convert_to(coalesce(p_item #>> '{job,payload_json}', ''), 'UTF8')), 'hex'))
+$$;
+
+-- Return whether a job has the content of the message that would have become it (p_job): it came from the same content,
+-- has the same payload, or its payload was erased.
+create function public.giftcard_is_same_message(p_job_id bigint, p_job jsonb) returns boolean
+language sql stable security invoker set search_path = '' as $$
+  select coalesce((
+    select j.trigger_type = 'pgmq' and j.context #>> '{pgmq,content}' = p_job #>> '{context,pgmq,content}'
+           or j.payload = p_job -> 'payload' or j.payload @> '{"erased": true}'
+      from public.giftcard_jobs j where j.id = p_job_id), false)
+$$;
+
+-- Keep a message as a dead letter, with up to 10,000 characters of its text and the reason. p_outcome: refused or
+-- conflicts. Its flow is its own: the one that the message names stays free. Kept once, however often it is delivered.
+-- The reason may repeat a value of the message: mail addresses and control characters are left out of it.
+create function public.giftcard_keep_message(
+  p_queue text, p_item jsonb, p_outcome text, p_reason text, p_now timestamptz) returns text
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_source jsonb := public.giftcard_message_source(p_queue, p_item);
+  v_reason text := left(regexp_replace(regexp_replace(left(p_reason, 2000), '[[:cntrl:]]+', ' ', 'g'),
+                                       '[^[:space:]"''<>]+@[^[:space:]"''<>]+', '[email]', 'g'), 500);
+begin
+  insert into public.giftcard_jobs
+    (tenant_id, correlation_id, stage, dedup_key, trigger_type, status, payload, context, last_error, scheduled_at,
+     created_at, updated_at, finished_at)
+  values (coalesce(p_item #>> '{job,tenant_id}', 'default'), format('pgmq:%s:%s', p_queue, p_item ->> 'msg_id'),
+          p_item #>> '{job,stage}', format('%s:%s', p_item ->> 'sent_at', left(v_source ->> 'content', 16)), 'pgmq',
+          'error', jsonb_build_object('message', left(p_item #>> '{job,payload_json}', 10000)),
+          jsonb_build_object('pgmq', v_source || jsonb_strip_nulls(jsonb_build_object(
+            'outcome', p_outcome, 'correlation_id', p_item #> '{job,correlation_id}',
+            'dedup_key', p_item #> '{job,dedup_key}'))),
+          v_reason, v_now, v_now, v_now, v_now)
+  on conflict on constraint giftcard_jobs_flow_key do nothing;
+  return p_outcome;
+end $$;
+
+-- Match a message that asks for the payment of an order ({reference, amount: {amount, currency}}) with that order. The
+-- order's own flow charges, once; the message never does. Return repeated, or conflicts if it asks for another amount.
+-- GC400 for an order that is unknown here.
+create function public.giftcard_match_payment_message(p_queue text, p_item jsonb, p_now timestamptz) returns text
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_tenant_id text := coalesce(p_item #>> '{job,tenant_id}', 'default');
+  v_reference text := p_item #>> '{job,order,reference}';
+  v_asked jsonb := p_item #> '{job,order,amount}';
+  v_ordered jsonb;
+begin
+  select jsonb_build_object('amount', amount, 'currency', currency) into v_ordered
+    from public.giftcard_orders where tenant_id = v_tenant_id and correlation_id = v_reference;
+  if not found then
+    -- A flow that began with a plain INSERT or with a message has no order: its payment job has the amount.
+    select payload -> 'amount' into v_ordered from public.giftcard_jobs
+     where tenant_id = v_tenant_id and correlation_id = v_reference and stage = p_item #>> '{job,stage}'
+       and dedup_key = '';
+  end if;
+  if v_ordered is null then
+    perform public.giftcard_refuse(
+      'GC400', format('no order has the correlation id %s: nothing was charged', v_reference), 'reference');
+  elsif v_ordered = v_asked then
+    return 'repeated';
+  end if;
+  return public.giftcard_keep_message(p_queue, p_item, 'conflicts', format(
+    'Conflict: the order %s is over %s %s, the message asks for %s %s: nothing was charged for it', v_reference,
+    v_ordered ->> 'amount', v_ordered ->> 'currency', v_asked ->> 'amount', v_asked ->> 'currency'), p_now);
+end $$;
+
+-- Enqueue the job of one message. A message that cannot be a job becomes a dead letter. Return moved, repeated (its job
+-- was there already), conflicts (that job has other content: the message is a dead letter) or refused.
+-- p_item: {msg_id, sent_at, read_ct, job}; job as giftcard_enqueue takes it, its payload as an object or, as it was
+-- read, in payload_json; with `order` for a payment, and with `error` for what cannot be a job.
+create function public.giftcard_import_message(p_queue text, p_item jsonb, p_now timestamptz) returns text
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_job jsonb := (p_item -> 'job') - '{payload_json,error,order}'::text[] || '{"trigger_type": "pgmq"}';
+  v_enqueued json;
+begin
+  if p_item -> 'job' ? 'error' then
+    perform public.giftcard_refuse('GC400', p_item #>> '{job,error}');
+  elsif p_item -> 'job' ? 'order' then
+    return public.giftcard_match_payment_message(p_queue, p_item, p_now);
+  elsif not v_job ? 'payload' then
+    v_job := v_job || jsonb_build_object('payload', (p_item #>> '{job,payload_json}')::jsonb);
+  end if;
+  v_job := v_job || jsonb_build_object('context', coalesce(v_job -> 'context', '{}') || jsonb_build_object(
+    'pgmq', public.giftcard_message_source(p_queue, p_item)));
+  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), false, p_now) -> 0;
+  if (v_enqueued ->> 'created')::boolean then
+    return 'moved';
+  elsif public.giftcard_is_same_message((v_enqueued ->> 'id')::bigint, v_job) then
+    return 'repeated';
+  end if;
+  return public.giftcard_keep_message(p_queue, p_item, 'conflicts', format(
+    'Conflict: job %s has this tenant, correlation id, stage and dedup key, but another content',
+    v_enqueued ->> 'id'), p_now);
+exception when others then
+  if not public.giftcard_is_message_fault(sqlstate) then
+    raise;
+  end if;
+  return public.giftcard_keep_message(p_queue, p_item, 'refused', 'PermanentError: ' || sqlerrm, p_now);
+end $$;
+
+-- Return how many messages had each outcome: {moved, repeated, conflicts, refused}.
+create function public.giftcard_count_imported(p_outcomes text[]) returns jsonb
+language sql immutable security invoker set search_path = '' as $$
+  select jsonb_build_object(
+      'moved', count(*) filter (where o = 'moved'), 'repeated', count(*) filter (where o = 'repeated'),
+      'conflicts', count(*) filter (where o = 'conflicts'), 'refused', count(*) filter (where o = 'refused'))
+    from unnest(p_outcomes) o
+$$;
+
+-- Import messages one by one, because one of them can neither be archived nor stored as a dead letter: that one stays
+-- in its queue and is named in `problem`. After ten reads it is hidden for an hour at a time, so that many of them do
+-- not keep those behind them out of each read for ever.
+create function public.giftcard_import_messages_singly(p_queue text, p_items jsonb, p_now timestamptz) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_outcomes text[] := '{}'::text[];
+  v_problems text[] := '{}'::text[];
+  v_id bigint;
+  v_item jsonb;
+begin
+  for v_item in select i from jsonb_array_elements(p_items) with ordinality x(i, n) order by n loop
+    v_id := (v_item ->> 'msg_id')::bigint;
+    begin
+      if pgmq.archive(p_queue, v_id) then
+        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
+      end if;
+    exception when others then
+      if public.giftcard_is_unavailable(sqlstate) then
+        raise;
+      end if;
+      v_problems := v_problems || format('message %s stays in the queue: %s', v_id, sqlerrm);
+      if (v_item ->> 'read_ct')::integer >= 10 then
+        perform pgmq.set_vt(p_queue, v_id, 3600);
+      end if;
+    end;
+  end loop;
+  return public.giftcard_count_imported(v_outcomes) || case when v_problems = '{}' then '{}'::jsonb else
+    jsonb_build_object('problem', array_to_string(v_problems[:3], '; ') || case
+      when cardinality(v_problems) > 3 then format('; and %s more', cardinality(v_problems) - 3) else '' end) end;
+end $$;
+
+-- Import what was read of a queue: in this transaction the messages are archived and their jobs enqueued, or neither.
+-- A message that someone else has archived meanwhile is passed over.
+create function public.giftcard_import_pgmq_queue(p_queue text, p_items jsonb, p_now timestamptz) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_outcomes text[] := '{}'::text[];
+  v_archived bigint[];
+  v_item jsonb;
+begin
+  v_archived := array(select pgmq.archive(p_queue, array(
+    select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
+  for v_item in
+    select i from jsonb_array_elements(p_items) with ordinality x(i, n)
+     where (i ->> 'msg_id')::bigint = any (v_archived) order by n
+  loop
+    v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
+  end loop;
+  return public.giftcard_count_imported(v_outcomes);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  return public.giftcard_import_messages_singly(p_queue, p_items, p_now);
+end $$;
+
+-- Import messages that giftcard_read_pgmq returned: {queue: [{msg_id, sent_at, read_ct, job}]}. Return, by queue,
+-- {moved, repeated, conflicts, refused}, with `problem` for what stays in its queue. The other queues are imported.
+create function public.giftcard_import_pgmq(p_batches jsonb, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_imported jsonb := '{}'::jsonb;
+  b record;
+begin
+  if jsonb_typeof(p_batches) is distinct from 'object' then
+    perform public.giftcard_refuse('GC400', 'p_batches must be an object of queues and their messages', 'p_batches');
+  end if;
+  set constraints all immediate;  -- an error at the commit would be no message's
+  for b in select e.key as queue, e.value as items from jsonb_each(p_batches) e order by e.key limit 100 loop
+    begin
+      v_imported := v_imported || jsonb_build_object(b.queue,
+        public.giftcard_import_pgmq_queue(b.queue, b.items, p_now));
+    exception when others then
+      v_imported := v_imported || jsonb_build_object(b.queue,
+        public.giftcard_count_imported('{}') || jsonb_build_object('problem', sqlerrm));
+    end;
+  end loop;
+  return v_imported;
 end $$;
 -- Grants: all to the service role, none to any other. Supabase grants new tables and functions to its web roles by
 -- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.

@@ -8,23 +8,29 @@
 --   giftcard_circuit_changes        one change of a circuit, with its cause
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
+--   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
---   giftcard_orders                 an accepted order: idempotency key and body hash
---   giftcard_customers, giftcard_payments, giftcard_cards    what became of the orders
---   giftcard_audit                  personal data shown in clear, or erased
+--   giftcard_orders                 an order as it was taken in: amount, currency, recipient
+--   giftcard_customers              a customer and their personal code
+--   giftcard_payments               a payment at a provider, what it is worth now, and the order that it pays
+--   giftcard_payment_events         a movement of a payment's money: captured, refunded, voided, disputed
+--   giftcard_cards                  the card of an order
+--   giftcard_accepted_differences   a difference between money and cards that an operator has accepted
+--   giftcard_audit                  personal data shown in clear or erased, and decisions about orders
 --   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
 --   giftcard_inbound_events         an event received from a vendor, never removed
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
 --   giftcard_alerts                 a condition that operators are or were notified of
+--   giftcard_alert_notifications    what was sent of a condition to one channel
 --
 -- States of a job                   transition            functions
 --   - → queued                      enqueue               giftcard_enqueue, giftcard_submit_order, a plain INSERT
 --   - → queued                      occurrence            giftcard_enqueue_occurrences → giftcard_apply_plans
---   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue → …_message
+--   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue, giftcard_import_message
 --   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for
 --   running → completed             settle                giftcard_settle → giftcard_settle_completed
 --   running → queued | error | cancelled    settle        giftcard_settle → giftcard_settle_unfinished
@@ -46,6 +52,23 @@
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads, giftcard_remaining_capacity),
 --                                   giftcard_pick_probes, giftcard_pick_jobs, giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
+--                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
+--                                   and giftcard_recover_row after a jump of the clock;
+--                                   a row at fault is put aside: giftcard_put_aside, giftcard_record_fault
+--
+-- Money and cards: what an order costs is fixed in giftcard_orders; foreign keys tie its payment and its card to that
+-- amount; a payment's worth is the sum of its events.
+--   what providers report           giftcard_record_payment_event → (trigger) giftcard_value_payment
+--                                   → giftcard_enqueue_block
+--   what vendors send               giftcard_receive_event → giftcard_apply_action → giftcard_record_movements,
+--                                   giftcard_update_card
+--   the payment of an order         giftcard_find_offered_payment (with Square), giftcard_record_payment
+--                                   → giftcard_check_acceptable
+--   its card                        giftcard_record_card → (trigger) giftcard_link_card → giftcard_enqueue_block
+--   what does not match             giftcard_reconcile
+--   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
+--                                   giftcard_accept_difference, giftcard_record_order_event
 --
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.

@@ -127,30 +127,69 @@ end $$;
 create trigger giftcard_jobs_fill_circuit before insert on public.giftcard_jobs
   for each row when (new.circuit is null) execute function public.giftcard_fill_circuit();
 
--- Refuse a payload that is nested too deeply: JSON parsers have a limit, beyond which no operator could read the row. A
--- trigger, not a check: it runs when a payload is written, not at each change of state.
-create function public.giftcard_refuse_deep_payload() returns trigger
+-- Refuse a payload that JSON parsers may fail on (see giftcard_unreadable), of a job or a schedule: no operator could
+-- read the row. Or one that is so large that a claim of it takes longer than a call may. A trigger, not a check: it
+-- runs when a payload is written, not at each change of state. Its condition looks at the length first: that is cheap,
+-- and no short text is nested so deeply or holds such a number. The names of the constraints begin with that of the
+-- table: giftcard_jobs_payload_is_not_too_deep.
+create function public.giftcard_refuse_unreadable_payload() returns trigger
 language plpgsql security invoker set search_path = '' as $$
+declare
+  v_row text := case tg_table_name when 'giftcard_jobs' then 'job ' else 'schedule ' end || new.id;
 begin
-  raise exception 'the payload of job % is nested too deeply: 100 levels are allowed', new.id
-    using errcode = '23514', constraint = 'giftcard_jobs_payload_is_not_too_deep', table = 'giftcard_jobs';
+  if octet_length(new.payload::text) > 8000000 then
+    raise exception 'the payload of % has more than 8,000,000 bytes', v_row
+      using errcode = '23514', constraint = tg_table_name || '_payload_is_not_too_large', table = tg_table_name;
+  elsif new.payload @? '$.**{100}' then
+    raise exception 'the payload of % is nested too deeply: 100 levels are allowed', v_row
+      using errcode = '23514', constraint = tg_table_name || '_payload_is_not_too_deep', table = tg_table_name;
+  end if;
+  raise exception 'the payload of % has a number that is too long: 308 digits are allowed', v_row
+    using errcode = '23514', constraint = tg_table_name || '_payload_numbers_are_short', table = tg_table_name;
 end $$;
 
-create trigger giftcard_jobs_payload_is_not_too_deep before insert on public.giftcard_jobs
-  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
+create trigger giftcard_jobs_payload_is_readable before insert on public.giftcard_jobs
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)'))
+  execute function public.giftcard_refuse_unreadable_payload();
 
 -- After, not before: a trigger before an update locks each row again, even where the payload is not set.
-create trigger giftcard_jobs_new_payload_is_not_too_deep after update of payload on public.giftcard_jobs
-  for each row when (new.payload @? '$.**{100}') execute function public.giftcard_refuse_deep_payload();
+create trigger giftcard_jobs_new_payload_is_readable after update of payload on public.giftcard_jobs
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)')
+    and new.payload is distinct from old.payload)
+  execute function public.giftcard_refuse_unreadable_payload();
 
--- Keep the run that an operator's UPDATE takes away from its worker, whose settle no longer counts. An UPDATE that
--- makes it running again gives it back: the settle will write the line. Claim and settle change lease_id, so the
--- trigger's condition is false for them. It is short because Postgres reads it anew in every statement that sets a
--- status.
-create function public.giftcard_keep_run_taken_by_hand() returns trigger
+-- Give a dead letter that is inserted without finished_at the time of now: alerts, metrics and requeues by age read it.
+create function public.giftcard_fill_finished_at() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 begin
-  if new.status = 'running' then
+  new.finished_at := clock_timestamp();
+  return new;
+end $$;
+
+create trigger giftcard_jobs_fill_finished_at before insert on public.giftcard_jobs
+  for each row when (new.status = 'error' and new.finished_at is null)
+  execute function public.giftcard_fill_finished_at();
+
+-- Complete what an operator's UPDATE leaves out: the time of a dead letter, as above, and the line in the history of a
+-- run that it takes away from its worker, whose settle no longer counts. An UPDATE that makes it running again gives it
+-- back: the settle will write the line. Claim and settle change lease_id and set finished_at, so the trigger's
+-- condition is false for them. There is one condition, and it is short, because Postgres reads it anew in every
+-- statement that sets a status.
+create function public.giftcard_complete_change_by_hand() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  if new.status = 'error' and new.finished_at is null then
+    -- An update of its own: a trigger before the update would lock each row again.
+    update public.giftcard_jobs set finished_at = clock_timestamp()
+     where id = new.id and status = 'error' and finished_at is null;
+  end if;
+  if new.lease_id is null or new.lease_id is distinct from old.lease_id then
+    return null;
+  elsif new.status = 'running' then
     delete from public.giftcard_job_history where job_id = new.id and run_no = new.run_no and lease_id is null;
     return null;
   elsif old.status <> 'running' then
@@ -166,6 +205,6 @@ begin
   return null;
 end $$;
 
-create trigger giftcard_jobs_keep_run_taken_by_hand after update of status on public.giftcard_jobs
-  for each row when (new.lease_id = old.lease_id)
-  execute function public.giftcard_keep_run_taken_by_hand();
+create trigger giftcard_jobs_complete_change_by_hand after update of status, finished_at on public.giftcard_jobs
+  for each row when (new.lease_id = old.lease_id or new.status = 'error' and new.finished_at is null)
+  execute function public.giftcard_complete_change_by_hand();

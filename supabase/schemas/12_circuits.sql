@@ -47,7 +47,9 @@ end $$;
 -- Change a circuit's state and record the change. The caller holds the circuit's row.
 create function public.giftcard_change_circuit(
   p_circuit text, p_to text, p_cause text, p_job_id bigint, p_open_until timestamptz, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_changed bigint;
 begin
   insert into public.giftcard_circuit_changes (circuit, from_state, to_state, changed_at, cause, job_id)
   select p_circuit, state, p_to, p_now, p_cause, p_job_id from public.giftcard_circuits where circuit = p_circuit;
@@ -55,6 +57,8 @@ begin
      set state = p_to, failures = 0, changed_at = p_now, open_until = p_open_until, probe_job_id = null,
          probe_lease_id = null
    where circuit = p_circuit;
+  get diagnostics v_changed = row_count;
+  perform public.giftcard_check_changed(v_changed, 1);
 end $$;
 
 -- Count one result for its circuit. Closed: a failure adds one and the threshold opens it; a success sets the count to
@@ -64,7 +68,7 @@ create function public.giftcard_count_result(
   p_circuit text, p_job_id bigint, p_lease_id uuid, p_claimed_at timestamptz, p_threshold integer,
   p_cooldown_seconds double precision,
   p_cause text, p_now timestamptz) returns text
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   c public.giftcard_circuits;
   v_until timestamptz := p_now + make_interval(secs => p_cooldown_seconds);
@@ -82,13 +86,13 @@ begin
     return 'closed';
   elsif p_claimed_at < c.changed_at then
     return null;
-  elsif v_failed and c.failures + 1 >= p_threshold then
+  elsif v_failed and c.failures >= p_threshold - 1 then
     perform public.giftcard_change_circuit(
-      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures + 1, p_cause), p_job_id, v_until,
-      p_now);
+      p_circuit, 'open', format('%s failures in a row, the last: %s', c.failures::bigint + 1, p_cause), p_job_id,
+      v_until, p_now);
     return 'open';
   end if;
-  update public.giftcard_circuits set failures = case when v_failed then failures + 1 else 0 end
+  update public.giftcard_circuits set failures = case when v_failed then least(failures, 1000000) + 1 else 0 end
     where circuit = p_circuit;
   return null;
 end $$;
@@ -99,10 +103,9 @@ create function public.giftcard_count_results(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz,
   out opened text[], out closed text[])
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_state text;
-  v_circuit text;
   r record;
 begin
   opened := '{}';
@@ -122,14 +125,11 @@ begin
              or p_results @? '$[*].trips'))
      order by j.circuit, x.n
   loop
-    if r.circuit is distinct from v_circuit then
-      v_circuit := r.circuit;
-      if r.trips is not null then
-        insert into public.giftcard_circuits (circuit) values (v_circuit) on conflict (circuit) do nothing;
-      end if;
-      perform 1 from public.giftcard_circuits where circuit = v_circuit for update;
+    if r.trips is not null then
+      insert into public.giftcard_circuits (circuit) values (r.circuit) on conflict (circuit) do nothing;
     end if;
-    if r.trips is not null or exists (select from public.giftcard_circuits where circuit = v_circuit) then
+    perform 1 from public.giftcard_circuits where circuit = r.circuit for update;
+    if found then
       v_state := public.giftcard_count_result(r.circuit, r.id, r.lease_id, r.locked_at, r.trips, p_cooldown_seconds,
                                               coalesce(r.error, ''), p_now);
     end if;
@@ -142,7 +142,7 @@ end $$;
 -- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
 create function public.giftcard_reset_circuit(
   p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_state text;
 begin
@@ -157,4 +157,58 @@ begin
     update public.giftcard_circuits set failures = 0 where circuit = p_circuit;
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
+end $$;
+
+-- Close a circuit of a stage whose threshold is 0. Return whether it was not closed. The caller holds its row.
+create function public.giftcard_close_circuit(p_circuit text, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_circuits set failures = 0 where circuit = p_circuit and state = 'closed';
+  if found then
+    return false;
+  end if;
+  perform public.giftcard_change_circuit(p_circuit, 'closed', 'its threshold is 0', null, null, p_now);
+  return true;
+end $$;
+
+-- Close a circuit, unless that fails.
+create function public.giftcard_try_close_circuit(p_circuit text, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return public.giftcard_close_circuit(p_circuit, p_now);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault(
+    'circuit', p_circuit, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  return false;
+end $$;
+
+-- Close the circuits of stages whose threshold is 0, which have none: an open or half-open one at once, and failures
+-- that were counted are forgotten. At most 1,000 a call; one that another transaction holds is left to the next call.
+-- p_guarded: a circuit that cannot be closed is recorded and stays. Return the names of those that were not closed.
+create function public.giftcard_close_circuits_of(
+  p_stages text[], p_guarded boolean default false, p_now timestamptz default null) returns text[]
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_closed text[] := '{}'::text[];
+  c record;
+begin
+  if coalesce(cardinality(p_stages), 0) = 0 then
+    return v_closed;
+  end if;
+  for c in
+    select circuit, state from public.giftcard_circuits
+     where (failures > 0 or state <> 'closed') and public.giftcard_stage_of(circuit) = any (p_stages)
+     order by circuit limit 1000 for update skip locked
+  loop
+    if p_guarded and public.giftcard_try_close_circuit(c.circuit, v_now)
+       or not p_guarded and public.giftcard_close_circuit(c.circuit, v_now) then
+      v_closed := v_closed || c.circuit;
+    end if;
+  end loop;
+  return v_closed;
 end $$;

@@ -13,12 +13,27 @@ comment on table public.giftcard_maintenance_tasks is
 
 insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
 
+-- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
+-- Not for any later time: another tick may have begun it since p_now was read.
+create function public.giftcard_is_due(p_last_at timestamptz, p_every interval, p_now timestamptz) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_last_at <= p_now - least(p_every, interval '1 day') or p_last_at > p_now + interval '1 minute';
+end $$;
+
+-- Make a task due again at once: it has more to do.
+create function public.giftcard_continue_maintenance(p_task text) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
+end $$;
+
 -- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-           where last_at + every <= p_now);
+           where public.giftcard_is_due(last_at, every, p_now));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -27,6 +42,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
-  update public.giftcard_maintenance_tasks set last_at = v_now where task = p_task and last_at + every <= v_now;
+  update public.giftcard_maintenance_tasks set last_at = v_now
+   where task = p_task and public.giftcard_is_due(last_at, every, v_now);
   return found;
 end $$;

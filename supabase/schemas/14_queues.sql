@@ -19,28 +19,32 @@ begin
   select h.circuit, h.stage, h.scheduled_at,
          case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'ready'
-              when c.open_until <= p_now then 'probing'
+              when o.opens_at <= p_now then 'probing'
               else 'blocked' end,
-         c.open_until
+         o.opens_at
     from heads h
     left join public.giftcard_circuits c on c.circuit = h.circuit
+    left join lateral (
+      select case when c.state <> 'closed' then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
+                  else c.open_until end as opens_at) o on true
     left join public.giftcard_stages s on s.stage = h.stage;
 end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start; capacity: as giftcard_remaining_capacity returns it.
+-- something else may start; capacity: as giftcard_remaining_capacity returns it; skipped: jobs to pass over.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
   out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
-  out capacity jsonb)
+  out capacity jsonb, out skipped bigint[])
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 begin
+  skipped := public.giftcard_skipped('job', p_now);
   ended := case when p_limit > 0 then array(
     select id from public.giftcard_jobs
-     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now
+     where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now and id <> all (skipped)
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
   select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor)
                     filter (where q.due and q.availability = 'ready'), '{}'),
@@ -67,9 +71,10 @@ end $$;
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
 -- of the circuits that it claimed from, a lease that ends, a revival and, for a tick of all stages, the next occurrence
 -- of a schedule. p_is_full: a limited stage has no capacity, and nothing notifies when it has again: in a second.
--- null: never, as things stand.
+-- p_revives: whether dead letters revive. p_skipped: jobs that ticks pass over. null: never, as things stand.
 create function public.giftcard_next_due(
-  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_now timestamptz)
+  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_revives boolean,
+  p_skipped bigint[], p_now timestamptz)
 returns timestamptz
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -77,13 +82,15 @@ begin
   return least(
     p_heads_at,
     case when p_is_full then p_now + interval '1 second' end,
-    case when p_all_stages then public.giftcard_next_schedule_at() end,
+    case when p_all_stages then public.giftcard_next_schedule_at(p_now) end,
     (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
        select j.scheduled_at from public.giftcard_jobs j
-        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now
+        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now and j.id <> all (p_skipped)
         order by j.scheduled_at, j.id limit 1) n),
     (select coalesce(j.lease_expires_at, '-infinity'::timestamptz) from public.giftcard_jobs j
-      where j.status = 'running' order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
+      where j.status = 'running' and j.id <> all (p_skipped)
+      order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1),
     (select j.revive_at from public.giftcard_jobs j
-      where j.status = 'error' and j.revive_at is not null order by j.revive_at, j.id limit 1));
+      where p_revives and j.status = 'error' and j.revive_at is not null and j.id <> all (p_skipped)
+      order by j.revive_at, j.id limit 1));
 end $$;

@@ -8,14 +8,16 @@ create type public.giftcard_claim_state as (
   claimed_from text[],
   served jsonb,                       -- jobs that the tick has started, by circuit
   capacity jsonb,                     -- runs that limited stages may still begin; {}: no limits
-  is_full boolean                     -- a limited stage had more due jobs than capacity
+  is_full boolean,                    -- a limited stage had more due jobs than capacity
+  skipped bigint[]                    -- jobs to pass over
 );
 
 -- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
 -- attempts. null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
-create function public.giftcard_pick_probe(p_circuit text, p_only_job_id bigint, p_now timestamptz) returns bigint
+create function public.giftcard_pick_probe(
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   c public.giftcard_circuits;
   v_id bigint;
@@ -31,7 +33,7 @@ begin
    where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
      select f.id from (
        select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
-        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now
+        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now and q.id <> all (p_skipped)
         order by q.scheduled_at, q.id limit 50) f
       order by f.attempts, f.scheduled_at, f.id limit 1))
    for update skip locked;
@@ -41,9 +43,24 @@ begin
   return v_id;
 end $$;
 
--- Pick one job as the probe of each half-open circuit, while jobs are wanted.
+-- Pick a probe, unless that fails: the circuit at fault stays as it is, and ticks pass over it for ten minutes.
+create function public.giftcard_try_pick_probe(
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return public.giftcard_pick_probe(p_circuit, p_only_job_id, p_skipped, p_now);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault(
+    'circuit', p_circuit, public.giftcard_error_text(sqlstate, sqlerrm), p_now, p_now + interval '10 minutes');
+  return null;
+end $$;
+
+-- Pick one job as the probe of each half-open circuit, while jobs are wanted. p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_pick_probes(
-  s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_now timestamptz)
+  s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_one_by_one boolean, p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -56,7 +73,9 @@ begin
       s.is_full := true;
       continue;
     end if;
-    v_id := public.giftcard_pick_probe(v_circuit, p_only_job_id, p_now);
+    v_id := case when p_one_by_one
+                 then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now)
+                 else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now) end;
     continue when v_id is null;
     s.ids := s.ids || v_id;
     s.remaining := s.remaining - 1;
@@ -99,7 +118,8 @@ begin
       if p_only_job_id is null then
         select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
           select j.id, j.scheduled_at from public.giftcard_jobs j
-           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now and j.id <> all (v_ids)
+           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now
+             and j.id <> all (v_ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
       else

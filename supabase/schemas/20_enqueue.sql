@@ -28,7 +28,7 @@ end $$;
 -- With p_replace, one in error or cancelled is queued again with its new payload.
 create function public.giftcard_enqueued_jobs(p_jobs jsonb, p_new bigint[], p_replace boolean, p_now timestamptz)
 returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_answers json;
 begin
@@ -58,7 +58,7 @@ end $$;
 -- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload.
 create function public.giftcard_enqueue(
   p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_new bigint[];

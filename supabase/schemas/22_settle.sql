@@ -6,12 +6,13 @@
 -- detail (kept with the run), trips (the threshold of its circuit, when this failure counts towards it). Complete
 -- counts as a success by itself.
 -- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by
--- outcome.
+-- outcome. p_guarded: webhooks and circuits that fail do not undo the settle.
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
-  out settled json, out opened text[], out closed text[], out sums jsonb)
+  p_guarded boolean default false, out settled json, out opened text[], out closed text[], out sums jsonb)
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;         -- results by the id of their job, where any has more to it than that it is complete
@@ -55,15 +56,7 @@ begin
     settled := r.settled;
     sums := sums || jsonb_build_object('lease_lost', r.lease_lost);
   end if;
-  select exists (select from public.giftcard_webhook_endpoints where enabled) as notify, '{}'::text[] as opened,
-         exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as failing,
-         '{}'::text[] as closed into r;
-  if r.notify then
-    perform public.giftcard_enqueue_webhooks(v_done, v_now);
-  end if;
-  if r.failing or p_results @? '$[*].trips ? (@ != null)' then
-    r := public.giftcard_count_results(p_results, v_done, p_cooldown_seconds, v_now);
-  end if;
+  r := public.giftcard_follow_up(p_results, v_done, p_cooldown_seconds, p_guarded, v_now);
   opened := r.opened;
   closed := r.closed;
 end $$;
@@ -105,10 +98,16 @@ begin
     returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
-    select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, locked_at, p_now, lock_owner,
+    select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner,
            coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid),
            case when v_details then p_by_id -> id::text -> 'detail' end
       from changed
+    -- A line that is there already is another's: of an import, or of ids that began anew.
+    on conflict (job_id, run_no) do update
+      set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
+          scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
+          lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
+          detail = excluded.detail
     returning job_id)
   select array_agg(job_id),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
@@ -120,7 +119,8 @@ end $$;
 create function public.giftcard_settle_unfinished(
   p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out sums jsonb)
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+set jit = off as $$
 declare
   v_running constant text := 'running';
 begin
@@ -128,8 +128,9 @@ begin
     update public.giftcard_jobs j
        set status = case when j.cancel_requested_at is not null then 'cancelled'
                          when r ->> 'outcome' = 'error' then 'error' else 'queued' end,
-           attempts = j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end,
-           last_error = coalesce(r ->> 'error', j.last_error),
+           -- Set to 0 by hand while it ran, it stays 0.
+           attempts = greatest(0, j.attempts - case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end),
+           last_error = coalesce(left(r ->> 'error', 500), j.last_error),
            scheduled_at = case
              when j.cancel_requested_at is not null or r ->> 'outcome' = 'release' then j.scheduled_at
              when r ->> 'outcome' = 'error'
@@ -152,13 +153,16 @@ begin
     select id, run_no, attempts + case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end, stage,
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
-           was_scheduled_at, locked_at, p_now, lock_owner, (r ->> 'lease_id')::uuid, r ->> 'error',
+           was_scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner, (r ->> 'lease_id')::uuid,
+           left(r ->> 'error', 500),
            -- giftcard_next_run_at, inline
            case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
       from changed
     on conflict (job_id, run_no) do update
-      set result = excluded.result, finished_at = excluded.finished_at, lease_id = excluded.lease_id,
-          error = excluded.error, next_run_at = excluded.next_run_at, detail = excluded.detail
+      set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
+          scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
+          lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
+          next_run_at = excluded.next_run_at, detail = excluded.detail
     returning job_id)
   select coalesce(array_agg(job_id), '{}') into done from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);
@@ -183,7 +187,8 @@ end $$;
 create function public.giftcard_settled_jobs(
   p_ids bigint[], p_done bigint[], p_by_id jsonb, out settled json, out lease_lost bigint)
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
+set jit = off as $$
 begin
   if (select count(distinct i) from unnest(p_ids) i) < cardinality(p_ids) then
     perform public.giftcard_refuse('GC400', 'each job can be settled once a call', 'id');
@@ -203,7 +208,7 @@ end $$;
 -- Enqueue what follows settled jobs: same tenant and flow, context passed on, the payload too unless the next job has
 -- its own. Nothing follows a cancelled job; complete wins over a requested cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
 begin

@@ -37,10 +37,12 @@ returns text language sql stable security invoker set search_path = '' as $$
 $$;
 
 -- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
--- (since the first try under this key)}. GC410 when the lease is not the job's current one.
+-- (since the first try under this key)}. p_of_flow: all jobs of this stage and flow share the effect, whatever their
+-- dedup keys: it happens once for all of them. GC410 when the lease is not the job's current one.
 create function public.giftcard_begin_effect(
-  p_job_id bigint, p_lease_id uuid, p_name text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_job_id bigint, p_lease_id uuid, p_name text, p_of_flow boolean default false,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_state text := 'unfinished';
@@ -51,6 +53,9 @@ begin
   if not found then
     perform public.giftcard_refuse(
       'GC410', format('job %s is not run under this lease now', p_job_id), 'lease_id');
+  end if;
+  if p_of_flow then
+    j.dedup_key := '';
   end if;
   insert into public.giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name, vendor_key)
   values (j.tenant_id, j.correlation_id, j.stage, j.dedup_key, p_name,
@@ -68,14 +73,14 @@ begin
     update public.giftcard_effects set started_at = v_now where vendor_key = e.vendor_key;
   end if;
   return jsonb_build_object('state', v_state, 'result', e.result, 'vendor_key', e.vendor_key,
-                            'age_seconds', extract(epoch from v_now - e.started_at));
+                            'age_seconds', public.giftcard_milliseconds(e.started_at, v_now) / 1000.0);
 end $$;
 
 -- Record the result of an effect, whatever lease the job has now. Return the result that stays: the first. GC404 for an
 -- unknown key.
 create function public.giftcard_finish_effect(
   p_vendor_key text, p_result jsonb, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_result jsonb;
 begin
@@ -91,7 +96,7 @@ end $$;
 -- Abandon an effect that did not happen, for certain: the next try is a new effect under the next generation of the
 -- key. One with a result, and one whose key has changed, stay as they are. Return {vendor_key, abandoned}.
 create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
 begin
@@ -107,14 +112,15 @@ end $$;
 create function public.giftcard_decide_effect(
   p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
   p_by text default 'operator') returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
 begin
   select e.vendor_key into v_key
     from public.giftcard_jobs j
-    join public.giftcard_effects e using (tenant_id, correlation_id, stage, dedup_key)
-   where j.id = p_job_id and e.name = p_name and e.result is null and e.started_at is not null;
+    join public.giftcard_effects e using (tenant_id, correlation_id, stage)
+   where j.id = p_job_id and e.dedup_key in (j.dedup_key, '') and e.name = p_name and e.result is null
+     and e.started_at is not null order by e.dedup_key = j.dedup_key desc limit 1;
   if not found then
     perform public.giftcard_refuse(
       'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');

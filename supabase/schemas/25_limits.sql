@@ -2,7 +2,8 @@
 
 -- Return how many runs of a stage have a lease that has not ended.
 create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
-language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
   select count(*)::integer from public.giftcard_jobs
    where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
 $$;
@@ -45,7 +46,8 @@ end $$;
 -- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
 create function public.giftcard_heartbeat(
   p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_cancel boolean;

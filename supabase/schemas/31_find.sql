@@ -31,7 +31,7 @@ create function public.giftcard_find_jobs(
   p_filter jsonb, p_after bigint default null, p_limit integer default 50, p_up boolean default false) returns bigint[]
 language plpgsql stable security invoker
 -- Planned for the values of each call: an absent condition folds away.
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
 declare
   v_status text := p_filter ->> 'status';
   v_stage text := p_filter ->> 'stage';
@@ -72,7 +72,7 @@ end $$;
 
 -- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
 create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   c public.giftcard_circuits;
   v_ahead bigint;
@@ -94,7 +94,8 @@ begin
       'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
   end if;
   -- Each tick records the limits of its stages.
-  if v_limits ? j.stage and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::integer then
+  if jsonb_typeof(v_limits -> j.stage) = 'number'
+     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
     return jsonb_build_object('reason', 'stage_full', 'text', format(
       'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
   end if;
@@ -114,7 +115,7 @@ end $$;
 -- stages that it knows and that lack a setting.
 create function public.giftcard_waiting_for(
   j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   s public.giftcard_stages;
 begin
@@ -129,13 +130,13 @@ begin
   end if;
   select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
   if found then
-    return jsonb_build_object('reason', 'all_paused', 'by', s.paused_by,
-                              'text', 'everything is paused by ' || s.paused_by || coalesce(': ' || s.reason, ''));
+    return jsonb_build_object('reason', 'all_paused', 'by', left(s.paused_by, 500),
+                              'text', left(concat('everything is paused by ', s.paused_by, ': ' || s.reason), 500));
   end if;
   select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
   if found then
-    return jsonb_build_object('reason', 'stage_paused', 'by', s.paused_by, 'text', format(
-      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason));
+    return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
+      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
   elsif p_missing ? j.stage then
     return jsonb_build_object('reason', 'stage_not_configured',
                               'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
@@ -156,28 +157,46 @@ begin
   return case p_status when 'queued' then p_scheduled_at when 'error' then p_revive_at end;
 end $$;
 
--- Return a page of jobs, each with next_run_at and waiting_for: {jobs, older, newer}: the ids to continue from, null at
--- the end.
+-- Return a job as the API shows it, with next_run_at and waiting_for.
+create function public.giftcard_job_json(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return public.giftcard_readable_row(to_jsonb(j) || jsonb_build_object(
+    'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
+    'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, p_now)));
+end $$;
+
+-- Return a page of jobs, the newest first: {jobs, older, newer}: the ids to continue from, null at the end. A page ends
+-- early where its jobs are large (see giftcard_page_ends).
 create function public.giftcard_list_jobs(
   p_filter jsonb default '{}', p_before bigint default null, p_after bigint default null, p_limit integer default 50,
   p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
   v_up boolean := p_after is not null;
-  v_ids bigint[];
-  v_more boolean;
+  v_id bigint;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_ids bigint[] := array[]::bigint[];
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
 begin
   -- One more than the page holds: its presence means that there are more.
-  v_ids := public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1, v_up);
-  v_more := cardinality(v_ids) > v_limit;
-  v_ids := v_ids[:v_limit];
+  foreach v_id in array public.giftcard_find_jobs(p_filter, case when v_up then p_after else p_before end, v_limit + 1,
+                                                  v_up) loop
+    select public.giftcard_job_json(j, p_stages, p_missing, v_now) into v_row
+      from public.giftcard_jobs j where j.id = v_id;
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_ids := v_ids || v_id;
+    v_rows := v_rows || v_row;
+  end loop;
   return jsonb_build_object(
-    'jobs', (select coalesce(jsonb_agg(to_jsonb(j) || jsonb_build_object(
-                 'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
-                 'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, v_now)) order by j.id desc), '[]')
-               from public.giftcard_jobs j where j.id = any (v_ids)),
+    'jobs', (select coalesce(jsonb_agg(r.job order by r.id desc), '[]') from unnest(v_ids, v_rows) r(id, job)),
     -- null for a page without jobs
     'older', case when v_up or v_more then (select min(i) from unnest(v_ids) i) end,
     'newer', case when v_more and v_up or not v_up and p_before is not null
@@ -189,47 +208,22 @@ end $$;
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null,
   p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   j public.giftcard_jobs;
-  a record;
+  v_archived jsonb;
 begin
   select * into j from public.giftcard_jobs where id = p_job_id;
   if not found then
-    select * into a from public.giftcard_jobs_archive where id = p_job_id;
+    select public.giftcard_archived_job_json(a) into v_archived
+      from public.giftcard_jobs_archive a where a.id = p_job_id;
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;
-    return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, a.job)) || jsonb_build_object(
-      'next_run_at', null, 'archived_at', a.archived_at, 'waiting_for', jsonb_build_object(
-        'reason', 'archived', 'text', format(
-          'it left for the archive at %s: restore it before anything is done with it', a.archived_at)));
+    return v_archived || jsonb_build_object('next_run_at', null, 'waiting_for', jsonb_build_object(
+      'reason', 'archived', 'text', format('it left for the archive at %s: restore it before anything is done with it',
+                                           v_archived ->> 'archived_at')));
   end if;
-  return to_jsonb(j) || jsonb_build_object(
-    'next_run_at', public.giftcard_next_run_at(j.status, j.scheduled_at, j.revive_at),
-    'archived_at', null,
-    'waiting_for', public.giftcard_waiting_for(j, p_stages, p_missing, coalesce(p_now, clock_timestamp())));
-end $$;
-
--- Return the runs of a job, the newest first: {run_no, attempt, status, started_at, finished_at, start_delay_ms,
--- duration_ms, error, next_run_at, lock_owner, detail}. GC404 for an unknown job.
-create function public.giftcard_history(p_job_id bigint, p_limit integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-begin
-  if not exists (select from public.giftcard_jobs where id = p_job_id)
-      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
-     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
-    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
-  end if;
-  return (
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'run_no', h.run_no, 'attempt', h.attempt, 'status', h.result, 'started_at', h.started_at,
-        'finished_at', h.finished_at,
-        'start_delay_ms', case when isfinite(h.scheduled_at)
-                               then greatest(0, round(extract(epoch from h.started_at - h.scheduled_at) * 1000)) end,
-        'duration_ms', round(extract(epoch from h.finished_at - h.started_at) * 1000),
-        'error', h.error, 'next_run_at', h.next_run_at, 'lock_owner', h.lock_owner,
-        'detail', h.detail) order by h.run_no desc), '[]')
-      from (select * from public.giftcard_job_history where job_id = p_job_id order by run_no desc
-            limit least(p_limit, 1000)) h);
+  return public.giftcard_job_json(j, p_stages, p_missing, coalesce(p_now, clock_timestamp()))
+         || '{"archived_at": null}';
 end $$;

@@ -6,7 +6,8 @@
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
   p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
@@ -48,7 +49,7 @@ end $$;
 -- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
 -- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
 create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_status text;
@@ -73,7 +74,7 @@ end $$;
 -- Pause a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end normally.
 create function public.giftcard_pause(
   p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -91,7 +92,7 @@ end $$;
 
 -- End a pause. GC404 for a stage that is not paused.
 create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin

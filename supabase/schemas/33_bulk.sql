@@ -4,7 +4,7 @@
 -- p_spread_seconds seconds. The caller holds their rows.
 create function public.giftcard_requeue_locked(
   p_ids bigint[], p_first_in double precision, p_spread_seconds double precision, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   update public.giftcard_jobs
      set status = 'queued', attempts = 0, revivals = 0, last_error = null, revive_at = null, finished_at = null,
@@ -13,15 +13,28 @@ begin
    where id = any (p_ids);
 end $$;
 
+-- Return whether a job fits a filter, apart from its status: what giftcard_find_jobs asks, of a row that is locked.
+create function public.giftcard_fits(j public.giftcard_jobs, p_filter jsonb) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return j.stage = coalesce(p_filter ->> 'stage', j.stage) and j.circuit = coalesce(p_filter ->> 'circuit', j.circuit)
+     and j.tenant_id = coalesce(p_filter ->> 'tenant_id', j.tenant_id)
+     and j.correlation_id = coalesce(p_filter ->> 'correlation_id', j.correlation_id)
+     and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
+     and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
+     and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
+end $$;
+
 -- Requeue by filter, one step: the next p_limit jobs with an id above p_after that are in error or cancelled and fit.
--- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped. Unless p_dry_run is false
--- nothing changes. p_spread_seconds, p_first_in: as in giftcard_requeue_locked.
+-- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped, and have to fit still once
+-- they are locked. Unless p_dry_run is false nothing changes. p_spread_seconds, p_first_in: as in
+-- giftcard_requeue_locked.
 -- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
   p_spread_seconds double precision default 0, p_first_in double precision default 0,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
   v_status text := coalesce(p_filter ->> 'status', 'error');
@@ -34,8 +47,9 @@ begin
   v_found := public.giftcard_find_jobs(p_filter || jsonb_build_object('status', v_status), p_after, v_limit, true);
   if not coalesce(p_dry_run, true) then
     v_ids := array(
-      select id from public.giftcard_jobs
-       where id = any (v_found) and status in ('error', 'cancelled') order by id for update);
+      select j.id from public.giftcard_jobs j
+       where j.id = any (v_found) and j.status = v_status and public.giftcard_fits(j, p_filter)
+       order by j.id for update);
     perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, coalesce(p_now, clock_timestamp()));
   end if;
   return jsonb_build_object(
@@ -50,7 +64,7 @@ end $$;
 create function public.giftcard_requeue_dead_letters(
   p_stage text default null, p_error text default null, p_older_than interval default null,
   p_limit integer default 1000, p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_dry_run boolean := coalesce(p_dry_run, true);
@@ -68,11 +82,11 @@ begin
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
--- Cancel what is left of a flow: queued and dead jobs at once; for running ones the request is recorded. Return
--- {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
+-- Cancel what is left of a flow, and its order: queued and dead jobs at once; for running ones the request is recorded.
+-- Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
   p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_ids bigint[] := array(
     select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id
@@ -85,6 +99,8 @@ begin
   end if;
   select coalesce(jsonb_agg(public.giftcard_cancel(j.id, p_now)), '[]') into v_answers
     from public.giftcard_jobs j where j.id = any (v_ids) and j.status in ('queued', 'error', 'running');
+  update public.giftcard_orders set cancelled_at = coalesce(p_now, clock_timestamp())
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and cancelled_at is null;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
     'cancelled', (select count(*) from jsonb_array_elements(v_answers) a where a ->> 'status' = 'cancelled'),
     'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a

@@ -38,7 +38,7 @@ begin
              limit 1) is null
        and (select true from public.giftcard_payments p
              where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-             limit 1) is null);
+               and p.worth > 0 limit 1) is null);
 end $$;
 
 -- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
@@ -78,21 +78,16 @@ begin
     moved := cardinality(v_ids);
     return;
   end if;
-  -- A job that is locked at this moment stays.
+  -- Checked again once it is locked: it may have been requeued, and have ended anew. A job that someone else has locked
+  -- stays.
   v_ids := array(
     select id from public.giftcard_jobs
-     where id = any (v_ids) and status in ('completed', 'cancelled', 'error') and revive_at is null
+     where id = any (v_ids) and revive_at is null
+       and (status in ('completed', 'cancelled') and greatest(finished_at, updated_at) <= v_over
+            or status = 'error' and greatest(finished_at, updated_at) <= v_dead_over)
        order by id for update skip locked);
-  with gone as (
-    delete from public.giftcard_jobs where id = any (v_ids) returning *)
-  insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
-  select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
-             || jsonb_build_object('payload', g.payload, 'context', g.context)
-    from gone g
-  on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
-  moved := cardinality(v_ids);
+  v_ids := public.giftcard_jobs_of_finished_flows(v_ids, v_dead_over);
+  moved := public.giftcard_try_archive_jobs(v_ids, p_now);
   update public.giftcard_prune_cursors set job_id = case when done then 0 else v_last end where scan = 'jobs';
 end $$;
 
@@ -138,6 +133,69 @@ begin
          where scan = 'history';
 end $$;
 
+-- Delete the oldest p_limit rows of one kind that are older than p_keep: ticks, circuit_changes or archive. These are
+-- inserted and deleted in the order of their keys. Return how many: in a dry run, how many it would delete.
+create function public.giftcard_prune_oldest(
+  p_kind text, p_keep interval, p_limit integer, p_dry_run boolean, p_now timestamptz) returns integer
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  v_over timestamptz := p_now - p_keep;
+  v_ids bigint[];
+begin
+  v_ids := case p_kind
+    when 'ticks' then array(
+      select id from (select id, started_at, live_until from public.giftcard_ticks order by id limit p_limit) t
+       where t.started_at <= v_over and t.live_until <= p_now)
+    when 'circuit_changes' then array(
+      select id from (select id, changed_at from public.giftcard_circuit_changes order by id limit p_limit) c
+       where c.changed_at <= v_over)
+    when 'archive' then array(
+      select id from public.giftcard_jobs_archive where archived_at <= v_over order by archived_at, id limit p_limit)
+    end;
+  if p_dry_run then
+    return cardinality(v_ids);
+  elsif p_kind = 'ticks' then
+    delete from public.giftcard_ticks where id = any (v_ids) and started_at <= v_over and live_until <= p_now;
+  elsif p_kind = 'circuit_changes' then
+    delete from public.giftcard_circuit_changes where id = any (v_ids) and changed_at <= v_over;
+  else
+    -- One that was restored meanwhile, and archived again, is young.
+    delete from public.giftcard_jobs_archive where id = any (v_ids) and archived_at <= v_over;
+  end if;
+  return cardinality(v_ids);
+end $$;
+
+-- Prune one kind. One that cannot be pruned is recorded and stops no other: it counts as done. p_keep_dead: of jobs.
+create function public.giftcard_prune_kind(
+  p_kind text, p_keep interval, p_keep_dead interval, p_limit integer, p_dry_run boolean, p_now timestamptz,
+  out removed integer, out done boolean)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  r record;
+begin
+  if p_kind = 'jobs' then
+    r := public.giftcard_prune_jobs(p_keep, p_keep_dead, p_limit, p_dry_run, p_now);
+    removed := r.moved;
+    done := r.done;
+  elsif p_kind = 'history' then
+    r := public.giftcard_prune_history(p_keep, p_limit, p_dry_run, p_now);
+    removed := r.removed;
+    done := r.done;
+  else
+    removed := public.giftcard_prune_oldest(p_kind, p_keep, p_limit, p_dry_run, p_now);
+    done := removed < p_limit;
+  end if;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  perform public.giftcard_record_fault('prune', p_kind, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  removed := 0;
+  done := true;
+end $$;
+
 -- Prune one step, short enough to delay no tick: of each kind up to p_limit (1,000 at most) rows that are older than
 -- the interval; null: that kind stays. p_jobs: completed and cancelled jobs, p_dead_letters: those that do not revive;
 -- both go to the archive. Ticks, changes of circuits, runs and archived jobs are deleted for good. Unless p_dry_run is
@@ -149,44 +207,29 @@ create function public.giftcard_prune(
   p_circuit_changes interval default null, p_archive interval default null, p_limit integer default 1000,
   p_dry_run boolean default true,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_limit integer := least(greatest(coalesce(p_limit, 1000), 1), 1000);
   v_dry_run boolean := coalesce(p_dry_run, true);
-  v_ticks bigint[];
-  v_changes bigint[];
-  v_archived bigint[];
-  j record;
-  h record;
+  v_pruned jsonb := '{}'::jsonb;
+  v_done boolean := true;
+  k record;
+  r record;
 begin
   -- '30' would be thirty seconds.
   if least(p_jobs, p_dead_letters, p_history, p_ticks, p_circuit_changes, p_archive) < interval '1 day' then
     perform public.giftcard_refuse(
       'GC400', 'nothing younger than a day is pruned: give a day or more, like ''30 days''', 'interval');
   end if;
-  j := public.giftcard_prune_jobs(p_jobs, p_dead_letters, v_limit, v_dry_run, v_now);
-  h := public.giftcard_prune_history(p_history, v_limit, v_dry_run, v_now);
-  -- These are inserted and deleted in the order of their keys.
-  v_ticks := array(
-    select id from (select id, started_at, live_until from public.giftcard_ticks order by id limit v_limit) t
-     where t.started_at <= v_now - p_ticks and t.live_until <= v_now);
-  v_changes := array(
-    select id from (select id, changed_at from public.giftcard_circuit_changes order by id limit v_limit) c
-     where c.changed_at <= v_now - p_circuit_changes);
-  v_archived := array(
-    select id from public.giftcard_jobs_archive where archived_at <= v_now - p_archive order by archived_at, id
-      limit v_limit);
+  for k in values ('jobs', p_jobs), ('history', p_history), ('ticks', p_ticks),
+                  ('circuit_changes', p_circuit_changes), ('archive', p_archive) loop
+    r := public.giftcard_prune_kind(k.column1, k.column2, p_dead_letters, v_limit, v_dry_run, v_now);
+    v_pruned := v_pruned || jsonb_build_object(k.column1, r.removed);
+    v_done := v_done and r.done;
+  end loop;
   if not v_dry_run then
-    delete from public.giftcard_ticks where id = any (v_ticks);
-    delete from public.giftcard_circuit_changes where id = any (v_changes);
-    delete from public.giftcard_jobs_archive where id = any (v_archived);
+    delete from public.giftcard_faulty_rows where last_at <= v_now - interval '30 days' or last_at > v_now;
   end if;
-  return jsonb_build_object(
-    'jobs', j.moved, 'history', h.removed, 'ticks', cardinality(v_ticks), 'circuit_changes', cardinality(v_changes),
-    'archive', cardinality(v_archived), 'dry_run', v_dry_run,
-    'done', j.done and h.done and greatest(cardinality(v_ticks), cardinality(v_changes),
-                                           cardinality(v_archived)) < v_limit);
+  return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);
 end $$;

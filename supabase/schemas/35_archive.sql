@@ -21,9 +21,76 @@ comment on table public.giftcard_jobs_archive is
 comment on column public.giftcard_jobs_archive.job is
   'The row as it was, without its nulls. A not-null column that giftcard_jobs gets later must be added here.';
 
+-- Return a job of the archive as it was, with archived_at. One whose JSON is not that of a job is in error, with the
+-- reason.
+create function public.giftcard_archived_job_json(a public.giftcard_jobs_archive) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_known jsonb := jsonb_build_object(
+    'id', a.id, 'tenant_id', a.tenant_id, 'correlation_id', a.correlation_id, 'stage', a.stage,
+    'dedup_key', a.dedup_key);
+  v_usual jsonb := jsonb_build_object(
+    'circuit', a.stage, 'trigger_type', 'sql', 'status', 'error', 'payload', '{}'::jsonb, 'context', '{}'::jsonb,
+    'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once', 'scheduled_at', a.archived_at,
+    'created_at', a.archived_at, 'updated_at', a.archived_at);
+  v_job jsonb;
+begin
+  v_job := to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || coalesce(
+    (select jsonb_object_agg(m.key, m.value) from jsonb_each(a.job) m where m.value <> 'null'), '{}') || v_known));
+  if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
+    v_job := v_job || '{"status": "error"}';
+  end if;
+  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+exception when data_exception or integrity_constraint_violation then
+  return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
+    'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
+    'last_error', left('the archived row is not that of a job: ' || sqlerrm, 500))))
+    || jsonb_build_object('archived_at', a.archived_at);
+end $$;
+
+-- Move jobs to the archive. The caller holds their rows.
+create function public.giftcard_archive_jobs(p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  with gone as (
+    delete from public.giftcard_jobs where id = any (p_ids) returning *)
+  insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
+  select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
+         -- Without columns that are null; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+             || jsonb_build_object('payload', g.payload, 'context', g.context)
+    from gone g
+  on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
+end $$;
+
+-- Move jobs to the archive; if that fails, one by one. One that cannot go, such as one that a foreign key of another
+-- table refers to, stays and is recorded. Return how many went.
+create function public.giftcard_try_archive_jobs(p_ids bigint[], p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_moved integer := 0;
+  v_id bigint;
+begin
+  perform public.giftcard_archive_jobs(p_ids, p_now);
+  return cardinality(p_ids);
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  elsif cardinality(p_ids) = 1 then
+    perform public.giftcard_record_fault(
+      'prune', 'job ' || p_ids[1], 'it cannot be archived: ' || public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+    return 0;
+  end if;
+  foreach v_id in array p_ids loop
+    v_moved := v_moved + public.giftcard_try_archive_jobs(array[v_id], p_now);
+  end loop;
+  return v_moved;
+end $$;
+
 -- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
 create function public.giftcard_refuse_absent(p_job_id bigint) returns void
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
     perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
@@ -35,7 +102,7 @@ end $$;
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
 create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_job jsonb;
   v_other bigint;

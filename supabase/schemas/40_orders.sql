@@ -1,4 +1,16 @@
--- Orders and what they became. Money is in minor units.
+-- Orders and customers. Money is in minor units.
+
+-- Return an amount as people read it: 25.00 USD, 2500 JPY, 2.500 KWD. lib/giftcards/money.py has the same currencies.
+create function public.giftcard_format_money(p_amount bigint, p_currency text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select coalesce(round(p_amount / power(10::numeric, d.digits), d.digits)::text, '?') || ' '
+         || coalesce(p_currency, '?')
+    from (select case
+            when p_currency = any (
+              '{BIF,CLP,DJF,GNF,ISK,JPY,KMF,KRW,PYG,RWF,UGX,VND,VUV,XAF,XOF,XPF}'::text[]) then 0
+            when p_currency = any ('{BHD,IQD,JOD,KWD,LYD,OMR,TND}'::text[]) then 3
+            else 2 end as digits) d
+$$;
 
 create table public.giftcard_orders (
   tenant_id text collate "C" not null default 'default',
@@ -7,16 +19,42 @@ create table public.giftcard_orders (
   body_hash text not null,
   amount bigint not null,
   currency text not null,
+  details jsonb not null default '{}',
   customer_id bigint,
+  free_of_charge boolean not null default false,
+  cancelled_at timestamptz,
   created_at timestamptz not null,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
-  constraint giftcard_orders_amount_is_positive check (amount > 0)
+  -- What payments and cards refer to: an order's payment and card have its amount and currency, or do not exist.
+  constraint giftcard_orders_terms_key unique (tenant_id, correlation_id, amount, currency, free_of_charge),
+  constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
+  constraint giftcard_orders_details_are_an_object check (jsonb_typeof(details) = 'object')
 );
 create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
 
+comment on table public.giftcard_orders is
+  'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
+comment on column public.giftcard_orders.details is
+  '{customer, message, deliver_at}: the recipient and what they get. Empty once the customer is erased.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
+comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
+
+-- Refuse to change what an order was taken in with.
+create function public.giftcard_fix_order() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  if (new.amount, new.currency) is distinct from (old.amount, old.currency)
+     or old.customer_id is not null and new.customer_id is distinct from old.customer_id then
+    raise exception 'amount, currency and customer of order % are fixed', old.correlation_id
+      using errcode = '23514', constraint = 'giftcard_orders_facts_are_fixed', table = 'giftcard_orders',
+            schema = 'public';
+  end if;
+  return new;
+end $$;
+create trigger giftcard_orders_facts_are_fixed before update of amount, currency, customer_id
+    on public.giftcard_orders for each row execute function public.giftcard_fix_order();
 
 create table public.giftcard_customers (
   id bigint generated always as identity,
@@ -36,57 +74,3 @@ create table public.giftcard_customers (
 -- Without an external id, the address identifies the customer.
 create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
     where external_id is null;
-
-create table public.giftcard_payments (
-  id bigint generated always as identity,
-  tenant_id text collate "C" not null,
-  correlation_id text collate "C" not null,
-  idempotency_key text collate "C" not null,
-  provider text not null,
-  provider_ref text not null,
-  amount bigint not null,
-  currency text not null,
-  card_id bigint,
-  created_at timestamptz not null,
-  constraint giftcard_payments_pkey primary key (id),
-  constraint giftcard_payments_order_key unique (tenant_id, correlation_id),
-  constraint giftcard_payments_idempotency_key_key unique (idempotency_key),
-  constraint giftcard_payments_amount_is_positive check (amount > 0)
-);
-create index giftcard_payments_without_card on public.giftcard_payments (created_at, id) where card_id is null;
-
-comment on table public.giftcard_payments is
-  'Money taken: one payment per order. With the provider ledger this row is the payment itself.';
-
-create table public.giftcard_cards (
-  id bigint generated always as identity,
-  tenant_id text collate "C" not null,
-  correlation_id text collate "C" not null,
-  customer_id bigint,
-  provider text not null,
-  provider_ref text not null,
-  number_encrypted text not null,
-  number_hash text collate "C" not null,
-  last4 text not null,
-  amount bigint not null,
-  balance bigint not null,
-  currency text not null,
-  state text not null default 'active',
-  created_at timestamptz not null,
-  vendor_updated_at timestamptz,
-  constraint giftcard_cards_pkey primary key (id),
-  constraint giftcard_cards_order_key unique (tenant_id, correlation_id),
-  constraint giftcard_cards_number_key unique (number_hash),
-  constraint giftcard_cards_customer_fkey foreign key (customer_id) references public.giftcard_customers (id),
-  constraint giftcard_cards_state_is_known check (state in ('active', 'blocked', 'redeemed')),
-  constraint giftcard_cards_balance_is_not_negative check (amount > 0 and balance >= 0),
-  constraint giftcard_cards_last4_is_four_digits check (last4 ~ '^[0-9]{4}$')
-);
-
-create index giftcard_cards_by_customer on public.giftcard_cards (customer_id);
-create index giftcard_cards_by_reference on public.giftcard_cards (tenant_id, provider_ref);
-
-comment on table public.giftcard_cards is
-  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
-comment on column public.giftcard_cards.vendor_updated_at is
-  'The vendor''s time of the newest known balance and state: an older event changes nothing.';

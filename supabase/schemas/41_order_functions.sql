@@ -1,4 +1,4 @@
--- Orders, customers, codes, payments, cards: one function each, each safe to repeat.
+-- Orders, customers, codes: one function each, each safe to repeat.
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
@@ -6,16 +6,19 @@
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   o public.giftcard_orders;
+  v_order jsonb;
   v_job json;
 begin
-  insert into public.giftcard_orders (tenant_id, correlation_id, idempotency_key, body_hash, amount, currency,
+  -- The hooks' payload, if they have changed it.
+  v_order := coalesce(p_job -> 'payload', p_payload);
+  insert into public.giftcard_orders (tenant_id, correlation_id, idempotency_key, body_hash, amount, currency, details,
                                       created_at)
-  values (p_tenant_id, p_correlation_id, p_idempotency_key, p_body_hash, (p_payload #>> '{amount,amount}')::bigint,
-          p_payload #>> '{amount,currency}', v_now)
+  values (p_tenant_id, p_correlation_id, p_idempotency_key, p_body_hash, (v_order #>> '{amount,amount}')::bigint,
+          v_order #>> '{amount,currency}', v_order - 'amount', v_now)
   on conflict do nothing
   returning * into o;
   if found then
@@ -46,16 +49,59 @@ begin
       order by id limit 1)));
 end $$;
 
+-- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled},
+-- payment: {reference, amount, currency, worth, provider}, or null, card: {id, reference, number_encrypted,
+-- number_hash, last4, state, unpaid, provider, personal_code}, or null}. null: there is no such order.
+create function public.giftcard_books(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select jsonb_build_object(
+      'order', jsonb_build_object(
+        'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000),
+        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null),
+      'payment', (
+        select jsonb_build_object('reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
+                                  'worth', p.worth, 'provider', p.provider)
+          from public.giftcard_payments p
+         where p.tenant_id = o.tenant_id and p.correlation_id = o.correlation_id),
+      'card', (
+        select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
+                                  'number_hash', c.number_hash, 'last4', c.last4, 'state', c.state,
+                                  'unpaid', c.unpaid, 'provider', c.provider, 'personal_code', u.personal_code)
+          from public.giftcard_cards c
+          left join public.giftcard_customers u on u.id = c.customer_id
+         where c.tenant_id = o.tenant_id and c.correlation_id = o.correlation_id))
+      from public.giftcard_orders o where o.tenant_id = p_tenant_id and o.correlation_id = p_correlation_id);
+end $$;
+
+-- Take in the order of a flow that began without one (with a plain INSERT, or a message): the first job that needs it
+-- fixes it. p_order: {customer, amount: {amount, currency}, message, deliver_at}. An order that is there stays as it
+-- is. Return its books, as giftcard_books does.
+create function public.giftcard_take_order(
+  p_tenant_id text, p_correlation_id text, p_order jsonb, p_body_hash text, p_now timestamptz default null)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  insert into public.giftcard_orders (tenant_id, correlation_id, body_hash, amount, currency, details, created_at)
+  values (p_tenant_id, p_correlation_id, p_body_hash, (p_order #>> '{amount,amount}')::bigint,
+          p_order #>> '{amount,currency}', p_order - 'amount', coalesce(p_now, clock_timestamp()))
+  on conflict on constraint giftcard_orders_pkey do nothing;
+  return public.giftcard_books(p_tenant_id, p_correlation_id);
+end $$;
+
 -- Create or update a customer: one per (tenant, external id), or without one per (tenant, lower-case e-mail).
--- p_correlation_id: the order that the customer comes from, if any. Return {id, personal_code}.
+-- p_correlation_id: the order that the customer comes from, if any. Return {id, personal_code}. GC409 if the order
+-- belongs to another customer.
 create function public.giftcard_save_customer(
   p_tenant_id text, p_external_id text, p_email text, p_given_name text, p_family_name text,
   p_correlation_id text default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   c public.giftcard_customers;
+  v_owner bigint;
 begin
   if p_external_id is null then
     insert into public.giftcard_customers (tenant_id, email, given_name, family_name, created_at, updated_at)
@@ -73,8 +119,13 @@ begin
     updated_at = v_now
     returning * into c;
   end if;
-  update public.giftcard_orders set customer_id = c.id
-   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and customer_id is distinct from c.id;
+  update public.giftcard_orders set customer_id = coalesce(customer_id, c.id)
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and customer_id is distinct from c.id
+   returning customer_id into v_owner;
+  if v_owner <> c.id then
+    perform public.giftcard_refuse(
+      'GC409', format('order %s belongs to another customer', p_correlation_id), 'correlation_id');
+  end if;
   return jsonb_build_object('id', c.id, 'personal_code', c.personal_code);
 end $$;
 
@@ -82,7 +133,7 @@ end $$;
 -- all are taken, or another transaction took it first: try others.
 create function public.giftcard_assign_code(
   p_customer_id bigint, p_candidates text[], p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   c public.giftcard_customers;
   v_code text;
@@ -112,75 +163,6 @@ exception when unique_violation then
   return jsonb_build_object('code', null, 'assigned', false);
 end $$;
 
--- Record a payment: one per order, and one per idempotency key. Return the recorded one: the first.
-create function public.giftcard_record_payment(
-  p_tenant_id text, p_correlation_id text, p_idempotency_key text, p_provider text, p_amount bigint, p_currency text,
-  p_provider_ref text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_payment jsonb;
-begin
-  insert into public.giftcard_payments (tenant_id, correlation_id, idempotency_key, provider, provider_ref, amount,
-                                        currency, created_at)
-  values (p_tenant_id, p_correlation_id, p_idempotency_key, p_provider,
-          coalesce(p_provider_ref, 'ledger:' || p_idempotency_key),
-          p_amount, p_currency, coalesce(p_now, clock_timestamp()))
-  on conflict do nothing;
-  select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
-                            'provider', provider) into v_payment
-    from public.giftcard_payments where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
-  if v_payment is null then
-    perform public.giftcard_refuse(
-      'GC409', 'this idempotency key belongs to the payment of another order', 'idempotency_key');
-  end if;
-  return v_payment;
-end $$;
-
--- Return the payment made under an idempotency key; null: none.
-create function public.giftcard_find_payment(p_idempotency_key text) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select jsonb_build_object('id', id, 'reference', provider_ref, 'amount', amount, 'currency', currency,
-                            'provider', provider)
-    from public.giftcard_payments where idempotency_key = p_idempotency_key
-$$;
-
--- Record a card, one per order, and link the order's payment to it. Return the recorded one: the first. A number that
--- another card has is a unique violation of giftcard_cards_number_key.
-create function public.giftcard_record_card(
-  p_tenant_id text, p_correlation_id text, p_customer_id bigint, p_provider text, p_provider_ref text,
-  p_number_encrypted text,
-  p_number_hash text, p_last4 text, p_amount bigint, p_currency text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  c public.giftcard_cards;
-begin
-  insert into public.giftcard_cards
-    (tenant_id, correlation_id, customer_id, provider, provider_ref, number_encrypted, number_hash, last4, amount,
-     balance, currency, created_at)
-  values (p_tenant_id, p_correlation_id, p_customer_id, p_provider, p_provider_ref, p_number_encrypted, p_number_hash,
-          p_last4,
-          p_amount, p_amount, p_currency, coalesce(p_now, clock_timestamp()))
-  on conflict on constraint giftcard_cards_order_key do nothing;
-  select * into strict c from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
-  update public.giftcard_payments set card_id = c.id
-    where tenant_id = p_tenant_id and correlation_id = p_correlation_id and card_id is null;
-  return jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
-                            'number_hash', c.number_hash,
-                            'last4', c.last4);
-end $$;
-
--- Return the card of an order, with its number as stored: encrypted. null: none.
-create function public.giftcard_find_card(p_tenant_id text, p_correlation_id text) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select jsonb_build_object('id', c.id, 'reference', c.provider_ref, 'number_encrypted', c.number_encrypted,
-                            'number_hash', c.number_hash,
-                            'last4', c.last4, 'amount', c.amount, 'currency', c.currency,
-                            'personal_code', u.personal_code)
-    from public.giftcard_cards c
-    left join public.giftcard_customers u on u.id = c.customer_id
-   where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id
-$$;
-
 -- Return whether the jobs of a stage only notify of what other jobs have done: they are sent as written, and are no
 -- part of a flow's work. The engine asks here: it names no stage itself.
 create function public.giftcard_is_webhook(p_stage text) returns boolean
@@ -188,31 +170,3 @@ language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return p_stage = 'webhook';
 end $$;
-
--- Return whether an order was paid, has no card, and nothing of its flow is queued or runs but webhooks: the job that
--- should issue the card is dead, cancelled or missing. A dead letter counts although it may revive tomorrow: today the
--- customer has paid for nothing. The callers filter card_id is null themselves, for the planner.
-create function public.giftcard_is_paid_without_card(p public.giftcard_payments) returns boolean
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-begin
-  return p.card_id is null and not exists (
-    select from public.giftcard_jobs j
-     where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('queued', 'running')
-       and not public.giftcard_is_webhook(j.stage));
-end $$;
-
--- Return orders paid without a card, the oldest payment first, each with the newest dead or cancelled job of its flow.
-create function public.giftcard_paid_without_card(p_limit integer default 100)
-returns table (tenant_id text, correlation_id text, amount bigint, currency text, paid_at timestamptz, stage text,
-               status text, last_error text)
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select p.tenant_id, p.correlation_id, p.amount, p.currency, p.created_at, d.stage, d.status, d.last_error
-    from public.giftcard_payments p
-    left join lateral (
-      select j.stage, j.status, j.last_error from public.giftcard_jobs j
-       where j.tenant_id = p.tenant_id and j.correlation_id = p.correlation_id and j.status in ('error', 'cancelled')
-         and not public.giftcard_is_webhook(j.stage)
-       order by j.id desc limit 1) d on true
-   where p.card_id is null and public.giftcard_is_paid_without_card(p)
-   order by p.created_at, p.id limit least(p_limit, 1000)
-$$;

@@ -1,4 +1,4 @@
--- Personal data: shown in clear only with an audit record, and erased on request.
+-- The audit, and personal data: shown in clear only with an audit record, and erased on request.
 
 create table public.giftcard_audit (
   id bigint generated always as identity,
@@ -8,14 +8,18 @@ create table public.giftcard_audit (
   subject text not null,
   details jsonb not null default '{}',
   constraint giftcard_audit_pkey primary key (id),
-  constraint giftcard_audit_action_is_known check (action in ('reveal', 'erase_customer'))
+  constraint giftcard_audit_action_is_known check (action in (
+    'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
+    'block_card'))
 );
+create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
 
-comment on table public.giftcard_audit is 'One row each time personal data was shown in clear or erased.';
+comment on table public.giftcard_audit is
+  'One row each time personal data was shown in clear or erased, or an operator decided about an order or its money.';
 
 -- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   insert into public.giftcard_audit (at, by, action, subject)
     values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
@@ -27,7 +31,7 @@ end $$;
 create function public.giftcard_find_customer(
   p_tenant_id text, p_external_id text default null, p_email text default null,
   p_correlation_id text default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_id bigint;
 begin
@@ -61,10 +65,15 @@ end $$;
 -- customer_ingest has run, an order is found by its payload alone.
 create function public.giftcard_flows_of(p_customer_id bigint, p_tenant_id text, p_external_id text, p_email text)
 returns text[]
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return array(
     select correlation_id from public.giftcard_orders where customer_id = p_customer_id
+    union select o.correlation_id from public.giftcard_orders o
+     where o.tenant_id = p_tenant_id
+       and (o.details #>> '{customer,external_id}' = p_external_id
+            or p_external_id is null and o.details #>> '{customer,external_id}' is null
+               and lower(o.details #>> '{customer,email}') = lower(p_email))
     union select correlation_id from public.giftcard_cards where customer_id = p_customer_id
     union select j.correlation_id from public.giftcard_jobs j
      where j.tenant_id = p_tenant_id
@@ -82,7 +91,7 @@ end $$;
 -- all their histories, and the results of their mails. Return the ids of all these jobs.
 create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
 returns bigint[]
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_ids bigint[];
 begin
@@ -116,7 +125,7 @@ end $$;
 -- outbox of files is named by them)}. GC409 while one of their jobs runs.
 create function public.giftcard_erase_customer(
   p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_tenant text;
@@ -142,6 +151,7 @@ begin
   v_mails := (select coalesce(jsonb_agg(vendor_key), '[]') from public.giftcard_effects
                where tenant_id = v_tenant and correlation_id = any (v_flows) and stage = 'email');
   v_ids := public.giftcard_erase_jobs(v_ids, v_tenant, v_flows, v_now);
+  update public.giftcard_orders set details = '{}' where tenant_id = v_tenant and correlation_id = any (v_flows);
   update public.giftcard_customers
      set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
          family_name = null, personal_code = null, updated_at = v_now

@@ -61,6 +61,19 @@ comment on column public.giftcard_schedules.missed is
   'Occurrences that made no job because no tick checked in time; skipped: because a job of an earlier one had not '
   'ended.';
 
+-- As those of giftcard_jobs.
+create trigger giftcard_schedules_payload_is_readable before insert on public.giftcard_schedules
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)'))
+  execute function public.giftcard_refuse_unreadable_payload();
+create trigger giftcard_schedules_new_payload_is_readable after update of payload on public.giftcard_schedules
+  for each row when (octet_length(new.payload::text) >= 200 and (
+    octet_length(new.payload::text) > 8000000 or new.payload @? '$.**{100}'
+    or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)')
+    and new.payload is distinct from old.payload)
+  execute function public.giftcard_refuse_unreadable_payload();
+
 create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
 -- Those that a tick waits for: a schedule that only waits for the end of its job is not among them.
 create index giftcard_schedules_next on public.giftcard_schedules (check_at)
@@ -78,13 +91,14 @@ $$;
 create function public.giftcard_schedule_outcomes(
   p_jobs bigint[], p_is_recurring boolean, p_failures integer,
   out unfinished bigint[], out failures integer, out busy_since timestamptz, out busy_until timestamptz)
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
 declare
   v_id bigint;
   j record;
 begin
   unfinished := '{}';
-  failures := p_failures;
+  failures := least(p_failures, 1000000);
   foreach v_id in array p_jobs loop
     select status, created_at, public.giftcard_next_run_at(status, scheduled_at, revive_at) as until,
            revive_at into j from public.giftcard_jobs where id = v_id;
@@ -104,24 +118,24 @@ end $$;
 
 -- Return a schedule as the API shows it; null for one that ran once and is over: the next tick deletes it.
 create function public.giftcard_schedule_json(s public.giftcard_schedules, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   o record := public.giftcard_schedule_outcomes(s.open_jobs, s.is_recurring, s.failures);
 begin
   if not s.is_recurring and s.last_at is not null and s.next_at is null and o.unfinished = '{}' then
     return null;
   end if;
-  return to_jsonb(s) - '{check_at,open_jobs}'::text[] || jsonb_build_object(
+  return public.giftcard_readable_row(to_jsonb(s) - '{check_at,open_jobs}'::text[] || jsonb_build_object(
     'now', p_now, 'unfinished', cardinality(o.unfinished), 'failures', o.failures,
     'last_job', (select jsonb_build_object(
         'id', j.id, 'status', j.status, 'attempts', j.attempts, 'scheduled_at', j.scheduled_at,
-        'finished_at', j.finished_at, 'last_error', j.last_error)
-      from public.giftcard_jobs j where j.id = s.last_job_id));
+        'finished_at', j.finished_at, 'last_error', left(j.last_error, 500))
+      from public.giftcard_jobs j where j.id = s.last_job_id)));
 end $$;
 
 -- Return one schedule. GC404 for none.
 create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_schedule jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()))
                      from public.giftcard_schedules s where s.id = p_id);
@@ -132,42 +146,31 @@ begin
   return v_schedule;
 end $$;
 
--- Return a page of schedules, the newest first: {schedules, older: the id to continue from, null at the end}.
+-- Return a page of schedules, the newest first: {schedules, older: the id to continue from, null at the end}. A page
+-- ends early where its schedules are large (see giftcard_page_ends).
 create function public.giftcard_list_schedules(
   p_tenant_id text default null, p_name text default null, p_paused boolean default null, p_before bigint default null,
   p_limit integer default 50, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  v_found jsonb[];
+  s public.giftcard_schedules;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
 begin
-  v_found := array(
-    select t.schedule from public.giftcard_schedules s
-     cross join lateral (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp())) as schedule) t
-     where (p_before is null or s.id < p_before) and (p_tenant_id is null or s.tenant_id = p_tenant_id)
-       and (p_name is null or s.name = p_name)
-       and (p_paused is null or (s.paused_at is not null) = p_paused) and t.schedule is not null
-     order by s.id desc limit v_limit + 1);
-  return jsonb_build_object('schedules', to_jsonb(v_found[:v_limit]),
-                            'older', case when cardinality(v_found) > v_limit then v_found[v_limit] -> 'id' end);
-end $$;
-
--- Return the jobs of a schedule, the newest first: {id, time (of the occurrence), status, …}. Archived ones are left
--- out.
-create function public.giftcard_occurrences(p_id bigint, p_limit integer default 10) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_sort = off as $$
-declare
-  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
-begin
-  return (
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'id', j.id, 'time', substr(j.correlation_id, length('schedule:' || p_id || ':') + 1), 'status', j.status,
-        'attempts', j.attempts,
-        'scheduled_at', j.scheduled_at, 'created_at', j.created_at, 'finished_at', j.finished_at,
-        'last_error', j.last_error) order by j.correlation_id desc), '[]')
-      from (select * from public.giftcard_jobs
-             where tenant_id = v_tenant and correlation_id >= 'schedule:' || p_id || ':'
-               and correlation_id < 'schedule:' || p_id || ';'
-               and starts_with(trigger_type, 'schedule')
-             order by correlation_id desc limit least(p_limit, 1000)) j);
+  for s in select * from public.giftcard_schedules f
+            where (p_before is null or f.id < p_before) and (p_tenant_id is null or f.tenant_id = p_tenant_id)
+              and (p_name is null or f.name = p_name) and (p_paused is null or (f.paused_at is not null) = p_paused)
+            order by f.id desc loop
+    v_row := public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()));
+    continue when v_row is null;
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('schedules', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;

@@ -1,11 +1,12 @@
 -- Manage schedules: the operators' actions.
 
 -- Create a schedule, or update one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
--- set; p_next_at is its next occurrence (null: none). GC409 for a name that another has, and for another version.
+-- set; without a payload an update keeps the stored one. p_next_at is its next occurrence (null: none). GC409 for a
+-- name that another has, and for another version.
 create function public.giftcard_save_schedule(
   p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   n public.giftcard_schedules := jsonb_populate_record(null::public.giftcard_schedules, p_schedule);
@@ -26,8 +27,8 @@ begin
     returning * into s;
   else
     update public.giftcard_schedules
-       set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage, payload = n.payload,
-           semantics = n.semantics,
+       set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage,
+           payload = coalesce(n.payload, payload), semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
            retry_delays = n.retry_delays,
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
@@ -51,7 +52,7 @@ end $$;
 
 -- Delete a schedule. Its jobs go on. GC404 for none.
 create function public.giftcard_delete_schedule(p_id bigint) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   delete from public.giftcard_schedules where id = p_id;
   if not found then
@@ -63,7 +64,7 @@ end $$;
 -- Pause a schedule: no occurrences until it is resumed. Its jobs go on.
 create function public.giftcard_pause_schedule(
   p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
@@ -80,7 +81,7 @@ end $$;
 -- or not at p_version.
 create function public.giftcard_resume_schedule(
   p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   update public.giftcard_schedules
      set paused_at = null, paused_by = null, pause_reason = null, failures = 0,

@@ -17,11 +17,12 @@ begin
             order by d.stage), '[]')
       from (
         select h.stage, count(*) as runs,
-               percentile_disc(array[0.5, 0.95, 1]) within group (order by extract(epoch
-                 from h.started_at - h.scheduled_at) * 1000) as ms
+               percentile_disc(array[0.5, 0.95, 1]) within group (
+                 order by public.giftcard_milliseconds(h.scheduled_at, h.started_at)) as ms
           from (select * from public.giftcard_job_history
                 where finished_at > v_now - make_interval(secs => p_window_seconds)
                  order by finished_at desc limit 10000) h
-         where h.result <> 'RELEASED' and isfinite(h.scheduled_at) and h.started_at >= h.scheduled_at
+         where h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
+           and h.started_at >= h.scheduled_at
          group by h.stage) d);
 end $$;

@@ -22,7 +22,7 @@ create index giftcard_job_history_failures on public.giftcard_job_history (finis
 -- Sum orders, payments and cards created between two times, by currency: counts, and amounts in minor units. The source
 -- tables keep their rows also when a customer is erased or jobs are pruned.
 create function public.giftcard_report_money(p_tenant_id text, p_from timestamptz, p_to timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
     select m.currency,
            count(*) filter (where m.what = 'order') as orders,
@@ -36,7 +36,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
          where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
         union all
         select 'payment', currency, amount from public.giftcard_payments
-         where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
+         where correlation_id is not null and tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to
         union all
         select 'card', currency, amount from public.giftcard_cards
          where tenant_id = p_tenant_id and created_at >= p_from and created_at < p_to) m
@@ -56,7 +56,7 @@ $$;
 -- it, or would. A dead letter that never ran (a message that no job could be made of) counts as a failure too.
 create function public.giftcard_report_failures(
   p_tenant_id text, p_from timestamptz, p_to timestamptz, out rows jsonb, out totals jsonb)
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   with failed as (
     select h.stage, public.giftcard_error_reason(h.error) as reason,
@@ -87,22 +87,19 @@ begin
     from counted;
 end $$;
 
--- Sum the payments before p_to that have no card, by currency; see giftcard_is_paid_without_card.
-create function public.giftcard_report_paid_without_card(p_tenant_id text, p_to timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
-  select coalesce(jsonb_agg(to_jsonb(c) order by c.currency), '[]') from (
-    select p.currency, count(*) as payments, sum(p.amount) as amount
-      from public.giftcard_payments p
-     where p.card_id is null and p.tenant_id = p_tenant_id and p.created_at < p_to
-       and public.giftcard_is_paid_without_card(p)
-     group by p.currency) c
+-- Sum the differences between money and cards that are from before p_to, by kind and currency: see giftcard_reconcile.
+create function public.giftcard_report_differences(p_tenant_id text, p_to timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select coalesce(jsonb_agg(to_jsonb(d) order by d.kind, d.currency), '[]') from (
+    select r.kind, r.currency, count(*) as items, sum(r.amount) as amount
+      from public.giftcard_reconcile(p_tenant_id) r where r.since < p_to group by r.kind, r.currency) d
 $$;
 
 -- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
 -- database's clock. A day that is not over gives what there is so far, with complete: false.
 create function public.giftcard_make_report(
   p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_today date := (v_now at time zone 'UTC')::date;
@@ -110,7 +107,7 @@ declare
   v_from timestamptz;
   v_to timestamptz;
   v_money jsonb;
-  v_unserved jsonb;
+  v_differences jsonb;
   v_days jsonb;
   v_report jsonb;
   f record;
@@ -125,7 +122,7 @@ begin
   v_to := (v_day + 1)::timestamp at time zone 'UTC';
   v_money := public.giftcard_report_money(p_tenant_id, v_from, v_to);
   f := public.giftcard_report_failures(p_tenant_id, v_from, v_to);
-  v_unserved := public.giftcard_report_paid_without_card(p_tenant_id, v_to);
+  v_differences := public.giftcard_report_differences(p_tenant_id, v_to);
   select jsonb_agg(jsonb_build_object('day', d.day, 'cards', n.cards) order by d.day) into v_days
     from (select v_day - i as day from generate_series(0, 13) i) d
     cross join lateral (
@@ -139,63 +136,17 @@ begin
                                   'payments', coalesce(sum((c ->> 'payments')::bigint), 0),
                                   'cards', coalesce(sum((c ->> 'cards')::bigint), 0))
                                       from jsonb_array_elements(v_money) c) || (
-        select jsonb_build_object('paid_without_card', coalesce(sum((c ->> 'payments')::bigint), 0))
-          from jsonb_array_elements(v_unserved) c),
-    'currencies', v_money, 'failures', f.rows, 'paid_without_card', v_unserved, 'last_days', v_days);
+        select jsonb_build_object('differences', coalesce(sum((d ->> 'items')::bigint), 0))
+          from jsonb_array_elements(v_differences) d),
+    'currencies', v_money, 'failures', f.rows, 'differences', v_differences, 'last_days', v_days);
   insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
   on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
   return v_report;
 end $$;
 
--- Return the report of a tenant's day, as it was last made. GC404 for none.
-create function public.giftcard_report(p_tenant_id text, p_day date) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
-declare
-  v_report jsonb := (select report from public.giftcard_reports where tenant_id = p_tenant_id and day = p_day);
-begin
-  if v_report is null then
-    perform public.giftcard_refuse(
-      'GC404', format('tenant %s has no report of %s: make it first', p_tenant_id, p_day), 'day');
-  end if;
-  return v_report;
-end $$;
-
--- Return a page of reports, the newest day first: {reports: [{tenant_id, day, made_at, complete, totals}], older}: the
--- cursor to continue from, null at the end.
-create function public.giftcard_list_reports(
-  p_tenant_id text default null, p_older text default null, p_limit integer default 50) returns jsonb
-language plpgsql stable security invoker
--- Planned for the values of each call: an absent condition folds away.
-set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
-declare
-  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  v_page jsonb;
-  v_last jsonb;
-begin
-  if p_older is not null and p_older !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}/.' then
-    perform public.giftcard_refuse('GC400', 'older must be a cursor that an earlier page gave', 'older');
-  end if;
-  -- One more than the page holds: its presence means that there are more.
-  select coalesce(jsonb_agg(jsonb_build_object('tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at,
-                                               'complete', r.report -> 'complete',
-                                               'totals', r.report -> 'totals')
-                            order by r.day desc, r.tenant_id desc), '[]')
-    into v_page from (
-    select * from public.giftcard_reports
-     where (p_tenant_id is null or tenant_id = p_tenant_id)
-       and (p_older is null or (day, tenant_id) < (left(p_older, 10)::date, substr(p_older, 12)))
-     order by day desc, tenant_id desc limit v_limit + 1) r;
-  if jsonb_array_length(v_page) <= v_limit then
-    return jsonb_build_object('reports', v_page, 'older', null);
-  end if;
-  v_page := v_page - v_limit;
-  v_last := v_page -> -1;
-  return jsonb_build_object('reports', v_page, 'older', (v_last ->> 'day') || '/' || (v_last ->> 'tenant_id'));
-end $$;
-
 -- Return the tenants with an order, a payment, a card or a failure on a day: an array, by name.
 create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
-language sql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
     -- From one name to the next, whatever the number of orders.

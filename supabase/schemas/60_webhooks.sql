@@ -10,10 +10,17 @@ create table public.giftcard_webhook_endpoints (
   secret_encrypted text not null,
   previous_secret_encrypted text,
   previous_secret_until timestamptz,
+  oldest_secret_encrypted text,
+  oldest_secret_until timestamptz,
+  create_key text collate "C",
+  create_hash text,
+  rotate_key text collate "C",
+  rotate_hash text,
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint giftcard_webhook_endpoints_pkey primary key (id),
   constraint giftcard_webhook_endpoints_url_key unique (tenant_id, url),
+  constraint giftcard_webhook_endpoints_create_key_key unique (tenant_id, create_key),
   constraint giftcard_webhook_endpoints_events_are_known check (cardinality(events) > 0 and events <@ array[
     'giftcard.issued', 'giftcard.delivered', 'giftcard.failed', 'job.completed', 'job.dead_lettered', 'report.ready']),
   constraint giftcard_webhook_endpoints_disabled_has_a_reason check (enabled = (disabled_reason is null))
@@ -26,6 +33,12 @@ comment on table public.giftcard_webhook_endpoints is
   'the requests.';
 comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
   'Signs beside the new one until previous_secret_until, so that the receiver has time to change over.';
+comment on column public.giftcard_webhook_endpoints.oldest_secret_encrypted is
+  'The secret before a rotation within that time. It signs too, until oldest_secret_until: the receiver may have seen '
+  'none of the later ones.';
+comment on column public.giftcard_webhook_endpoints.create_key is
+  'The Idempotency-Key of the request that created it, and the hash of that request; rotate_key, rotate_hash: of the '
+  'latest rotation.';
 
 -- Return the events of jobs that have just ended: {tenant_id, correlation_id, event, event_id, body, trace}, at most
 -- 3,000. The same fact always has the same event id; a card is issued and delivered once, however often its jobs run.
@@ -85,8 +98,9 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
 $$;
 
 -- Enqueue the webhooks of jobs that have just been settled: in the same transaction, so that there is no event without
--- its fact and no fact without its event.
-create function public.giftcard_enqueue_webhooks(p_ids bigint[], p_now timestamptz) returns void
+-- its fact and no fact without its event. p_endpoint_id: only those to this endpoint; null: to all.
+create function public.giftcard_enqueue_webhooks(
+  p_ids bigint[], p_now timestamptz, p_endpoint_id bigint default null) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   insert into public.giftcard_jobs
@@ -97,6 +111,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
     from public.giftcard_events_for(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
+   where p_endpoint_id is null or e.id = p_endpoint_id
    order by m.correlation_id, m.event, e.id
   on conflict on constraint giftcard_jobs_flow_key do nothing
 $$;
@@ -106,7 +121,7 @@ $$;
 -- lease is not the job's current one.
 create function public.giftcard_webhook_target(
   p_job_id bigint, p_lease_id uuid, p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_tenant text;
@@ -125,14 +140,15 @@ begin
     return null;
   end if;
   return jsonb_build_object('url', e.url, 'at', extract(epoch from v_now), 'secrets', to_jsonb(array_remove(array[
-    e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end], null)));
+    e.secret_encrypted, case when e.previous_secret_until > v_now then e.previous_secret_encrypted end,
+    case when e.oldest_secret_until > v_now then e.oldest_secret_encrypted end], null)));
 end $$;
 
 -- Disable an endpoint whose receiver refuses events for good, unless its address has changed meanwhile. Return {id,
 -- disabled}.
 create function public.giftcard_disable_webhook_endpoint(
   p_endpoint_id bigint, p_url text, p_reason text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = p_reason,
     updated_at = coalesce(p_now, clock_timestamp())

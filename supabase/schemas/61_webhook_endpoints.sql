@@ -3,17 +3,40 @@
 -- Return an endpoint as the API shows it: never with its secrets.
 create function public.giftcard_webhook_endpoint_json(
   e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select jsonb_build_object(
-    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url, 'events', to_jsonb(e.events), 'enabled', e.enabled,
-    'disabled_reason', e.disabled_reason,
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url,
+    -- The constraint lets an event twice and arrays of arrays pass.
+    'events', (select jsonb_agg(d.event order by d.n) from (
+        select u.event, min(u.n) as n from unnest(e.events) with ordinality u(event, n) group by u.event) d),
+    'enabled', e.enabled, 'disabled_reason', left(e.disabled_reason, 500),
     'previous_secret_until', case when e.previous_secret_until > p_now then e.previous_secret_until end,
-    'created_at', e.created_at, 'updated_at', e.updated_at)
-$$;
+    'created_at', e.created_at, 'updated_at', e.updated_at);
+end $$;
+
+-- Return an endpoint with its secret, encrypted: for the responses to its creation and to a rotation.
+create function public.giftcard_webhook_endpoint_with_secret(
+  e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_webhook_endpoint_json(e, p_now)
+         || jsonb_build_object('secret_encrypted', e.secret_encrypted);
+end $$;
+
+-- Return whether a request repeats the one with the key p_known. GC422 if only the key is the same.
+create function public.giftcard_is_repeated(p_key text, p_hash text, p_known text, p_known_hash text) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  if p_key = p_known and p_hash is distinct from p_known_hash then
+    perform public.giftcard_refuse('GC422', 'this Idempotency-Key was used for another request', 'Idempotency-Key');
+  end if;
+  return coalesce(p_key = p_known, false);
+end $$;
 
 -- Lock an endpoint and return it. GC404 for none.
 create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
@@ -27,7 +50,7 @@ end $$;
 -- Refuse an address that another endpoint of the tenant has: each event would arrive there twice.
 create function public.giftcard_refuse_duplicate_endpoint(
   p_tenant_id text, p_url text, p_except bigint default null) returns void
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_id bigint := (select id from public.giftcard_webhook_endpoints
                   where tenant_id = p_tenant_id and url = p_url and id is distinct from p_except);
@@ -38,34 +61,40 @@ begin
   end if;
 end $$;
 
--- Create an endpoint. A tenant has at most 20, because each event is a job for each of them; the lock makes two that
--- create for one tenant take turns.
+-- Create an endpoint and return it with its secret, encrypted. The same idempotency key with the same request returns
+-- the endpoint that it created, with its present secret. A tenant has at most 20, because each event is a job for each
+-- of them; the lock makes two that create for one tenant take turns.
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
-  p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   e public.giftcard_webhook_endpoints;
 begin
   perform pg_advisory_xact_lock(hashtextextended('webhook endpoints of ' || p_tenant_id, 0));
+  select * into e from public.giftcard_webhook_endpoints
+   where tenant_id = p_tenant_id and create_key = p_idempotency_key;
+  if public.giftcard_is_repeated(p_idempotency_key, p_body_hash, e.create_key, e.create_hash) then
+    return public.giftcard_webhook_endpoint_with_secret(e, v_now);
+  end if;
   perform public.giftcard_refuse_duplicate_endpoint(p_tenant_id, p_url);
   if (select count(*) from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id) >= 20 then
     perform public.giftcard_refuse('GC409', 'this tenant has 20 webhook endpoints, which is the most', 'tenant_id');
   end if;
   insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, disabled_reason, secret_encrypted,
-                                                 created_at, updated_at)
+                                                 create_key, create_hash, created_at, updated_at)
   values (p_tenant_id, p_url, p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted,
-          v_now, v_now)
+          p_idempotency_key, p_body_hash, v_now, v_now)
   returning * into e;
-  return public.giftcard_webhook_endpoint_json(e, v_now);
+  return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Update what is given: another address, other events, enabled or not. Queued webhooks use the new values.
 create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
@@ -81,36 +110,55 @@ end $$;
 
 -- Delete an endpoint for good. Its queued webhooks are cancelled when they run.
 create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   perform public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   delete from public.giftcard_webhook_endpoints where id = p_endpoint_id;
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
 
--- Replace an endpoint's secret. The previous one signs too for p_former_seconds, so that the receiver can change over.
+-- Replace an endpoint's secret and return the endpoint with the new one, encrypted. The previous one signs too for
+-- p_former_seconds, so that the receiver can change over; 0: no former one signs any longer. Within that time of an
+-- earlier rotation, the secret before it goes on signing until its time, too: of the later ones the receiver may not
+-- know. The idempotency key of the latest rotation with the same request returns the same secret again.
 create function public.giftcard_rotate_webhook_secret(
   p_endpoint_id bigint, p_secret_encrypted text, p_former_seconds double precision,
-  p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
 begin
+  if public.giftcard_is_repeated(p_idempotency_key, p_body_hash, e.rotate_key, e.rotate_hash) then
+    return public.giftcard_webhook_endpoint_with_secret(e, v_now);
+  end if;
+  if p_former_seconds > 0 then
+    if e.previous_secret_until > v_now and coalesce(e.oldest_secret_until <= v_now, true) then
+      e.oldest_secret_encrypted := e.previous_secret_encrypted;
+      e.oldest_secret_until := e.previous_secret_until;
+    end if;
+    e.previous_secret_encrypted := e.secret_encrypted;
+    e.previous_secret_until := v_now + make_interval(secs => p_former_seconds);
+  else
+    e.previous_secret_encrypted := null;
+    e.previous_secret_until := null;
+    e.oldest_secret_encrypted := null;
+    e.oldest_secret_until := null;
+  end if;
   update public.giftcard_webhook_endpoints
-     set secret_encrypted = p_secret_encrypted,
-         previous_secret_encrypted = case when p_former_seconds > 0 then secret_encrypted end,
-         previous_secret_until = case when p_former_seconds > 0 then v_now + make_interval(secs => p_former_seconds)
-                                      end, updated_at = v_now
+     set secret_encrypted = p_secret_encrypted, previous_secret_encrypted = e.previous_secret_encrypted,
+         previous_secret_until = e.previous_secret_until, oldest_secret_encrypted = e.oldest_secret_encrypted,
+         oldest_secret_until = e.oldest_secret_until, rotate_key = p_idempotency_key, rotate_hash = p_body_hash,
+         updated_at = v_now
    where id = p_endpoint_id returning * into e;
-  return public.giftcard_webhook_endpoint_json(e, v_now);
+  return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Send a test event, whatever events the endpoint receives; each call is a new event. Return {job_id, event_id}. GC409
 -- for a disabled endpoint.
 create function public.giftcard_test_webhook_endpoint(
   p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
@@ -134,7 +182,7 @@ end $$;
 
 -- Return one endpoint. GC404 for none.
 create function public.giftcard_webhook_endpoint(p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
@@ -150,20 +198,25 @@ create function public.giftcard_list_webhook_endpoints(
   p_tenant_id text default null, p_older bigint default null, p_limit integer default 50,
   p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off
-set plan_cache_mode = force_custom_plan as $$
+set plan_cache_mode = force_custom_plan set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  v_page jsonb;
+  e public.giftcard_webhook_endpoints;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
 begin
   -- One more than the page holds: its presence means that there are more.
-  select coalesce(jsonb_agg(public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()))
-                            order by e.id desc), '[]') into v_page from (
-    select * from public.giftcard_webhook_endpoints
-     where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older) order by id desc
-       limit v_limit + 1) e;
-  if jsonb_array_length(v_page) <= v_limit then
-    return jsonb_build_object('endpoints', v_page, 'older', null);
-  end if;
-  v_page := v_page - v_limit;
-  return jsonb_build_object('endpoints', v_page, 'older', v_page -> -1 -> 'id');
+  for e in select * from public.giftcard_webhook_endpoints
+            where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('endpoints', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;

@@ -57,13 +57,13 @@ begin
   if v_to is not null then
     perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
       with h as (
-        select stage, result, extract(epoch from finished_at - started_at) as seconds,
+        select stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0 as seconds,
                case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                    then extract(epoch from started_at - scheduled_at) end as delay
+                    then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
           from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
       select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
       union all
-      select 'run_seconds', stage, result, sum(seconds) from h group by stage, result
+      select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
       union all
       select 'start_delays', stage, b.le, count(*) from h
        cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
@@ -83,7 +83,9 @@ begin
                  where ended_at is not null and ended_at > v_from and ended_at <= v_to)
       select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
       union all
-      select 'tick_seconds', '', '', sum(extract(epoch from ended_at - started_at)) from t having count(*) > 0
+      select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
+        from t
+       having count(*) > 0
       union all
       select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
       union all
@@ -94,7 +96,8 @@ end $$;
 
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
 -- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
--- seconds since its oldest died}, circuits: [{stage, state, circuits}], tick: {age, seconds, gap} of the newest ticks}.
+-- seconds since its oldest died}, circuits: [{stage, state, circuits}], differences: {kind: items} between money and
+-- cards, tick: {age, seconds, gap} of the newest ticks that ended well}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -112,7 +115,7 @@ begin
                where h.head_at <= v_now and isfinite(h.head_at) group by h.stage order by h.stage limit 1000) d),
     'dead', (select coalesce(jsonb_object_agg(d.stage, d.seconds), '{}') from (
               select c.stage, (
-                select extract(epoch from v_now - j.finished_at) from public.giftcard_jobs j
+                select public.giftcard_milliseconds(j.finished_at, v_now) / 1000.0 from public.giftcard_jobs j
                  where j.status = 'error' and j.stage = c.stage and j.finished_at is not null
                    order by j.finished_at, j.id limit 1) as seconds
                 from public.giftcard_dead_stages() c) d where d.seconds is not null),
@@ -121,13 +124,30 @@ begin
                 from (select circuit, state from public.giftcard_circuits where failures > 0 or state <> 'closed'
                       order by circuit limit 10000) t
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
-    'tick', (select jsonb_build_object(
-                 'age', extract(epoch from v_now - max(n.started_at)), 'gap', extract(epoch from max(n.gap)),
-                 'seconds', (select extract(epoch from e.ended_at - e.started_at) from public.giftcard_ticks e
-                              where e.ended_at is not null order by e.ended_at desc limit 1))
-               from (select started_at, started_at - lag(started_at) over (order by id) as gap
-                       from (select id, started_at from public.giftcard_ticks order by id desc limit 20) l) n));
+    'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
+              select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
+    'tick', public.giftcard_tick_metrics(v_now));
 end $$;
+
+-- Return the metrics of the newest 200 ticks: {age: seconds since the last of them that ended well has ended, or since
+-- the first began; gap: the longest pause between the last 20 that ended well; seconds: how long the last took}.
+create function public.giftcard_tick_metrics(p_now timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  with seen as (
+    select t.* from (select * from public.giftcard_ticks order by id desc limit 200) t
+     where t.started_at between '2000-01-01' and p_now),
+  good as (
+    select s.* from seen s
+     where public.giftcard_ended_well(s.ended_at, s.stopped_because) and s.ended_at between s.started_at and p_now
+     order by s.id desc limit 20),
+  gaps as (select g.ended_at - lag(g.ended_at) over (order by g.ended_at) as gap from good g)
+  select jsonb_build_object(
+    'age', public.giftcard_milliseconds(
+      coalesce((select max(g.ended_at) from good g), (select min(s.started_at) from seen s)), p_now) / 1000.0,
+    'gap', (select extract(epoch from max(p.gap)) from gaps p),
+    'seconds', (select public.giftcard_milliseconds(g.started_at, g.ended_at) / 1000.0
+                  from good g order by g.id desc limit 1))
+$$;
 
 -- Return the stages that have dead letters: one index probe per stage, whatever their number.
 create function public.giftcard_dead_stages() returns table (stage text)

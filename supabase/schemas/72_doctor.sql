@@ -1,5 +1,17 @@
 -- Doctor: facts about the database, which lib's doctor judges. Each is bounded, so that a status may ask at any time.
 
+-- Refuse if this call could not write: 25006 the database is read-only, 57P03 it is in recovery. An error and not a
+-- value, so that no connection of that time is used again. Volatile: PostgREST runs it in a transaction that may write.
+create function public.giftcard_health() returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if pg_is_in_recovery() then
+    perform public.giftcard_refuse('57P03', 'the database is in recovery and only reads');
+  elsif current_setting('transaction_read_only')::boolean then
+    perform public.giftcard_refuse('25006', 'the database is read-only');
+  end if;
+end $$;
+
 -- Return privileges on our objects of Supabase's web roles or of everyone, and tables without row level security.
 create function public.giftcard_excess_privileges(
   p_limit integer default 20) returns table (name text, kind text, granted_to text)
@@ -33,22 +45,38 @@ $$;
 -- only its own sessions' transactions, unless it may read all statistics (`sees_all`); prepared statements are those
 -- that psycopg has made in this session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   return jsonb_build_object(
     'clock', extract(epoch from clock_timestamp()),
     'schema', public.giftcard_schema_version(),
+    -- Whether new transactions of this session can only read; this one does in any case.
+    'read_only', current_setting('default_transaction_read_only')::boolean,
+    'in_recovery', pg_is_in_recovery(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- Ticks of the clock, the newest first.
     'ticks', (select coalesce(jsonb_agg(jsonb_build_object(
-          'age', extract(epoch from v_now - t.started_at), 'ended_age', extract(epoch from v_now - t.ended_at),
-          'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because)
+          'age', public.giftcard_milliseconds(t.started_at, v_now) / 1000.0,
+          'ended_age', public.giftcard_milliseconds(t.ended_at, v_now) / 1000.0,
+          'killed', t.ended_at is null and t.live_until <= v_now, 'stopped_because', t.stopped_because,
+          'error', t.error)
               order by t.id desc), '[]')
-        from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n where n.source = 'cron'
-              order by n.id desc limit 20) t),
+        from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n
+               where n.source = 'cron' and isfinite(n.started_at) order by n.id desc limit 20) t),
+    -- Since when none has ended well, in seconds.
+    'silence', (select case when s.silent then public.giftcard_milliseconds(s.began, s.ended) / 1000.0 end
+                  from public.giftcard_newest_silence(v_now) s where s.ended > v_now - interval '1 second'),
+    'faulty_rows', (select coalesce(jsonb_agg(jsonb_build_object(
+          'kind', f.kind, 'row_id', f.row_id, 'error', f.error, 'skipped', f.skip_until > v_now)
+              order by f.last_at desc, f.kind, f.row_id), '[]')
+        from (select * from public.giftcard_faulty_rows r
+               where r.last_at > v_now - interval '1 day' and public.giftcard_is_faulty(r, v_now)
+               order by r.last_at desc, r.kind, r.row_id limit 20) f),
+    'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
+          select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
     -- Stages with queued jobs; due: a tick that began now could start one.
     'queued', (select coalesce(jsonb_object_agg(q.stage, q.due), '{}') from (
           select h.stage, bool_or(h.availability in ('ready', 'probing') and h.head_at <= v_now) as due

@@ -150,7 +150,7 @@ class Terminal:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
 
-    def run(self, app: Flask, *args: Any, types: str = "") -> tuple[int, str]:
+    def run(self, app: Flask, *args: Any, types: str = "", columns: int = 160) -> tuple[int, str]:
         """The exit code, and all that was on the screen."""
         master, slave = pty.openpty()
         screen = bytearray()
@@ -169,7 +169,7 @@ class Terminal:
         watcher.start()
         with self._patch.context() as patch:
             patch.setenv("TERM", "xterm")
-            patch.setenv("COLUMNS", "160")
+            patch.setenv("COLUMNS", str(columns))
             patch.delenv("NO_COLOR", raising=False)
             streams = {name: open(os.dup(slave), mode) for name, mode in  # noqa: PTH123, SIM115 - a descriptor
                        (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))}  # fmt: skip

@@ -134,7 +134,7 @@ def test_history_has_one_line_a_run_the_newest_first(world: World, door: Door) -
 
 def test_job_that_has_not_run_has_no_history(world: World, door: Door) -> None:
     (job_id,) = world.enqueue("email")
-    assert door.json("history", job_id) == {"runs": []}
+    assert door.json("history", job_id) == {"runs": [], "older": None}
     assert door.says("history", job_id) == f"Job {job_id} has not run yet.\n"
 
 

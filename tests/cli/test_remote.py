@@ -12,11 +12,13 @@ from flask import Flask, Response, redirect
 from pydantic import SecretStr
 
 from lib.api_client.jobs import JobsClient
+from lib.api_client.orders import OrdersClient
 from lib.api_client.reports import ReportsClient
 from lib.api_client.schedules import SchedulesClient
 from lib.api_client.transport import Transport
 from lib.api_client.webhooks import WebhooksClient
 from lib.errors import Unavailable
+from lib.giftcards.decisions import Decisions
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
 from lib.operations import Operations
 from lib.schedules.service import Scheduling
@@ -50,7 +52,7 @@ def test_empty_url_means_the_database(direct: Door, monkeypatch: pytest.MonkeyPa
 def test_deployment_may_live_under_a_path(world: World, desk: World, serve: Serve) -> None:
     under = Served(lambda environ, start: mounted(world.app, environ, start))
     try:
-        assert Door(desk.app, world, url=f"{under.url}/shop/").json("circuits") == {"circuits": []}
+        assert Door(desk.app, world, url=f"{under.url}/shop/").json("circuits")["circuits"] == []
     finally:
         under.close()
 
@@ -203,6 +205,7 @@ def test_bulk_work_stops_when_its_time_is_over(world: World, remote: Door, monke
     ("service", "client", "only_local", "only_remote"),
     [
         (Operations, JobsClient, {"erase_customer"}, {"tick"}),
+        (Decisions, OrdersClient, set(), set()),
         (Scheduling, SchedulesClient, set(), set()),
         (Endpoints, WebhooksClient, set(), set()),
         (Store, ReportsClient, None, set()),

@@ -35,7 +35,7 @@ def test_show_without_a_day_is_the_newest(door: Door) -> None:
     assert door.json("reports", "show")["day"] == DAY
 
 
-def test_show_tells_amounts_failures_and_what_is_paid_without_card(world: World, door: Door) -> None:
+def test_show_tells_amounts_failures_and_what_does_not_match(world: World, door: Door) -> None:
     world.submit(an_order())
     while world.tick()["started"]:
         pass
@@ -44,7 +44,7 @@ def test_show_tells_amounts_failures_and_what_is_paid_without_card(world: World,
     text = door.says("reports", "create", "--day", datetime.now(UTC).date())
     for said in (
         "incomplete, the day is not over",
-        "paid without card  1",
+        "paid_without_card  1      $25.00",
         "USD       $25.00",
         "TransientError: mail server",
     ):

@@ -78,7 +78,7 @@ BAD_PAYLOADS = [
     ('{"a": NaN}', "NaN is not JSON"),
     ('{"a": "\\ud800"}', "half a character"),
     ('{"a": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
-    ('{"amount": {"amount": -1, "currency": "USD"}}', "customer Field required"),
+    ('{"amount": {"amount": -1, "currency": "USD"}}', "customer is required"),
     ("@/nowhere/at/all.json", "No such file"),
     ("@/", "directory"),
 ]

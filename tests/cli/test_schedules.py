@@ -43,6 +43,12 @@ def test_one_that_runs_once_and_one_that_calls_an_address(door: Door) -> None:
     assert len(made["next_times"]) == 1
 
 
+def test_api_may_be_the_url_alone(door: Door) -> None:
+    made = door.json("schedules", "create", "* * * * *", "--api", "https://example.com/")
+    assert (made["stage"], made["payload"]) == ("http_call", {"url": "https://example.com/"})
+    assert "url must have a public" in door.refuses("schedules", "create", "* * * * *", "--api", "https://127.0.0.1/")
+
+
 @pytest.mark.parametrize("expression", CASES["cron"]["refused"])
 def test_an_expression_that_the_contract_refuses_is_one_sentence(door: Door, expression: str) -> None:
     assert door.refuses("schedules", "create", expression, "--stage", "payment")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lib.cli.tables import fitting_widths
 from tests.cli.conftest import Door, Terminal, dead_letters
 from tests.support.world import World
 
@@ -27,6 +28,23 @@ def test_terminal_shows_tables_in_colour(world: World, direct: Door, terminal: T
 def test_every_view_can_be_drawn(world: World, direct: Door, terminal: Terminal, command: str) -> None:
     dead_letters(world, 1)
     assert terminal.run(direct.app, *command.split())[0] == 0
+
+
+def test_names_stay_whole_on_a_terminal_of_80_columns(world: World, direct: Door, terminal: Terminal) -> None:
+    dead_letters(world, 1, error="the mail server refuses this recipient, and the next one, too")
+    world.add("customer_ingest", correlation_id="order-4711")
+    screen = terminal.run(direct.app, "list", columns=80)[1]
+    for name in ("customer_ingest", "order-4711", "queued", "default", "recipient"):
+        assert name in screen, screen
+
+
+def test_columns_share_the_room() -> None:
+    rows = [["job", "dead letters", "error"], ["12345678", "3", "a sentence with several words"]]
+    assert fitting_widths(rows, 80) == (2, [8, 12, 29])
+    assert fitting_widths(rows, 40) == (2, [8, 12, 16])  # the sentence wraps first
+    assert fitting_widths(rows, 26) == (1, [8, 8, 8])
+    assert fitting_widths(rows, 20) == (1, [8, 2, 8])
+    assert fitting_widths(rows, 8) == (1, [2, 1, 3])
 
 
 def test_terminal_without_rich_shows_aligned_text(

@@ -30,6 +30,8 @@ def test_with_nothing_set_everything_has_the_contracts_value() -> None:
     assert (settings.giftcard_failed_job_retry_hours, settings.giftcard_max_revivals) == (24, 3)
     assert (settings.giftcard_circuit_threshold, settings.giftcard_circuit_cooldown_seconds) == (3, 60)
     assert settings.giftcard_vendor_key_hours == 20
+    assert (settings.square_merchant_id, settings.square_location_id) == (None, ())
+    assert settings.square_reference_prefix == "gc:"
     assert not settings.giftcard_paused
     assert not settings.giftcard_allow_preview
     assert settings.stage_overrides == {}
@@ -65,10 +67,18 @@ WRONG = [
     ("GIFTCARD_CIRCUIT_COOLDOWN_SECONDS", "0", "greater than 0"),
     ("GIFTCARD_VENDOR_KEY_HOURS", "0", "greater than 0"),
     ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "'ledger', 'http' or 'square'"),
+    ("SQUARE_MERCHANT_ID", "6SSW 7HV", "an id as copied from Square"),
+    ("SQUARE_LOCATION_ID", "S8GWD5R9QB376;L2", "an id as copied from Square"),
+    ("SQUARE_REFERENCE_PREFIX", "gift card:", "should match pattern"),
     ("GIFTCARD_PGMQ_QUEUES", "email_queue", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email queue:email", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "a:email,b:email,a:payment", "names the queue a twice"),
+    ("GIFTCARD_LEAST_AMOUNTS", "500", "like USD:500,EUR:500"),
+    ("GIFTCARD_LEAST_AMOUNTS", "usd:500", "like USD:500,EUR:500"),
+    ("GIFTCARD_LEAST_AMOUNTS", "USD:5.00", "like USD:500,EUR:500"),
+    ("GIFTCARD_LEAST_AMOUNTS", "USD:0", "like USD:500,EUR:500"),
+    ("GIFTCARD_LEAST_AMOUNTS", "USD:500,USD:900", "names the currency USD twice"),
 ]
 
 
@@ -192,52 +202,6 @@ def test_the_environment_is_ours_then_vercels_then_production(
             monkeypatch.setenv(name, value)
     settings = load()
     assert (settings.environment, settings.is_production) == (environment, careful)
-
-
-# Stages
-
-
-def test_each_stage_may_have_rules_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("EMAIL_MAX_ATTEMPTS", "7"),
-        ("EMAIL_BASE_SECONDS", "0.5"),
-        ("EMAIL_CAP_SECONDS", "9"),
-        ("EMAIL_JITTER", "0"),
-        ("HTTP_CALL_DELAYS", "30, 60,120"),
-        ("HTTP_CALL_TTR_SECONDS", "120"),
-    ):
-        monkeypatch.setenv(f"GIFTCARD_STAGE_{name}", value)
-    overrides = load().stage_overrides
-    assert set(overrides) == {"email", "http_call"}
-    email, call = overrides["email"], overrides["http_call"]
-    assert (email.max_attempts, email.base_seconds, email.cap_seconds, email.jitter) == (7, 0.5, 9, 0)
-    assert (email.delays, email.ttr_seconds, call.max_attempts) == (None, None, None)
-    assert (call.delays, call.ttr_seconds) == ((30, 60, 120), 120)
-
-
-@pytest.mark.parametrize(
-    ("rule", "value", "allowed"),
-    [
-        ("MAX_ATTEMPTS", "0", "greater than or equal to 1"),
-        ("MAX_ATTEMPTS", "26", "less than or equal to 25"),
-        ("BASE_SECONDS", "0", "greater than 0"),
-        ("CAP_SECONDS", "-1", "greater than 0"),
-        ("JITTER", "1.1", "less than or equal to 1"),
-        ("JITTER", "nan", "less than or equal to 1"),
-        ("TTR_SECONDS", "0", "greater than or equal to 1"),
-        ("TTR_SECONDS", "-60", "greater than or equal to 1"),
-        ("TTR_SECONDS", "null", "valid integer"),
-        ("DELAYS", "30,soon", "valid number"),
-        ("DELAYS", "-1", "greater than or equal to 0"),
-    ],
-)
-def test_a_wrong_rule_of_a_stage_is_told_by_its_variable(
-    monkeypatch: pytest.MonkeyPatch, rule: str, value: str, allowed: str
-) -> None:
-    said = refused(monkeypatch, **{f"GIFTCARD_STAGE_HTTP_CALL_{rule}": value})
-    assert said.startswith(f"GIFTCARD_STAGE_HTTP_CALL_{rule}=")
-    assert allowed in said
-    assert "\n" not in said
 
 
 def test_settings_are_frozen() -> None:

@@ -104,8 +104,8 @@ class DoomedWire(PostgresWire):
                 return [(arguments["email"].partition("@")[0], "customer_ingest")]
             case "assign_code":
                 return [(self._customers[arguments["customer_id"]], "personal_code")]
-            case "record_payment" | "record_card" | "find_card":
-                stage = {"record_payment": "payment", "record_card": "issue_card", "find_card": "email"}[name]
+            case "record_payment" | "record_card":
+                stage = {"record_payment": "payment", "record_card": "issue_card"}[name]
                 return [(arguments["correlation_id"], stage)]
         return []
 

@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def _warm_up() -> None:
     order = Order.model_validate(_SAMPLE)
     candidates(order.customer.given_name, None, attempt=1, rng=random.Random())
     sender = order.customer.email
-    giftcard_mail(sender=sender, message_id="<a@b>", order=order, personal_code="ZOE0001", card_number="0" * 16)
+    names = {"sender": sender, "message_id": "<a@b>", "personal_code": "ZOE0001", "card_number": "0" * 16}
+    giftcard_mail(**names, sent_at=datetime.now(UTC), order=order)
 
 
 def _work(registry: Registry, folder: Path) -> None:

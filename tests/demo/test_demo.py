@@ -1,11 +1,9 @@
-"""`make demo`, as a newcomer runs it: a process of its own, twice in a row, stopped half-way, on a foreign database."""
+"""`make demo`, as a newcomer runs it: a process of its own, twice in a row, on a foreign database."""
 
 import fcntl
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,37 +16,9 @@ import pytest
 
 from dev import ROOT
 from dev.postgres import embedded
+from tests.demo.playing import TIMEOUT, demo, environment, one
 
 pytestmark = pytest.mark.slow
-
-_TIMEOUT = 240  # seconds, on a machine that is busy with other things
-
-
-def _environment(database_url: str | None) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    return kept | ({"DATABASE_URL": database_url} if database_url else {})
-
-
-def _command(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "demo", "--folder", str(folder), *arguments]
-
-
-def _demo(folder: Path, *arguments: str, database_url: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _command(folder, *arguments),
-        cwd=ROOT,
-        env=_environment(database_url),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-    )
-
-
-def _one(url: str, query: str, *values: object) -> object:
-    with psycopg.connect(url) as connection:
-        row = connection.execute(query, values).fetchone()  # type: ignore[arg-type]
-    return row and (row[0] if len(row) == 1 else row)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +31,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> list[subprocess.CompletedProcess[str]]:
     """The demo on its embedded Postgres, twice in a row."""
-    return [_demo(folder), _demo(folder)]
+    return [demo(folder), demo(folder)]
 
 
 def test_it_comes_out_twice_in_a_row(runs: list[subprocess.CompletedProcess[str]]) -> None:
@@ -110,27 +80,27 @@ def test_through_a_pipe_it_is_plain_text_without_secrets(
 def test_the_database_tells_the_same_story(runs: list[subprocess.CompletedProcess[str]], folder: Path) -> None:
     with embedded(folder / "postgres") as server:
         url = server.url_of("giftcards_demo")
-        assert _one(url, "select count(distinct tenant_id) from giftcard_jobs") == 1
-        assert _one(url, "select count(*), count(distinct number_hash) from giftcard_cards") == (112, 112)
-        assert _one(url, "select count(*), count(distinct personal_code) from giftcard_customers") == (104, 104)
-        assert _one(url, "select array_agg(distinct status order by status) from giftcard_jobs") == [
+        assert one(url, "select count(distinct tenant_id) from giftcard_jobs") == 1
+        assert one(url, "select count(*), count(distinct number_hash) from giftcard_cards") == (112, 112)
+        assert one(url, "select count(*), count(distinct personal_code) from giftcard_customers") == (104, 104)
+        assert one(url, "select array_agg(distinct status order by status) from giftcard_jobs") == [
             "completed",
             "error",
         ]
         declined = "select count(*) from giftcard_jobs where status = 'error' and last_error like 'Declined:%%'"
-        assert _one(url, declined) == 2
+        assert one(url, declined) == 2
         kates = "select count(*) from giftcard_customers where personal_code ~ '^KATE' and external_id ~ '1520$'"
-        assert _one(url, kates) == 14
+        assert one(url, kates) == 14
         states = "select array_agg(to_state order by id) from giftcard_circuit_changes where circuit = 'email'"
-        changes = _one(url, states)
+        changes = one(url, states)
         assert isinstance(changes, list)
         assert (changes[:3], changes[-1]) == (["open", "half_open", "open"], "closed")
         revived = "select array_agg(distinct status) from giftcard_jobs where revivals > 0"
-        assert _one(url, revived) == ["completed"]
+        assert one(url, revived) == ["completed"]
         interrupted = "select count(distinct job_id) from giftcard_job_history where result = 'INTERRUPTED'"
         taken_over = re.search(r"(\d+) runs? taken over", runs[1].stdout)
         assert taken_over
-        assert _one(url, interrupted) == int(taken_over[1])
+        assert one(url, interrupted) == int(taken_over[1])
     assert len(list((folder / "demo/mails").glob("*.eml"))) == 113  # the report too
 
 
@@ -152,11 +122,11 @@ def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
         with psycopg.connect(url) as connection:
             assert connection.execute(webhooks).fetchall() == [("completed", 112 + 3 + 1), ("error", 1)]
         calls = "select array_agg(status || ' ' || attempts) from giftcard_jobs where stage = 'http_call'"
-        outcomes = Counter(_one(url, calls))  # type: ignore[arg-type]
+        outcomes = Counter(one(url, calls))  # type: ignore[arg-type]
         assert (outcomes["completed 3"], outcomes["error 1"], outcomes["completed 1"] > 0) == (1, 1, True)
         assert len(outcomes) == 3
-        assert _one(url, "select count(*) from giftcard_schedules") == 0
-        assert _one(url, "select (report -> 'totals' ->> 'cards')::int from giftcard_reports") == 112
+        assert one(url, "select count(*) from giftcard_schedules") == 0
+        assert one(url, "select (report -> 'totals' ->> 'cards')::int from giftcard_reports") == 112
 
 
 def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[str]], folder: Path) -> None:
@@ -166,10 +136,10 @@ def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[
         done = subprocess.run(
             [sys.executable, "-m", "demo", *shlex.split(command)],
             cwd=ROOT,
-            env=_environment(None),
+            env=environment(None),
             capture_output=True,
             text=True,
-            timeout=_TIMEOUT,
+            timeout=TIMEOUT,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -178,64 +148,30 @@ def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[
     assert len(list((folder / "demo/mails").glob("*.eml"))) == 114
 
 
-def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(empty_database_url: str, tmp_path: Path) -> None:
-    url = empty_database_url
-    process = subprocess.Popen(
-        _command(tmp_path),
-        cwd=ROOT,
-        env=_environment(url),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        # A shell's background jobs ignore Ctrl-C, and so would their children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stdout
-    worker = 0
-    for line in process.stdout:
-        if killed := re.search(r"process (\d+) is killed", line):
-            worker = int(killed[1])
-        if "the circuit of email opens" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    rest = process.stdout.read()
-    assert (process.wait(timeout=30), rest.splitlines()[-1]) == (130, "Stopped.")
-    with pytest.raises(ProcessLookupError):
-        os.kill(worker, 0)
-
-    second = _demo(tmp_path, database_url=url)
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert re.search(r"\d+ jobs of a stopped demo cancelled", second.stdout)
-    left = "select count(*) from giftcard_jobs where status in ('queued', 'running')"
-    assert _one(url, left) == 0
-    assert _one(url, "select count(distinct tenant_id) from giftcard_orders") == 2
-    assert _one(url, "select count(*) from giftcard_schedules") == 0
-
-
 def test_a_database_with_jobs_of_its_own_is_left_alone(database_url: str, tmp_path: Path) -> None:
     insert = (
         "insert into giftcard_jobs (tenant_id, correlation_id, stage) values ('demo-shop', 'o1', 'customer_ingest')"
     )
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(insert)
-    before = _one(database_url, "select md5(string_agg(j::text, '')) from giftcard_jobs j")
-    run = _demo(tmp_path, database_url=database_url)
+    before = one(database_url, "select md5(string_agg(j::text, '')) from giftcard_jobs j")
+    run = demo(tmp_path, database_url=database_url)
     assert run.returncode == 2
     assert "has jobs or orders of its own" in run.stdout
-    assert _one(database_url, "select md5(string_agg(j::text, '')) from giftcard_jobs j") == before
-    assert _one(database_url, "select count(*) from giftcard_ticks") == 0
+    assert one(database_url, "select md5(string_agg(j::text, '')) from giftcard_jobs j") == before
+    assert one(database_url, "select count(*) from giftcard_ticks") == 0
 
 
 def test_a_table_of_the_same_name_that_is_not_ours_is_refused(empty_database_url: str, tmp_path: Path) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("create table giftcard_jobs (id integer)")
-    run = _demo(tmp_path, database_url=empty_database_url)
+    run = demo(tmp_path, database_url=empty_database_url)
     assert (run.returncode, "is not ours" in run.stdout) == (2, True)
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hidden@127.0.0.1:1/x", "hidden", "postgresql://u:hidden@[/x"])
 def test_a_database_out_of_reach_is_told_without_its_password(url: str, tmp_path: Path) -> None:
-    run = _demo(tmp_path, database_url=url)
+    run = demo(tmp_path, database_url=url)
     assert (run.returncode, run.stderr) == (2, "")
     assert "hidden" not in run.stdout.replace('database "hidden" does not exist', "")
 
@@ -244,5 +180,5 @@ def test_two_demos_in_one_folder_do_not_meet(database_url: str, tmp_path: Path) 
     (tmp_path / "demo").mkdir()
     with (tmp_path / "demo/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        run = _demo(tmp_path, database_url=database_url)
+        run = demo(tmp_path, database_url=database_url)
     assert (run.returncode, "another demo is running here" in run.stdout) == (2, True)

@@ -36,7 +36,7 @@ def _report(**totals: int) -> Spoil:
         (lambda t: replace(t, calls=[*t.calls, call(2, 500, at=9.0, path=TRANSFER)]), "at most once"),
         (lambda t: replace(t, report=None), "daily report"),
         (_report(cards=1), "daily report"),
-        (_report(paid_without_card=1), "daily report"),
+        (_report(differences=1), "daily report"),
         (lambda t: replace(t, report_mails=[]), "daily report"),
         (lambda t: replace(t, report_mails=[mail(9, subject=t.report_mails[0].subject)]), "daily report"),
         (
@@ -82,7 +82,7 @@ def test_a_day_that_ends_in_the_middle_is_judged_by_what_was_of_it() -> None:
     """At midnight the report has the orders of its own day only, and so have the tables."""
     good = good_outcome()
     of_day = {"orders": 1, "payments": 0, "cards": 0}
-    report = Report(day="2026-11-27", totals=of_day | {"paid_without_card": 0}, counted=of_day)
+    report = Report(day="2026-11-27", totals=of_day | {"differences": 0}, counted=of_day)
     outcome: Outcome = replace(good, deliveries=replace(good.deliveries, report=report))
     assert [check.problems for check in all_checks(outcome) if not check.passed] == []
 

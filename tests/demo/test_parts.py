@@ -11,6 +11,7 @@ import pytest
 from demo.checks import all_checks
 from demo.payments import PaymentService
 from demo.results import Killed, Outcome, preferred_code
+from demo.summary import _retries
 from lib.giftcards.csv_import import Imported
 from tests.support.demo_outcome import REVIVED, charge, good_outcome, mail, order
 
@@ -127,3 +128,13 @@ def test_what_became_of_a_key_can_be_asked(service: PaymentService) -> None:
     found = [httpx.get(service.url, params={"idempotency_key": key}, headers=headers) for key in ("k", "other")]
     assert [answer.status_code for answer in found] == [201, 404]
     assert found[0].json() == taken
+
+
+def test_the_summary_counts_the_retried_runs_and_neither_snoozes_nor_revivals(good: Outcome) -> None:
+    failed = good.runs[0]
+    runs = [
+        replace(failed, retried=True),
+        replace(failed, result="SNOOZED"),
+        replace(failed, result="FAILED"),  # a dead letter that revived: its pause is that until then
+    ]
+    assert next(_retries(replace(good, runs=runs))) == "1 run failed and were retried: 1 of payment"

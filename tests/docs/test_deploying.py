@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from dev import ROOT
+from tests.support.mail_server import a_mail_server
 from tests.support.pages import TEXTS
-from tests.support.servers import a_mail_server
 
 # Keeps what it is told as `vercel env add NAME production` would, to the byte.
 VERCEL = """#!/bin/sh

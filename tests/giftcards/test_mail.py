@@ -2,7 +2,7 @@
 
 import io
 import struct
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email import message_from_string
 from email.message import EmailMessage
 from email.policy import default
@@ -18,6 +18,7 @@ from lib.giftcards.mail import giftcard_mail
 from lib.giftcards.orders import Order
 
 NUMBER = "9900123412345678"
+SENT_AT = datetime(2026, 1, 31, 12, 0, 7, tzinfo=UTC)
 HEADERS = ["Subject", "From", "To", "Date", "Message-ID", "MIME-Version", "Content-Type"]
 
 
@@ -32,6 +33,7 @@ def _mail(*, currency: str = "USD", message: str | None = None, **customer: Any)
     written = giftcard_mail(
         sender="Gift Cards <cards@example.com>",
         message_id="<order-1@example.com>",
+        sent_at=SENT_AT,
         order=order,
         personal_code="KATE1520",
         card_number=NUMBER,
@@ -77,7 +79,7 @@ def test_headers_are_the_expected_ones() -> None:
     assert mail["From"] == "Gift Cards <cards@example.com>"
     assert mail["To"] == "Kate Rodgers <kate@example.com>"
     assert mail["Message-ID"] == "<order-1@example.com>"
-    assert abs(mail["Date"].datetime - datetime.now(UTC)) < timedelta(minutes=1)
+    assert mail["Date"].datetime == SENT_AT
 
 
 def test_the_structure_is_text_or_a_page_with_its_picture() -> None:
@@ -118,17 +120,17 @@ def test_the_amount_has_its_currencys_own_form(currency: str, amount: str) -> No
 
 def test_what_people_write_is_text_and_never_markup() -> None:
     plain = [tag for tag, _ in _Page(_part(_mail(message="x"), "html")).tags]
-    hostile = _mail(given_name="<b>Kate</b>", message="<script>alert(1)</script> & 'more' \"{{ 7 * 7 }}\"")
+    hostile = _mail(given_name="Kate<b>", message="<script>alert(1)</script> & 'more' \"{{ 7 * 7 }}\"")
     page = _Page(_part(hostile, "html"))
     assert [tag for tag, _ in page.tags] == plain
     assert "<script>alert(1)</script> & 'more' \"{{ 7 * 7 }}\"" in page.text
-    assert "<b>Kate</b>" in _part(hostile, "plain")
+    assert "<script>alert(1)</script> & 'more' \"{{ 7 * 7 }}\"" in _part(hostile, "plain")
 
 
 @pytest.mark.parametrize("message", [None, "", " \n "])
 def test_without_a_message_there_is_no_empty_box(message: str | None) -> None:
     mail = _mail(message=message)
-    assert "dir=" not in _part(mail, "html")
+    assert "blockquote" not in _part(mail, "html")
     assert "here is your gift card.\n\nAmount:" in _part(mail, "plain")
 
 
@@ -141,7 +143,8 @@ def test_without_a_name_the_greeting_is_plain() -> None:
 
 def test_a_message_in_any_script_arrives_whole() -> None:
     message = "С днём рождения 🎁\n生日快乐 " + "é" * 1500
-    assert message in _part(_mail(message=message), "plain")
+    quotation = [line.removeprefix("> ") for line in _part(_mail(message=message), "plain").splitlines() if ">" in line]
+    assert "".join(quotation[1:]).replace(" ", "") == message.replace(" ", "").replace("\n", "")
     assert message in _Page(_part(_mail(message=message), "html")).text
 
 
@@ -150,7 +153,12 @@ def test_the_bytes_are_ascii_unless_the_address_is_not() -> None:
         {"customer": {"given_name": "Zoë", "email": "zoe@bücher.de"}, "amount": {"amount": 1, "currency": "EUR"}}
     )
     mail = giftcard_mail(
-        sender="a@example.com", message_id="<1@example.com>", order=order, personal_code="ZOE0001", card_number=NUMBER
+        sender="a@example.com",
+        message_id="<1@example.com>",
+        sent_at=SENT_AT,
+        order=order,
+        personal_code="ZOE0001",
+        card_number=NUMBER,
     )
     assert mail.as_bytes().isascii()
     assert mail["To"].addresses[0].addr_spec == "zoe@xn--bcher-kva.de"
@@ -189,6 +197,7 @@ def test_a_line_break_in_a_header_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match="linefeed"):
         giftcard_mail(
             **headers | {field: headers[field] + "\r\nBcc: evil@example.org"},
+            sent_at=SENT_AT,
             order=order,
             personal_code="KATE0001",
             card_number=NUMBER,

@@ -67,6 +67,15 @@ def dripping(request: BaseHTTPRequestHandler) -> None:
         time.sleep(0.05)
 
 
+def dripping_headers(request: BaseHTTPRequestHandler) -> None:
+    """The same before the body."""
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    for _ in range(40):
+        request.wfile.write(b".")
+        request.wfile.flush()
+        time.sleep(0.05)
+
+
 def endless(request: BaseHTTPRequestHandler) -> None:
     request.send_response(200)
     request.end_headers()
@@ -107,7 +116,7 @@ def test_answer_is_read_whole(server: Server) -> None:
     assert (answer.status_code, answer.text, server.paths) == (200, "yes", ["/?a=b+c"])
 
 
-@pytest.mark.parametrize("way", [silent, dripping])
+@pytest.mark.parametrize("way", [silent, dripping, dripping_headers])
 def test_answer_that_takes_too_long_is_given_up_in_time(server: Server, way: Answer) -> None:
     server.answer = way
     began = time.monotonic()

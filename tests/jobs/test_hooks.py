@@ -137,6 +137,17 @@ def test_stage_that_says_no_is_not_revived(make_world: Make) -> None:
     assert one(make_world, attempts=1, correlation_id="exhausted")["revive_at"] is not None
 
 
+def test_stage_that_says_no_at_the_last_attempt_lets_the_job_run_out_of_attempts(make_world: Make) -> None:
+    job = one(make_world, attempts=1, can_retry=lambda attempt, error: False)
+    assert (job["status"], (job["revive_at"] - job["finished_at"]).total_seconds()) == ("error", 24 * 3600)
+
+
+def test_hook_that_stops_a_stage_beyond_its_attempts_lets_the_job_run_out_of_attempts(make_world: Make) -> None:
+    after_error.connect(bend(retry=False), weak=False)
+    job = one(make_world, attempts=1, can_retry=lambda attempt, error: True)
+    assert (job["status"], job["revive_at"] is not None) == ("error", True)
+
+
 @pytest.mark.parametrize("value", ["soon", -1, float("nan"), float("inf")])
 def test_hook_that_sets_what_cannot_be_changes_nothing(make_world: Make, log: Log, value: Any) -> None:
     after_error.connect(bend(retry=False, delay=value), weak=False)

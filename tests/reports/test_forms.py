@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from datetime import UTC, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
@@ -24,7 +25,7 @@ REPORT: dict[str, Any] = {
     "made_at": "2026-02-01T00:05:00+00:00",
     "complete": True,
     "totals": {"orders": 121, "payments": 120, "cards": 118, "failures": 9, "retries": 7, "dead_letters": 2}
-    | {"paid_without_card": 2},
+    | {"differences": 2},
     "currencies": [
         {"currency": "JPY", "orders": 1, "orders_amount": 300, "payments": 1, "payments_amount": 300}
         | {"cards": 1, "cards_amount": 300},
@@ -34,12 +35,12 @@ REPORT: dict[str, Any] = {
     "failures": [
         {"stage": "payment", "reason": "TransientError: answered 503", "failures": 9, "retries": 7, "dead_letters": 2}
     ],
-    "paid_without_card": [{"currency": "USD", "payments": 2, "amount": 5000}],
+    "differences": [{"kind": "paid_without_card", "currency": "USD", "items": 2, "amount": 5000}],
     "last_days": [{"day": f"2026-01-{18 + n}", "cards": cards} for n, cards in enumerate(CARDS)],
 }
 NOTHING = REPORT | {
     "totals": dict.fromkeys(REPORT["totals"], 0),
-    **{name: [] for name in ("currencies", "failures", "paid_without_card")},
+    **{name: [] for name in ("currencies", "failures", "differences")},
     "last_days": [{"day": day["day"], "cards": 0} for day in REPORT["last_days"]],
 }
 
@@ -62,7 +63,7 @@ def test_each_figure_is_a_row() -> None:
         ["orders", "USD", "", "", "120", "3000.05", "300005"],
         ["payments", "USD", "", "", "119", "2975.05", "297505"],
         ["cards", "USD", "", "", "117", "2925.05", "292505"],
-        ["paid_without_card", "USD", "", "", "2", "50.00", "5000"],
+        ["differences", "USD", "", "paid_without_card", "2", "50.00", "5000"],
         ["failures", "", "payment", "TransientError: answered 503", "9", "", ""],
         ["retries", "", "payment", "TransientError: answered 503", "7", "", ""],
         ["dead_letters", "", "payment", "TransientError: answered 503", "2", "", ""],
@@ -88,8 +89,8 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", '"=1
 @pytest.mark.parametrize("text", FORMULAS)
 def test_text_that_a_spreadsheet_could_take_for_a_formula_stays_text(text: str) -> None:
     failure = REPORT["failures"][0] | {"stage": text, "reason": text}
-    money = REPORT["paid_without_card"][0] | {"currency": text}
-    rows = read(as_csv(NOTHING | {"tenant_id": text, "failures": [failure], "paid_without_card": [money]}))
+    money = REPORT["differences"][0] | {"currency": text, "kind": text}
+    rows = read(as_csv(NOTHING | {"tenant_id": text, "failures": [failure], "differences": [money]}))
     cells = [cell for row in rows for cell in row.values()]
     assert len(cells) == 4 * len(COLUMNS)
     assert [cell for cell in cells if re.match(r"\s*[=+\-@＝＋－＠]|[\t\r\n]", cell)] == []
@@ -99,7 +100,7 @@ def test_text_that_a_spreadsheet_could_take_for_a_formula_stays_text(text: str) 
 def test_whatever_a_tenant_is_called_rows_stay_rows(tenant: str) -> None:
     rows = read(as_csv(REPORT | {"tenant_id": tenant}))
     assert len(rows) == 10
-    assert {row["figure"] for row in rows} == {"orders", "payments", "cards", "paid_without_card"} | {
+    assert {row["figure"] for row in rows} == {"orders", "payments", "cards", "differences"} | {
         "failures",
         "retries",
         "dead_letters",
@@ -112,7 +113,11 @@ def test_whatever_a_tenant_is_called_rows_stay_rows(tenant: str) -> None:
 def mail(report: dict[str, Any] = REPORT) -> EmailMessage:
     """As it arrives."""
     sent = report_mail(
-        sender="Gift cards <cards@example.com>", recipient="ann@ops.example", message_id="<k@x>", report=report
+        sender="Gift cards <cards@example.com>",
+        recipient="ann@ops.example",
+        message_id="<k@x>",
+        sent_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
+        report=report,
     )
     assert sent.as_bytes().isascii()
     found = message_from_bytes(sent.as_bytes(), policy=default)
@@ -134,6 +139,7 @@ def test_a_mail_says_the_same_as_text_and_as_html() -> None:
         text = body(message, kind)
         for said in ("$3,000.05", "$2,975.05", "$2,925.05", "¥300", "$50.00", "TransientError: answered 503"):
             assert said in text, (kind, said)
+        assert re.search(r"2 +paid without card, \$50\.00", text), kind
         assert re.search(r"Sat 31 Jan\s+118\b", re.sub("<[^>]*>", "", text)), kind
     assert [part.get_content_type() for part in message.walk()] == ["multipart/alternative", "text/plain", "text/html"]
 
@@ -146,7 +152,8 @@ def test_a_day_that_is_not_over_is_told_so() -> None:
 
 def test_a_day_of_nothing_makes_a_mail_too() -> None:
     message = mail(NOTHING)
-    assert "Every payment has a card" in body(message, "html")
+    assert "Money and cards match." in body(message, "html")
+    assert "Differences between money and cards: 0" in body(message, "plain")
     assert "bgcolor" not in body(message, "html")
     assert "#" not in body(message, "plain")
 

@@ -1,6 +1,6 @@
 """What becomes of a schedule that is due, by its policies."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,50 +11,7 @@ from lib.job import Complete
 from lib.jobs.enqueue import prepare
 from lib.jobs.stage import Registry, stage
 from lib.schedules.planner import plan
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def due(*, late: float = 0, **changes: Any) -> dict[str, Any]:
-    """A schedule of each ten seconds whose occurrence at noon is due for `late` seconds."""
-    row = {
-        "id": 7,
-        "version": 3,
-        "now": (NOON + timedelta(seconds=late)).isoformat(),
-        "tenant_id": "acme",
-        "schedule": "*/10 * * * * *",
-        "timezone": "UTC",
-        "stage": "report",
-        "payload": {"a": 1},
-        "semantics": "at_least_once",
-        "is_recurring": True,
-        "max_attempts": 4,
-        "ttr_seconds": 60,
-        "retry_delays": None,
-        "next_at": NOON.isoformat(),
-        "last_at": None,
-        "missed_policy": "skip",
-        "catch_up_seconds": 300,
-        "missed_cap": 100,
-        "overlap_policy": "skip",
-        "pause_after_failures": None,
-        "failures": 0,
-        "unfinished": 0,
-        "busy_since": None,
-        "busy_until": None,
-    }
-    assert set(changes) <= set(row)
-    return row | changes
-
-
-def planned(**schedule: Any) -> dict[str, Any]:
-    (found,) = plan([due(**schedule)])
-    return found
-
-
-def times(found: dict[str, Any]) -> list[str]:
-    """The clock times of its jobs, as in 12:00:10."""
-    return [job["scheduled_at"][11:-1] for job in found.get("jobs", [])]
+from tests.support.planning import NOON, due, planned, times
 
 
 def test_an_occurrence_becomes_a_job_and_the_next_is_ahead() -> None:
@@ -160,33 +117,6 @@ def test_who_waits_looks_the_less_often_the_longer() -> None:
     assert check_in(busy_since=(NOON + timedelta(seconds=599)).isoformat(), busy_until=retry_at) == 40
 
 
-# Schedules that run once
-
-
-def test_what_runs_once_has_no_further_time() -> None:
-    found = planned(is_recurring=False, late=25)
-    assert times(found) == ["12:00:20"]
-    assert (found["next_at"], found["missed"]) == (None, 2)
-    assert found["jobs"][0]["trigger_type"] == "schedule_once"
-
-
-@pytest.mark.parametrize("policy", ["one", "all"])
-def test_what_runs_once_runs_once_under_each_policy(policy: str) -> None:
-    found = planned(is_recurring=False, late=9000, missed_policy=policy, overlap_policy="queue")
-    assert (times(found), found["next_at"]) == (["14:30:00"], None)
-
-
-def test_what_runs_once_and_came_too_late_waits_for_its_next_time() -> None:
-    found = planned(is_recurring=False, late=400, schedule="0 * * * *")
-    assert (times(found), found["next_at"], found["missed"]) == ([], "2026-01-01T13:00:00Z", 1)
-
-
-def test_what_has_run_once_is_deleted_when_its_job_has_ended() -> None:
-    ran = {"is_recurring": False, "next_at": None, "last_at": NOON.isoformat()}
-    assert planned(**ran, late=60) == {"id": 7, "version": 3, "delete": True}
-    assert planned(**ran, late=60, unfinished=1, busy_since=NOON.isoformat())["check_in"] == 6
-
-
 # Pauses
 
 
@@ -224,7 +154,7 @@ def test_one_whose_payload_its_stage_does_not_take_is_paused_without_telling_the
 
     work = stage("report", payload=Payload, circuit_of=lambda payload: payload.a)(lambda payload, context: Complete())
     bad, good = plan([due(payload={"a": 4711}), due(payload={"a": "report:1"})], prepare=prepared)
-    assert bad["pause"] == "it cannot be planned: payload: a Input should be a valid string"
+    assert bad["pause"] == "it cannot be planned: payload: a has to be a valid string"
     assert good["jobs"][0]["circuit"] == "report:1"
 
 

@@ -5,6 +5,7 @@ times as fast as a database each. A test that opens a second connection, or is s
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ from dev.migrate import migrate
 from dev.postgres import Embedded
 from tests.support.factory import World
 from tests.support.postgrest.roles import make_like_supabase
+from tests.support.race import Race
 
 
 class Shared:
@@ -74,3 +76,13 @@ def owner(supabase: str) -> Iterator[World]:
     with psycopg.connect(supabase) as connection:
         yield World(connection)
         connection.rollback()
+
+
+@pytest.fixture
+def race(world: World, database_url: str) -> Iterator[Race]:
+    with (
+        psycopg.connect(database_url) as first,
+        psycopg.connect(database_url, autocommit=True) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        yield Race(World(first, now=world.now), World(second, now=world.now), world, pool)

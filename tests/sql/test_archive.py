@@ -104,9 +104,9 @@ def test_an_archived_job_is_shown_and_says_how_it_comes_back(world: World) -> No
 def test_the_runs_of_an_archived_job_are_told(world: World) -> None:
     job_id = world.completed()
     archive(world)
-    assert [run["status"] for run in world.ask("history", job_id=job_id)] == ["SUCCESS"]
+    assert [run["status"] for run in world.ask("history", job_id=job_id)["runs"]] == ["SUCCESS"]
     world.call("prune", history="1 day", dry_run=False)
-    assert world.ask("history", job_id=job_id) == []
+    assert world.ask("history", job_id=job_id) == {"runs": [], "older": None}
 
 
 def test_a_flow_tells_of_its_archived_jobs_among_the_others(world: World) -> None:

@@ -109,3 +109,49 @@ def test_the_older_bulk_update_stays_valid_and_finds_nothing(world: World) -> No
         "WHERE status='queued' AND scheduled_at > NOW() AND attempts >= max_attempts"
     )
     assert world.run(statement) == 0
+
+
+def _made(world: World, how: str) -> int:
+    """A dead letter without finished_at, made by a person."""
+    if how == "insert":
+        world.run("insert into giftcard_jobs (correlation_id, stage, status) values ('by hand', 'email', 'error')")
+        return int(world.rows("select id from giftcard_jobs where correlation_id = 'by hand'")[0]["id"])
+    if how == "finished_at":
+        job_id = world.dead_letter()
+        world.run("update giftcard_jobs set finished_at = null where id = %s", job_id)
+        return job_id
+    job_id = {"queued": world.enqueue, "running": lambda: world.claimed().id, "retried": lambda: retried(world)}[how]()
+    world.run("update giftcard_jobs set status = 'error', last_error = 'by kim' where id = %s", job_id)
+    return job_id
+
+
+def retried(world: World) -> int:
+    return world.settled(Retry(delay=5, error="TransientError: no"))
+
+
+@pytest.mark.parametrize("how", ["insert", "finished_at", "queued", "running", "retried"])
+def test_a_dead_letter_made_by_hand_has_a_time_and_is_seen_like_any_other(world: World, how: str) -> None:
+    job_id = _made(world, how)
+    now = world.rows("select clock_timestamp() as now")[0]["now"]
+    assert abs((now - world.job(job_id)["finished_at"]).total_seconds()) < 60
+    # In this world it is later by years.
+    assert world.call("metrics", stages={})["dead"]["email"] > 300
+    due = world.call("check_alerts", stages={}, channels=("url:1",))
+    assert "dead_letters" in [alert["condition"] for alert in due[0]["alerts"]]
+    assert world.call("requeue_dead_letters", older_than="1 hour")["matched"] == 1
+    assert [row["id"] for row in world.call("status", stages={})["dead_letters"]] == [job_id]
+    world.run("update giftcard_jobs set updated_at = finished_at where id = %s", job_id)
+    assert world.call("prune", dead_letters="30 days", dry_run=True)["jobs"] == 1
+
+
+@pytest.mark.parametrize("status", ["queued", "completed", "cancelled"])
+def test_only_a_dead_letter_is_given_a_time(world: World, status: str) -> None:
+    job_id = world.enqueue()
+    world.run("update giftcard_jobs set status = %s where id = %s", status, job_id)
+    assert world.job(job_id)["finished_at"] is None
+
+
+def test_a_time_that_is_named_by_hand_stays(world: World) -> None:
+    job_id = world.enqueue()
+    world.run("update giftcard_jobs set status = 'error', finished_at = '2020-01-01Z' where id = %s", job_id)
+    assert world.job(job_id)["finished_at"].year == 2020

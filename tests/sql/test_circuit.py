@@ -223,3 +223,10 @@ def test_the_story_of_the_mail_server(world: World) -> None:
         second += 1
     assert starts == story["starts_after_seconds"]
     assert world.job(job_id)["status"] == story["then"]
+
+
+def test_a_failure_after_a_success_in_one_call_counts_for_a_circuit_that_is_new(world: World) -> None:
+    jobs = [world.claimed(), world.claimed()]
+    failed = done(jobs[1], Retry(delay=5, error="E: no"), trips=3)
+    assert world.settle_all(done(jobs[0]), failed)["sums"]["retried"] == 1
+    assert world.circuit("email")["failures"] == 1

@@ -43,7 +43,9 @@ UNINDEXED_FOREIGN_KEYS = """
      where k.contype = 'f' and k.connamespace = 'public'::regnamespace and not exists (
              select from pg_index i
               where i.indrelid = k.conrelid and i.indisvalid and i.indpred is null
-                and (i.indkey::smallint[])[0:cardinality(k.conkey) - 1] @> k.conkey)
+                and ((i.indkey::smallint[])[0:cardinality(k.conkey) - 1] @> k.conkey
+                     -- A unique index over some of the columns finds the one row as well.
+                     or i.indisunique and k.conkey @> i.indkey::smallint[]))
 """
 
 # A plain index beside a unique one is one of two, too.

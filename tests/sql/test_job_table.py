@@ -84,6 +84,38 @@ def test_a_payload_nested_too_deeply_is_refused_however_it_comes(world: World, h
     assert before == world.snapshot(before[0][0]["id"])
 
 
+UNREADABLE = {
+    "is_not_too_deep": '{"a":' * 120 + "1" + "}" * 120,
+    "numbers_are_short": '{"n": [' + "9" * 400 + "]}",
+    "numbers_are_short, exponents too": '{"a": {"n": -1e5000}}',
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("table", ["jobs", "schedules"])
+def test_a_payload_that_clients_cannot_read_is_refused(world: World, table: str, name: str) -> None:
+    world.run("insert into giftcard_schedules (schedule, stage) values ('* * * * *', 'email')")
+    world.enqueue()
+    columns, values = "correlation_id, stage", "'flow-2', 'email'"
+    if table == "schedules":
+        columns, values = "schedule, stage", "'* * * * *', 'email'"
+    for statement in (
+        f"insert into giftcard_{table} ({columns}, payload) values ({values}, %s)",
+        f"update giftcard_{table} set payload = %s",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation) as caught, world.connection.transaction():
+            world.run(statement, UNREADABLE[name])
+        assert caught.value.diag.constraint_name == f"giftcard_{table}_payload_{name.partition(',')[0]}"
+
+
+def test_a_payload_at_the_limits_is_stored(world: World) -> None:
+    for number, payload in enumerate(
+        ('{"a":' * 99 + "1" + "}" * 99, '{"n": [' + "9" * 308 + ", 1e307, 0." + "1" * 500 + "]}")
+    ):
+        statement = "insert into giftcard_jobs (correlation_id, stage, payload) values (%s, 'email', %s)"
+        world.run(statement, f"limit-{number}", payload)
+
+
 @pytest.mark.parametrize("column", ["payload", "status", "scheduled_at", "attempts", "correlation_id"])
 def test_an_explicit_null_is_refused(world: World, column: str) -> None:
     others = [c for c in ("correlation_id", "stage") if c != column]
@@ -91,3 +123,18 @@ def test_an_explicit_null_is_refused(world: World, column: str) -> None:
     with pytest.raises(psycopg.errors.NotNullViolation) as caught:
         world.run(f"insert into giftcard_jobs ({', '.join([*others, column])}) values ({places}, null)", *others)
     assert caught.value.diag.column_name == column
+
+
+@pytest.mark.parametrize("table", ["giftcard_jobs", "giftcard_schedules"])
+@pytest.mark.parametrize("by", ["insert", "update"])
+def test_payload_that_a_claim_could_not_carry_is_refused(world: World, table: str, by: str) -> None:
+    names = {"giftcard_jobs": "correlation_id", "giftcard_schedules": "schedule"}
+    large = "jsonb_build_object('a', repeat(chr(1), 2000000))"
+    first, values = f"{names[table]}, stage", "'* * * * *', 'email'"
+    statement = f"insert into {table} ({first}, payload) values ({values}, {large})"
+    if by == "update":
+        world.run(f"insert into {table} ({first}) values ({values})")
+        statement = f"update {table} set payload = {large}"
+    with pytest.raises(psycopg.errors.CheckViolation, match="more than 8,000,000 bytes") as caught:
+        world.run(statement)
+    assert caught.value.diag.constraint_name == f"{table}_payload_is_not_too_large"

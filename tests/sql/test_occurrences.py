@@ -146,7 +146,9 @@ BAD: dict[str, tuple[str, str]] = {
 def test_a_bad_row_is_paused_with_its_reason_and_stops_no_other(world: World, what: str) -> None:
     first, bad, last = (a_schedule(world) for _ in range(3))
     change, reason = BAD[what]
+    world.run("alter table giftcard_schedules disable trigger user")  # a row may be older than the rule
     world.run(f"update giftcard_schedules set {change} where id = %s", bad)
+    world.run("alter table giftcard_schedules enable trigger user")
     answer = check_at(world, "12:00:10")
     assert [paused["id"] for paused in answer["paused"]] == [bad]
     assert reason in answer["paused"][0]["reason"]

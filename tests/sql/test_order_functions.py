@@ -1,4 +1,4 @@
-"""Orders, customers, codes, payments and cards: each function is safe to repeat."""
+"""Orders, customers and codes: each function is safe to repeat."""
 
 from typing import Any
 
@@ -169,68 +169,3 @@ def test_a_collision_on_another_constraint_is_not_taken_for_a_taken_code(world: 
 
 def test_a_customer_that_does_not_exist_gets_no_code(world: World) -> None:
     assert refused(world, "assign_code", customer_id=404, candidates=("KATE0001",)) == ("GC404", "customer_id")
-
-
-# Payments and cards
-
-
-def pay(world: World, flow: str = "order-7", *, key: str = "gc_1", amount: int = 2500) -> dict[str, Any]:
-    money = {"tenant_id": "default", "provider": "ledger", "amount": amount, "currency": "USD"}
-    answer: dict[str, Any] = world.call("record_payment", correlation_id=flow, idempotency_key=key, **money)
-    return answer
-
-
-def issue(world: World, flow: str = "order-7", *, number: str = "hash-1", **more: Any) -> dict[str, Any]:
-    card = {"number_encrypted": "secret", "number_hash": number, "last4": "4242", "provider_ref": "ref"} | more
-    money = {"tenant_id": "default", "provider": "ledger", "amount": 2500, "currency": "USD"}
-    answer: dict[str, Any] = world.call("record_card", correlation_id=flow, customer_id=None, **money, **card)
-    return answer
-
-
-def test_an_order_is_paid_once_and_the_first_payment_is_answered(world: World) -> None:
-    first = pay(world)
-    assert (first["reference"], first["amount"], first["provider"]) == ("ledger:gc_1", 2500, "ledger")
-    assert pay(world) == first
-    assert pay(world, key="gc_2", amount=1) == first
-    assert len(world.rows("select * from giftcard_payments")) == 1
-
-
-def test_a_payment_is_found_by_its_key(world: World) -> None:
-    assert pay(world) == world.ask("find_payment", idempotency_key="gc_1")
-    assert world.ask("find_payment", idempotency_key="gc_2") is None
-
-
-def test_a_payment_of_nothing_is_refused(world: World) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="giftcard_payments_amount_is_positive"):
-        pay(world, amount=0)
-
-
-def test_an_order_has_one_card_and_the_first_is_answered(world: World) -> None:
-    payment = pay(world)
-    first = issue(world)
-    assert issue(world, number="hash-2", last4="9999") == first
-    (card,) = world.rows("select * from giftcard_cards")
-    assert (card["balance"], card["amount"], card["state"], card["last4"]) == (2500, 2500, "active", "4242")
-    assert world.rows("select id, card_id from giftcard_payments") == [{"id": payment["id"], "card_id": card["id"]}]
-
-
-def test_a_number_that_another_card_has_is_a_conflict_by_name(world: World) -> None:
-    issue(world)
-    with pytest.raises(psycopg.errors.UniqueViolation) as caught:
-        issue(world, "order-8")
-    assert caught.value.diag.constraint_name == "giftcard_cards_number_key"
-
-
-def test_a_card_shows_four_digits_and_its_owners_code(world: World) -> None:
-    one = customer(world)["id"]
-    assign(world, one, "KATE0001")
-    issue(world)
-    world.run("update giftcard_cards set customer_id = %s", one)
-    card = world.ask("find_card", tenant_id="default", correlation_id="order-7")
-    assert (card["last4"], card["personal_code"], card["number_encrypted"]) == ("4242", "KATE0001", "secret")
-    assert world.ask("find_card", tenant_id="acme", correlation_id="order-7") is None
-
-
-def test_four_digits_are_four_digits(world: World) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="giftcard_cards_last4_is_four_digits"):
-        issue(world, last4="42424242")

@@ -7,10 +7,9 @@ import psycopg
 import pytest
 
 from tests.support.factory import World
-from tests.support.queues import Queues, import_messages
+from tests.support.queues import NOTHING, Queues, import_messages
 
 QUEUES = {"email_queue": {"stage": "email"}, "payments-queue": {"stage": "payment"}}
-NOTHING = {"moved": 0, "repeated": 0, "refused": 0}
 
 
 @pytest.fixture
@@ -80,13 +79,13 @@ def test_a_name_that_no_door_would_take_is_left_to_the_stage_to_judge(world: Wor
     assert (job["tenant_id"], job["correlation_id"], job["payload"]) == ("default", "pgmq:email_queue:1", message)
 
 
-def test_a_second_message_about_the_same_thing_is_the_same_job(world: World, queues: Queues) -> None:
+def test_a_second_message_with_the_same_content_is_the_same_job(world: World, queues: Queues) -> None:
     there = world.enqueue("payment", correlation_id="o-1", payload={"amount": 1})
-    queues.create("payments-queue", {"correlation_id": "o-1", "amount": 2}, {"correlation_id": "o-2"})
+    queues.create("payments-queue", {"correlation_id": "o-1", "amount": 1}, {"correlation_id": "o-2"})
     queues.send("payments-queue", {"correlation_id": "o-2"})
-    assert import_pgmq(world)["payments-queue"] == {"moved": 1, "repeated": 2, "refused": 0}
+    assert import_pgmq(world)["payments-queue"] == NOTHING | {"moved": 1, "repeated": 2}
+    assert [job["id"] for job in jobs(world)][:1] == [there]
     assert len(jobs(world)) == 2
-    assert world.job(there)["payload"] == {"amount": 1}
     assert queues.archived("payments-queue") == [1, 2, 3]
 
 
@@ -146,7 +145,7 @@ def deep(levels: int) -> Any:
 
 def test_a_message_nested_too_deeply_is_a_dead_letter_and_its_neighbours_are_jobs(world: World, queues: Queues) -> None:
     queues.create("email_queue", {"to": "a"}, {"tenant_id": "acme", "correlation_id": "o-1"} | deep(120), {"to": "b"})
-    assert import_pgmq(world)["email_queue"] == {"moved": 2, "repeated": 0, "refused": 1}
+    assert import_pgmq(world)["email_queue"] == NOTHING | {"moved": 2, "refused": 1}
     (job,) = (job for job in jobs(world) if job["status"] == "error")
     assert "nested too deeply" in job["last_error"]
     assert (job["tenant_id"], job["correlation_id"]) == ("acme", "pgmq:email_queue:2")
@@ -155,7 +154,7 @@ def test_a_message_nested_too_deeply_is_a_dead_letter_and_its_neighbours_are_job
 
 def test_a_refused_message_keeps_the_flow_it_names_free(world: World, queues: Queues) -> None:
     queues.create("email_queue", {"correlation_id": "o-1"} | deep(120), {"correlation_id": "o-1", "to": "a"})
-    assert import_pgmq(world)["email_queue"] == {"moved": 1, "repeated": 0, "refused": 1}
+    assert import_pgmq(world)["email_queue"] == NOTHING | {"moved": 1, "refused": 1}
 
 
 def test_a_long_message_is_kept_in_part(world: World, queues: Queues) -> None:
@@ -167,7 +166,7 @@ def test_a_long_message_is_kept_in_part(world: World, queues: Queues) -> None:
 def test_what_a_constraint_of_somebody_elses_refuses_is_a_dead_letter(world: World, queues: Queues) -> None:
     world.run("alter table giftcard_jobs add constraint their_rule check (payload ->> 'to' <> 'nobody')")
     queues.create("email_queue", {"to": "nobody"}, {"to": "a"})
-    assert import_pgmq(world)["email_queue"] == {"moved": 1, "repeated": 0, "refused": 1}
+    assert import_pgmq(world)["email_queue"] == NOTHING | {"moved": 1, "refused": 1}
     (job,) = (job for job in jobs(world) if job["status"] == "error")
     assert "their_rule" in job["last_error"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.factory import World
 from tests.support.pages import fenced
-from tests.support.queues import Queues, import_messages
+from tests.support.queues import NOTHING, Queues, import_messages
 
 QUEUES = {"email_queue": {"stage": "email"}, "payments_queue": {"stage": "payment"}}
 
@@ -57,16 +57,6 @@ def test_a_tick_that_is_killed_in_the_middle_has_moved_nothing(world: World, oth
     assert taken(world) == [0, 1, 2, 3, 4]
 
 
-def test_a_batch_that_cannot_be_archived_is_not_enqueued_either(world: World, queues: Queues) -> None:
-    queues.create("email_queue", *({"n": n} for n in range(3)))
-    queues.create("payments_queue", {"n": 7})
-    world.run("insert into pgmq.a_email_queue (msg_id, vt) values (2, now())")
-    answer = import_pgmq(world)
-    assert "a_email_queue_pkey" in answer["email_queue"]["problem"]
-    assert (answer["email_queue"]["moved"], answer["payments_queue"]["moved"]) == (0, 1)
-    assert (taken(world), queues.waiting("email_queue")) == ([7], [1, 2, 3])
-
-
 @pytest.fixture
 def role(world: World) -> Iterator[str]:
     """One that may do in `public` what service_role may, and nothing in `pgmq`."""
@@ -90,7 +80,7 @@ def test_what_the_page_grants_is_enough(world: World, other: World, queues: Queu
     (grants,) = fenced("queues", language="sql")
     world.run(grants.replace("service_role", role))
     other.run(f"set local role {role}")
-    assert import_pgmq(other)["email_queue"] == {"moved": 1, "repeated": 0, "refused": 1}
+    assert import_pgmq(other)["email_queue"] == NOTHING | {"moved": 1, "refused": 1}
     other.connection.rollback()
 
 

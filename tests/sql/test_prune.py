@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from lib.job import Snooze
+from tests.support.books import issue, pay, take
 from tests.support.factory import Row, World, each
 
 DAY = 86_400.0
@@ -96,12 +97,11 @@ def test_a_whole_flow_leaves_at_once(world: World) -> None:
 
 def test_a_flow_that_was_paid_and_has_no_card_stays(world: World) -> None:
     job_id = world.cancelled("issue_card", correlation_id="f")
-    money = {"tenant_id": "default", "correlation_id": "f", "provider": "ledger", "amount": 2500, "currency": "USD"}
-    world.call("record_payment", idempotency_key="k", **money)
+    take(world, "f")
+    pay(world, "f")
     world.later(999 * DAY)
     assert prune(world)["jobs"] == 0
-    card = {"number_encrypted": "x", "number_hash": "x", "last4": "1111", "provider_ref": "x", "customer_id": None}
-    world.call("record_card", **money, **card)
+    issue(world, "f")
     assert prune(world)["jobs"] == 1
     assert there(world, job_id) == [False]
 

@@ -71,9 +71,13 @@ def test_nothing_is_scanned_after_the_tables_grew_under_a_cached_plan(world: Wor
     world.run(FINISHED, "flow-", 5, 49_999)
     world.run(RUNS)
     world.run(
+        "insert into giftcard_orders (correlation_id, body_hash, amount, currency, created_at)"
+        " select 'flow-' || n, '', 1, 'USD', now() from generate_series(1, 20000) n"
+    )
+    world.run(
         "insert into giftcard_payments"
         " (tenant_id, correlation_id, idempotency_key, provider, provider_ref, amount, currency, card_id, created_at)"
-        " select 'default', 'flow-' || n, n::text, 'ledger', 'x', 1, 'USD', n, now()"
+        " select 'default', 'flow-' || n, n::text, 'ledger', n, 1, 'USD', n, now()"
         " from generate_series(1, 20000) n"
     )
     query = "select relname, seq_scan from pg_stat_xact_user_tables where relname = any(%s)"

@@ -1,8 +1,5 @@
 """Two at once: the second is seen waiting for the first's lock, and the outcome is right either way."""
 
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -11,39 +8,9 @@ import pytest
 from lib.job import Complete, Error, Retry
 from lib.store import codec
 from tests.support.factory import World, done, each, ids
+from tests.support.race import Race
 
 KEY = "00000000-0000-4000-8000-000000000001"
-
-
-class Race:
-    """Two connections: `first` holds its transaction open, `second` runs in a thread."""
-
-    def __init__(self, first: World, second: World, watcher: World, pool: ThreadPoolExecutor) -> None:
-        self.first, self.second, self._watcher, self._pool = first, second, watcher, pool
-
-    def second_waits(self, what: Callable[[World], Any]) -> Future[Any]:
-        """Starts it and returns once it is seen waiting for a lock that the first holds."""
-        future = self._pool.submit(what, self.second)
-        first, second = (w.connection.info.backend_pid for w in (self.first, self.second))
-        end = time.monotonic() + 10
-        while not self._watcher.rows("select where %s = any(pg_blocking_pids(%s))", first, second):
-            assert not future.done(), f"it did not wait: {future.result()}"
-            assert time.monotonic() < end, "it never waited"
-            time.sleep(0.005)
-        return future
-
-    def commit(self) -> None:
-        self.first.connection.commit()
-
-
-@pytest.fixture
-def race(world: World, database_url: str) -> Iterator[Race]:
-    with (
-        psycopg.connect(database_url) as first,
-        psycopg.connect(database_url, autocommit=True) as second,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        yield Race(World(first, now=world.now), World(second, now=world.now), world, pool)
 
 
 def test_two_begins_with_one_key_bring_the_same_leases(world: World, race: Race) -> None:

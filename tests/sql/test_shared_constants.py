@@ -10,6 +10,8 @@ import pytest
 from dev import ROOT
 from lib.api_client import transport
 from lib.config.settings import Settings
+from lib.giftcards.decisions import DIFFERENCES
+from lib.giftcards.schemas import PaymentEventRequest
 from lib.job import Semantics, Status
 from lib.jobs import schemas as job_schemas
 from lib.jobs import stage as stages
@@ -49,6 +51,14 @@ SHARED: dict[str, tuple[Callable[[World], set[str]], set[str]]] = {
     "statuses": (allowed("giftcard_jobs_status_is_known"), set(get_args(Status))),
     "semantics": (allowed("giftcard_jobs_semantics_is_known"), set(get_args(Semantics))),
     "webhook events": (allowed("giftcard_webhook_endpoints_events_are_known"), set(get_args(Event))),
+    "differences": (
+        in_schemas(r"    when '(\w+)' then '[A-Z]"),
+        set(DIFFERENCES),
+    ),
+    "movements of money": (
+        allowed("giftcard_payment_events_kind_is_known"),
+        literals(PaymentEventRequest, "kind"),
+    ),
     "missed policies": (
         allowed("giftcard_schedules_missed_policy_is_known"),
         literals(SchedulePatch, "missed_policy"),
@@ -80,7 +90,7 @@ def test_sql_and_python_hold_the_same(world: World, what: str) -> None:
 def test_a_tick_stops_for_reasons_that_the_table_knows(world: World) -> None:
     known = allowed("giftcard_ticks_stopped_because_is_known")(world)
     assert known >= STOPPED_BY_CODE
-    assert known - STOPPED_BY_CODE == {"drained", "duplicate", "paused"}, "those that SQL finds itself"
+    assert known - STOPPED_BY_CODE == {"drained", "duplicate", "failed", "paused"}, "those that SQL finds itself"
     assert set(re.findall(r'"(\w+)"', inspect.getsource(tick._Tick._stop_reason))) == STOPPED_BY_CODE
 
 

@@ -40,6 +40,14 @@ def test_every_function_is_at_most_60_lines_high() -> None:
     assert high == [], f"{len(high)} functions are too high\n" + "\n".join(high)
 
 
+def test_no_plan_without_sequential_scans_is_compiled() -> None:
+    """Before PostgreSQL 18 a scan that cannot be avoided makes it so dear on paper that it would be: 60 ms to 2 s."""
+    heads = [match[0].partition(" $$")[0] for path in SCHEMAS for match in FUNCTION.finditer(read(path))]
+    without_scans = [head for head in heads if "set enable_seqscan = off" in head]
+    assert len(without_scans) > 100
+    assert [head for head in without_scans if "set jit = off" not in head] == []
+
+
 def test_no_function_is_overlooked() -> None:
     words = re.compile(r"^create (?:or replace )?(?:function|procedure)\b", re.IGNORECASE | re.MULTILINE)
     for path in SCHEMAS:

@@ -1,4 +1,4 @@
-"""What people look at: the whole picture, stuck jobs, a flow, paid without a card."""
+"""What people look at: the whole picture, stuck jobs, a flow, what does not match in the books."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Error, Retry
+from tests.support.books import issue, pay, take
 from tests.support.factory import STAGES, World, done, each
 
 FLOW = "order-7"
@@ -20,7 +21,7 @@ def test_an_empty_house_has_an_empty_picture(world: World) -> None:
     answer = status(world)
     assert answer["schema"]["version"] >= answer["schema"]["oldest_code"] >= 1
     assert answer["counts"] == {}
-    names = ("queues", "circuits", "paused", "dead_letters", "paid_without_card", "ticks")
+    names = ("queues", "circuits", "paused", "dead_letters", "differences", "ticks")
     assert [answer[name] for name in names] == [[]] * 6
 
 
@@ -152,52 +153,63 @@ def test_jobs_with_many_attempts_come_with_the_most_first(world: World) -> None:
 # Paid, no card
 
 
-def pay(world: World, flow: str = FLOW) -> None:
-    money = {"tenant_id": "default", "provider": "ledger", "amount": 2500, "currency": "USD"}
-    world.call("record_payment", correlation_id=flow, idempotency_key=flow, **money)
+def paid(world: World) -> None:
+    take(world, FLOW)
+    pay(world, FLOW)
 
 
-def unserved(world: World) -> list[tuple[str, str | None]]:
-    rows = world.rows("select * from giftcard_paid_without_card()")
-    return [(row["correlation_id"], row["status"]) for row in rows]
+def unserved(world: World) -> list[str]:
+    """The flows that paid and have no card, as the status lists them."""
+    listed = status(world)["differences"]
+    assert {line["kind"] for line in listed} <= {"paid_without_card"}
+    return [line["correlation_id"] for line in listed]
 
 
 @pytest.mark.parametrize("ended", ["dead_letter", "cancelled"])
 def test_a_paid_flow_whose_card_cannot_be_issued_is_listed(world: World, ended: str) -> None:
-    pay(world)
+    paid(world)
     world.completed("payment", correlation_id=FLOW)
-    getattr(world, ended)("issue_card", correlation_id=FLOW)
-    (row,) = world.rows("select * from giftcard_paid_without_card()")
-    assert (row["correlation_id"], row["amount"], row["currency"], row["stage"]) == (FLOW, 2500, "USD", "issue_card")
-    assert [p["correlation_id"] for p in status(world)["paid_without_card"]] == [FLOW]
+    job_id = getattr(world, ended)("issue_card", correlation_id=FLOW)
+    (line,) = status(world)["differences"]
+    assert (line["kind"], line["correlation_id"], line["amount"]) == ("paid_without_card", FLOW, 2500)
+    assert line["detail"].startswith(f"job {job_id} of issue_card is ")
 
 
 def test_a_paid_flow_that_is_on_its_way_is_not_listed(world: World) -> None:
-    pay(world)
+    paid(world)
     job_id = world.enqueue("issue_card", correlation_id=FLOW)
     assert unserved(world) == []
     tick = world.begin()
     assert unserved(world) == []
     tick.advance(done(tick.jobs[0], Error(error="no", revive=60)))
     assert world.job(job_id)["status"] == "error"
-    assert unserved(world) == [(FLOW, "error")]  # it revives by itself, but not today
+    assert unserved(world) == [FLOW]  # it revives by itself, but not today
     world.later(60)
     world.settle(world.claim_one(job_id), Error(error="no"))
-    assert unserved(world) == [(FLOW, "error")]
+    assert unserved(world) == [FLOW]
 
 
 def test_a_paid_flow_without_any_job_left_is_listed(world: World) -> None:
-    pay(world)
-    assert unserved(world) == [(FLOW, None)]
+    paid(world)
+    (line,) = status(world)["differences"]
+    assert (line["correlation_id"], line["detail"]) == (FLOW, "no job of its flow is left")
 
 
 def test_a_paid_flow_with_its_card_is_not_listed(world: World) -> None:
-    pay(world)
+    paid(world)
     world.dead_letter("email", correlation_id=FLOW)
-    card = {"number_encrypted": "x", "number_hash": "x", "last4": "4242", "provider_ref": "x", "customer_id": None}
-    money = {"tenant_id": "default", "provider": "ledger", "amount": 2500, "currency": "USD"}
-    world.call("record_card", correlation_id=FLOW, **money, **card)
+    issue(world, FLOW)
     assert unserved(world) == []
+
+
+def test_of_many_differences_the_first_twenty_are_listed(world: World) -> None:
+    for number in range(21):
+        take(world, f"order-{number}")
+        pay(world, f"order-{number}")
+        world.later(1)
+    found = status(world)
+    assert [line["correlation_id"] for line in found["differences"]] == [f"order-{number}" for number in range(20)]
+    assert "differences" in found["truncated"]
 
 
 # A flow
@@ -205,7 +217,7 @@ def test_a_paid_flow_with_its_card_is_not_listed(world: World) -> None:
 
 def test_a_flow_tells_where_it_stands(world: World) -> None:
     world.completed("customer_ingest", correlation_id=FLOW)
-    pay(world)
+    paid(world)
     dead = world.dead_letter("issue_card", revive=60, correlation_id=FLOW)
     world.enqueue(correlation_id="another")
     flow = world.ask("flow", tenant_id="default", correlation_id=FLOW)
@@ -231,8 +243,8 @@ def test_a_job_is_shown_with_its_next_run_and_its_runs_the_newest_first(world: W
     job = world.call("show_job", job_id=job_id, stages=dict(STAGES))
     assert (job["id"], job["status"], job["last_error"]) == (job_id, "queued", "second")
     assert job["next_run_at"] == job["scheduled_at"]
-    assert [run["run_no"] for run in world.ask("history", job_id=job_id)] == [2, 1]
-    assert [run["run_no"] for run in world.ask("history", job_id=job_id, limit=1)] == [2]
+    assert [run["run_no"] for run in world.ask("history", job_id=job_id)["runs"]] == [2, 1]
+    assert [run["run_no"] for run in world.ask("history", job_id=job_id, limit=1)["runs"]] == [2]
     with pytest.raises(psycopg.Error) as caught:
         world.call("show_job", job_id=404)
     assert caught.value.sqlstate == "GC404"

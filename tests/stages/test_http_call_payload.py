@@ -23,6 +23,26 @@ def test_little_has_to_be_said() -> None:
     assert [status for status in range(100, 600) if call.expects(status)] == list(range(200, 300))
 
 
+def test_api_is_a_short_form_of_url() -> None:
+    assert saved({"api": "https://example.com/hook"}) == saved({"url": "https://example.com/hook"})
+    assert saved({"api": "https://example.com/", "method": "GET"}).method == "GET"
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        ({"api": "example.com"}, "url"),
+        ({"api": 7}, "url"),
+        ({"api": "https://example.com/", "url": "https://example.com/"}, "api"),
+        ({"api": "http://169.254.169.254/"}, "url"),
+    ],
+)
+def test_api_that_is_no_url_is_refused(payload: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        saved(payload)
+    assert field_errors(caught.value)[0][0] == field
+
+
 def test_all_can_be_said() -> None:
     call = saved(
         {

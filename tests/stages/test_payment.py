@@ -202,6 +202,16 @@ def test_person_decides_that_the_money_was_taken(ordered: World, vendor: Vendor)
     assert vendor.taken == []
 
 
+def test_old_charge_is_checked_when_it_is_looked_up(ordered: World, vendor: Vendor) -> None:
+    vendor.then("cut")
+    payment(ordered)
+    ordered.move(21 * 3600)
+    vendor.answers[vendor.keys[0]] = (201, {"id": "ch_1", "amount": 9900})
+    job = payment(ordered)
+    assert (job["status"], "took $99.00 instead of $25.00 as ch_1" in job["last_error"]) == ("error", True)
+    assert [row["kind"] for row in ordered.sql("select kind from giftcard_reconcile()")] == ["wrong_amount"]
+
+
 def test_vendor_without_an_address_parks_the_stage(make_world: Make) -> None:
     world = make_world(GIFTCARD_PAYMENT_PROVIDER="http")
     assert world.tick()["parked"]["payment"] == "GIFTCARD_PAYMENT_URL"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import MailServer, a_mail_server
+from tests.support.mail_server import MailServer, a_mail_server
 from tests.support.world import World, an_order
 
 Make = Callable[..., World]

@@ -124,7 +124,7 @@ def good_deliveries() -> Deliveries:
         alerts=[{"condition": "circuit:email", "kind": kind, "text": kind} for kind in ("raised", "resolved")],
         report=Report(
             day="2026-11-27",
-            totals={"orders": 3, "payments": 2, "cards": 2, "failures": 6, "paid_without_card": 0},
+            totals={"orders": 3, "payments": 2, "cards": 2, "failures": 6, "differences": 0},
             counted={"orders": 3, "payments": 2, "cards": 2},
         ),
         report_mails=[mail(9, to=REPORT_READER, subject="Gift cards of demo on 2026-11-27")],

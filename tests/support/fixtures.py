@@ -36,5 +36,11 @@ def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     before = logger.handlers, logger.level, logger.propagate
     with mock.patch("sys.stderr", io.StringIO()) as stream:
         events.configure(readable=False)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    lines: list[dict[str, Any]] = []
+
+    def read() -> list[dict[str, Any]]:
+        lines.extend(map(json.loads, stream.getvalue().splitlines()[len(lines) :]))
+        return lines.copy()
+
+    yield read
     logger.handlers, logger.level, logger.propagate = before

@@ -7,6 +7,8 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+NOTHING = {"moved": 0, "repeated": 0, "conflicts": 0, "refused": 0}
+
 
 class Queues:
     """pgmq in one database, installed as plain SQL."""
@@ -52,6 +54,5 @@ def import_messages(world: Any, jobs: dict[str, dict[str, Any]], *, limit: int =
         if found.get("messages")
     }
     done = world.call("import_pgmq", batches=batches) if batches else {}
-    nothing = {"moved": 0, "repeated": 0, "refused": 0}
     problems = {queue: {"problem": found["problem"]} for queue, found in read.items() if "problem" in found}
-    return {queue: nothing | problems.get(queue, {}) | done.get(queue, {}) for queue in jobs}
+    return {queue: NOTHING | problems.get(queue, {}) | done.get(queue, {}) for queue in jobs}

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import psycopg
 
 from lib.webhooks.schemas import Event
+from tests.support import books
 from tests.support.factory import World
 
 
@@ -27,26 +28,10 @@ def endpoint(world: World, *events: str, tenant_id: str = "default", enabled: bo
 
 
 def a_card(world: World, correlation_id: str) -> None:
-    world.call(
-        "submit_order",
-        tenant_id="default",
-        correlation_id=correlation_id,
-        body_hash="x",
-        payload={"amount": {"amount": 2500, "currency": "USD"}, "customer": {"email": "kate@example.com"}},
-    )
-    world.call(
-        "record_card",
-        tenant_id="default",
-        correlation_id=correlation_id,
-        customer_id=None,
-        provider="ledger",
-        provider_ref=f"ledger:{correlation_id}",
-        number_encrypted="sealed",
-        number_hash=correlation_id,
-        last4="4242",
-        amount=2500,
-        currency="USD",
-    )
+    """The card of an order that is taken in and paid."""
+    books.take(world, correlation_id)
+    books.pay(world, correlation_id)
+    books.issue(world, correlation_id)
 
 
 def told(world: World) -> list[tuple[str, str]]:

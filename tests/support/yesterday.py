@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import books
 from tests.support.factory import NOON, World
 
 TODAY = NOON.date()
@@ -31,14 +32,15 @@ def order(world: World, flow: str = "order-1", *, at: datetime | None = None, **
 
 
 def pay(world: World, flow: str = "order-1", *, amount: int = 2500, tenant_id: str = "default") -> None:
-    money = {"provider": "ledger", "amount": amount, "currency": "USD", "idempotency_key": f"{tenant_id} {flow}"}
-    world.call("record_payment", tenant_id=tenant_id, correlation_id=flow, **money)
+    """Pays an order: the one that is there, or one over this amount."""
+    books.take(world, flow, amount=amount, tenant=tenant_id)
+    books.pay(world, flow, tenant=tenant_id)
 
 
 def issue(world: World, flow: str = "order-1", *, amount: int = 2500, tenant_id: str = "default") -> None:
-    card = {"number_encrypted": "x", "number_hash": f"{tenant_id} {flow}", "last4": "4242", "provider_ref": "ref"}
-    money = {"provider": "ledger", "amount": amount, "currency": "USD"}
-    world.call("record_card", tenant_id=tenant_id, correlation_id=flow, customer_id=None, **money, **card)
+    """Issues the card of an order, which is paid before that."""
+    pay(world, flow, amount=amount, tenant_id=tenant_id)
+    books.issue(world, flow, tenant=tenant_id)
 
 
 def report(world: World, day: date | None = YESTERDAY, *, tenant_id: str = "default", at: datetime = NOON) -> Any:

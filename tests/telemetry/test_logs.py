@@ -9,7 +9,8 @@ import pytest
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, Outcome, Retry, Snooze
 from lib.telemetry import events
-from tests.support.servers import MailServer, Vendor, a_mail_server, a_vendor
+from tests.support.mail_server import MailServer, a_mail_server
+from tests.support.servers import Vendor, a_vendor
 from tests.support.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY, World, an_order, bearer
 
 Make = Callable[..., World]

@@ -1,6 +1,7 @@
 """What is stored, logged or shown holds no secret and no personal data."""
 
 import re
+import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -123,6 +124,63 @@ def test_what_is_covered_is_covered_before_it_is_cut() -> None:
     stored = plain("x" * 490 + " " + KATE)
     assert "kate" not in stored
     assert "4111" not in plain("x" * 490 + " 4111 1111 1111 1111")
+
+
+# A text that is much longer than its limit
+
+SECRET = "sesame-open-sesame-0123"
+PLACES = range(7_900, 8_100)
+
+
+def test_the_time_for_a_text_does_not_grow_with_its_length() -> None:
+    secrets = [f"secret-number-{n:04}" for n in range(200)]
+    for piece in ("x", "a b ", "a@b.c ", "4111 1111 1111 1111 ", "\x00", "secret-number-0001 ", "Bearer abcdefgh "):
+        text = piece * (5_000_000 // len(piece))
+        began = time.perf_counter()
+        stored = clean(text, secrets=secrets)
+        assert time.perf_counter() - began < 0.1, piece
+        assert len(stored) <= 500
+        assert stored.endswith("…")
+
+
+def shown(hidden: str, at: int, *, filler: str, secrets: tuple[str, ...] = ()) -> str:
+    """What is left of a long text with this at a place, where all before it takes no room."""
+    before = (filler * at)[:at]
+    return clean(f"{before}{hidden}{'y' * 5_000}", secrets=list(secrets), limit=1_000)
+
+
+@pytest.mark.parametrize("filler", ["\x00", "ab\x00\x00", "x", "x "])
+def test_a_secret_across_the_cut_does_not_come_out(filler: str) -> None:
+    for at in PLACES:
+        stored = shown(SECRET, at, filler=filler, secrets=(SECRET, "open"))
+        for size in range(4, len(SECRET)):
+            assert SECRET[:size] not in stored, at
+
+
+@pytest.mark.parametrize(
+    ("hidden", "part"),
+    [
+        (f"{KATE} ", "kate"),
+        ("4111 1111 1111 1111 ", "4111"),
+        ("4111\x00\x00\x001111\x00\x00\x001111\x00\x00\x001111 ", "4111"),
+        ("4111111111111111 ", "4111"),
+        ("Bearer sesame-of-kate ", "sesame"),
+        ("postgresql://kate:sesame@db/x ", "sesame"),
+    ],
+)
+@pytest.mark.parametrize("filler", ["\x00", " ", "\x00x"])
+def test_nothing_personal_across_the_cut_comes_out(hidden: str, part: str, filler: str) -> None:
+    for at in PLACES:
+        assert part not in shown(" " + hidden, at, filler=filler), at
+
+
+def test_a_password_longer_than_what_is_read_does_not_come_out() -> None:
+    assert "sesame" not in plain("cannot reach postgresql://kate:" + "sesame" * 10_000 + "@db.example.org/x")
+    assert "kate" not in plain("to kate." * 1 + "kate." * 10_000 + "@example.org")
+
+
+def test_many_controls_before_a_long_text_leave_its_end_out() -> None:
+    assert plain("\x00" * 100_000 + "the reason") == "…"
 
 
 anything = st.text(st.characters(codec=None), max_size=700)

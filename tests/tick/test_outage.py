@@ -70,7 +70,12 @@ def test_tick_whose_database_goes_away_answers_503_and_the_next_one_goes_on(
         return Complete()
 
     stops = True
-    world = make(handlers={"work": work, "after": after}, GIFTCARD_CONCURRENCY=2, GIFTCARD_JOBS_PER_CRON_RUN=100)
+    world = make(
+        handlers={"work": work, "after": after},
+        GIFTCARD_CONCURRENCY=2,
+        GIFTCARD_JOBS_PER_CRON_RUN=100,
+        GIFTCARD_TICK_BUDGET_SECONDS=2,
+    )
     last = world.enqueue("work", count=6)[3]
     assert is_away(world.client.get("/api/cron/giftcard-jobs", headers=bearer(CRON)))
 

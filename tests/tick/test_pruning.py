@@ -162,3 +162,45 @@ def test_archived_job_is_not_requeued(world: World) -> None:
     pruned(world)
     response = world.client.post(f"/api/v1/jobs/{job_id}/requeue", headers=bearer(ADMIN))
     assert (response.status_code, response.json["title"]) == (409, f"job {job_id} is archived: restore it first")
+
+
+def test_pass_that_is_not_over_goes_on_in_the_next_tick(
+    world: World, done: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lib.tick.pruning._BUDGET", 0)
+    monkeypatch.setattr("lib.tick.pruning._STEP", 2)
+    monkeypatch.setattr(prune, "__kwdefaults__", {"budget": 0})
+    world.move(31 * DAY)
+    ticks = 0
+    while "prune" in (report := world.tick()["maintenance"]):
+        assert report["prune"]["jobs"] <= 2
+        ticks += 1
+    assert ticks >= 3
+    assert world.row_counts()["giftcard_jobs"] == 0
+
+
+def test_job_that_another_table_refers_to_keeps_no_other_from_leaving(world: World, done: str) -> None:
+    world.move(31 * DAY)
+    kept = world.value("select min(id) from giftcard_jobs")
+    world.sql("create table notes (job_id bigint references giftcard_jobs (id))")
+    world.sql("insert into notes values (%s)", kept)
+    assert pruned(world)["jobs"] == 4
+    assert world.sql("select id from giftcard_jobs") == [{"id": kept}]
+    (fault,) = world.sql("select kind, row_id, error from giftcard_faulty_rows")
+    assert (fault["kind"], fault["row_id"]) == ("prune", f"job {kept}")
+    assert "violates foreign key constraint" in fault["error"]
+
+
+@pytest.mark.parametrize("table", ["giftcard_job_history", "giftcard_ticks", "giftcard_jobs_archive"])
+def test_kind_that_cannot_be_pruned_stops_no_other(world: World, done: str, table: str) -> None:
+    world.move(400 * DAY)
+    world.sql("create function no() returns trigger language plpgsql as $$ begin raise exception 'not this'; end $$")
+    world.sql(f"create trigger no before delete on {table} for each row execute function no()")
+    assert pruned(world)["jobs"] == 5
+    world.move(400 * DAY)
+    pruned(world)
+    kind = {"giftcard_job_history": "history", "giftcard_ticks": "ticks", "giftcard_jobs_archive": "archive"}[table]
+    assert world.sql("select kind, row_id from giftcard_faulty_rows") == [{"kind": "prune", "row_id": kind}]
+    counts = world.row_counts()
+    left = {name: counts[name] for name in ("giftcard_jobs", "giftcard_job_history", "giftcard_jobs_archive")}
+    assert [name for name, count in left.items() if count] == ([table] if table in left else [])

@@ -107,13 +107,18 @@ def test_shutdown_waits_no_longer_than_it_may() -> None:
         shutdown.ask(timeout=0.01)
 
 
-def test_pause_by_setting_makes_no_call_at_all(make_world: Make, database_url: str) -> None:
+def test_pause_by_setting_records_a_tick_that_only_maintains(make_world: Make, database_url: str) -> None:
     wire = Counting(database_url)
     world = make_world(handlers={"work": quick}, wire=wire, GIFTCARD_PAUSED=1)
     world.enqueue("work")
     report = world.tick()
     assert (report["paused"], report["started"], report["stopped_because"]) == (True, 0, "paused")
-    assert wire.calls == []
+    assert [call for call in wire.calls if call != "giftcard_prune"] == [
+        "giftcard_begin_tick",
+        "giftcard_begin_maintenance",
+    ]
+    assert world.sql("select stopped_because from giftcard_ticks") == [{"stopped_because": "paused"}]
+    assert world.job(stage="work")["attempts"] == 0
 
 
 def test_pause_of_everything_in_the_database_is_in_the_report(make_world: Make) -> None:
@@ -177,7 +182,7 @@ def test_production_without_a_mail_server_parks_mail_and_runs_the_rest(make_worl
     world = make_world(GIFTCARD_ENV="production")
     correlation_id = world.submit().json["correlation_id"]
     report = world.tick()
-    assert (report["completed"], report["errored"], report["parked"]) == (4, 0, {"email": "SMTP_URL"})
+    assert (report["completed"], report["errored"], report["parked"]["email"]) == (4, 0, "SMTP_URL")
     assert [step["status"] for step in world.flow(correlation_id)["jobs"]] == ["completed"] * 4 + ["queued"]
 
 

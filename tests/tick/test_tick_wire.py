@@ -122,8 +122,8 @@ def test_circuit_opens_once_though_the_reply_was_lost(make_world: Make, database
 
 def test_order_goes_its_whole_way_though_each_reply_is_lost_once(make_world: Make, database_url: str) -> None:
     functions = (
-        "begin_tick advance_tick submit_order save_customer assign_code record_payment record_card card begin_effect"
-        " finish_effect flow"
+        "begin_tick advance_tick submit_order save_customer assign_code record_payment record_card books take_order"
+        " begin_effect finish_effect flow"
     ).split()
     world = make_world(wire=Forgetful(database_url, *(f"giftcard_{name}" for name in functions)))
     correlation_id = world.submit(Idempotency_Key="order-1").json["correlation_id"]

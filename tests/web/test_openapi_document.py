@@ -9,7 +9,8 @@ import schemathesis
 from openapi_python_client.strings import ClassName, PythonIdentifier, pascal_case
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from lib.web.openapi.operations import PUBLIC_NAMES, TAGS
+from lib.web.openapi.operation import TAGS
+from lib.web.openapi.operations import PUBLIC_NAMES
 from tests.support.openapi_document import openapi_document, operations
 
 

@@ -100,6 +100,8 @@ def test_what_an_http_call_may_reach_is_checked_when_it_is_saved(make_world: Any
     world = make_world()
     body = {"schedule": "0 * * * *", "api": {"url": "http://169.254.169.254/latest"}}
     assert at_fault(call(world, "POST", body=body), 422) == "api.url"
+    for wrong in ("", "example.com", "ftp://example.com/", "https://u:p@example.com/", "http://10.0.0.1/"):
+        assert at_fault(call(world, "POST", body=body | {"api": wrong}), 422) == "api.url"
     made = call(world, "POST", body=body | {"api": {"url": "https://example.com/"}}).json
     path = f"/{made['id']}"
     assert at_fault(call(world, "PATCH", path, {"api": {"url": "http://localhost/"}}), 422) == "api.url"
@@ -111,6 +113,13 @@ def test_api_is_the_payload_of_an_http_call(world: World) -> None:
     answer = call(world, "POST", body=body)
     assert (answer.json["stage"], answer.json["payload"]) == ("http_call", call_)
     assert at_fault(call(world, "POST", body=body | {"stage": "report"}), 422) == "api"
+
+
+def test_api_may_be_the_url_alone(world: World) -> None:
+    made = call(world, "POST", body={"schedule": "* * * * *", "api": "https://example.com/hook"}).json
+    assert (made["stage"], made["payload"]) == ("http_call", {"url": "https://example.com/hook"})
+    changed = call(world, "PATCH", f"/{made['id']}", {"api": "https://example.org/"}).json
+    assert changed["payload"] == {"url": "https://example.org/"}
 
 
 @pytest.mark.parametrize("expression", CASES["cron"]["refused"])
@@ -126,7 +135,7 @@ WRONG: list[tuple[dict[str, Any], int, str | None]] = [
     ({"schedule": "* " * 200}, 422, "schedule"),
     ({"stage": "unheard_of"}, 422, "stage"),
     ({"stage": None}, 422, "stage"),
-    ({"stage": None, "api": "https://example.com"}, 422, "api"),
+    ({"stage": None, "api": 7}, 422, "api"),
     ({"payload": []}, 422, "payload"),
     ({"type": "EXACTLY_ONCE"}, 422, "type"),
     ({"is_recurring": "yes"}, 422, "is_recurring"),

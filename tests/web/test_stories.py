@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.cases import CASES
-from tests.support.servers import MailServer
+from tests.support.mail_server import MailServer
 from tests.support.world import World
 
 DAY = 24 * 3600

@@ -30,7 +30,8 @@ def test_signature_that_square_made_fits(make_world: Make) -> None:
     body = b'{"merchant_id":"MLEFBHHSJGVHD","type":"webhooks.test_notification",'
     body += b'"event_id":"ac3ac95b-f97d-458c-a6e6-18981597e05f","created_at":"2022-07-13T20:30:59.037339943Z",'
     body += b'"data":{"type":"webhooks","id":"bc368e64-01aa-407e-b46e-3231809b1129"}}'
-    world = make_world(SQUARE_WEBHOOK_SIGNATURE_KEY="Ibxx_5AKakO-3qeNVR61Dw", SQUARE_WEBHOOK_URL=url)
+    theirs = {"SQUARE_WEBHOOK_SIGNATURE_KEY": "Ibxx_5AKakO-3qeNVR61Dw", "SQUARE_MERCHANT_ID": "MLEFBHHSJGVHD"}
+    world = make_world(SQUARE_WEBHOOK_URL=url, **theirs)
     answer = send(world, body, signed="GF4YkrJgGBDZ9NIYbNXBnMzqb2HoL4RW/S6vkZ9/2N4=")
     assert (answer.status_code, answer.json["kind"]) == (202, "unknown")
 
@@ -70,11 +71,17 @@ def test_signature_for_another_address_or_by_another_key_does_not_fit(world: Wor
 
 @pytest.mark.parametrize("missing", SETTINGS)
 def test_door_without_its_setting_is_shut(make_world: Make, missing: str) -> None:
-    world = make_world(**SETTINGS | {missing: None})
+    world = make_world(GIFTCARD_PAYMENT_PROVIDER="square", **SETTINGS | {missing: None})
     answer = send(world, customer())
     assert (answer.status_code, answer.json["title"]) == (503, "endpoint disabled")
     assert missing in answer.json["detail"]
     assert nothing_was_done(world)
+
+
+@pytest.mark.parametrize("missing", ["SQUARE_MERCHANT_ID", "SQUARE_LOCATION_ID"])
+def test_door_is_open_without_them_while_no_order_waits_for_square(make_world: Make, missing: str) -> None:
+    world = make_world(**SETTINGS | {missing: None})
+    assert taken(world, payment())["kind"] == "payment"
 
 
 def test_replay_does_nothing(world: World) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from lib.job import Complete, Snooze
 from tests.support.factory import World as Rows
-from tests.support.square import SETTINGS, payment, taken
+from tests.support.square import PAYMENT, SETTINGS, payment, refund, taken
+from tests.support.square_books import differences
 from tests.support.webhook_rows import seen_waiting
 from tests.support.world import World, an_order
 
@@ -37,7 +38,7 @@ def ordered(world: World, correlation_id: str = "order-1", **changes: Any) -> di
 def test_order_waits_for_its_payment_without_losing_an_attempt(world: World) -> None:
     job = ordered(world)
     assert (job["status"], job["attempts"]) == ("queued", 0)
-    assert job["last_error"] == "waiting for the payment event from Square"
+    assert job["last_error"] == "waiting for the payment of $25.00 at Square"
     (run,) = world.history(job["id"])
     assert (run["next_run_at"] - run["finished_at"]).total_seconds() == DAY
     world.move(DAY)
@@ -53,7 +54,7 @@ def test_event_makes_the_order_due_at_once_and_it_comes_to_its_card(world: World
     world.run()
     assert world.statuses() == {"completed": 5}
     (paid,) = world.sql("select * from giftcard_payments")
-    assert (paid["provider"], paid["provider_ref"]) == ("square", "hYy9pRFVxpDsO1FB05SunFWUe9JZY")
+    assert (paid["provider"], paid["provider_ref"]) == ("square", PAYMENT)
     assert (paid["amount"], paid["currency"], paid["card_id"]) == (2500, "USD", 1)
 
 
@@ -75,21 +76,69 @@ def test_payment_wakes_its_own_order_alone(make_world: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"amount": 2499}, {"amount": 2501}, {"amount_money": {"amount": 2500, "currency": "EUR"}}]
+    ("changes", "paid"),
+    [
+        ({"amount": 2499}, "$24.99"),
+        ({"amount": 2501}, "$25.01"),
+        ({"amount_money": {"amount": 2500, "currency": "EUR"}}, "€25.00"),
+        ({"amount_money": {"amount": 2500, "currency": "JPY"}}, "¥2,500"),
+    ],
 )
-def test_payment_of_another_amount_is_for_a_person_to_decide(world: World, changes: dict[str, Any]) -> None:
+def test_payment_of_another_amount_is_named_and_a_right_one_lets_the_order_go_on(
+    world: World, changes: dict[str, Any], paid: str
+) -> None:
     job = ordered(world)
     taken(world, payment(**changes))
+    assert world.job(job["id"])["scheduled_at"] <= world.value("select clock_timestamp()")
     world.run()
     job = world.job(job["id"])
-    assert (job["status"], job["revive_at"]) == ("error", None)
-    assert "the order costs 2500 USD (minor units)" in job["last_error"]
-    assert world.value("select count(*) from giftcard_payments") == 0
-    # The rest is paid by another payment over the whole: then a person requeues it.
+    assert (job["status"], job["attempts"]) == ("queued", 0)
+    assert job["last_error"] == f"waiting for the payment of $25.00 at Square: {paid} were paid instead"
+    assert [kind for kind, *_ in differences(world)] == ["wrong_amount"]
     taken(world, payment(id="another"))
-    world.store.requeue(job["id"])
     world.run()
-    assert world.value("select provider_ref from giftcard_payments") == "another"
+    assert world.statuses() == {"completed": 5}
+    assert world.value("select provider_ref from giftcard_payments where correlation_id = 'order-1'") == "another"
+    # The wrong one is still to be refunded.
+    assert [kind for kind, *_ in differences(world)] == ["paid_twice"]
+
+
+def test_second_payment_is_a_line_of_the_reconciliation(world: World) -> None:
+    ordered(world)
+    taken(world, payment())
+    taken(world, payment(id="second"))
+    world.run()
+    assert world.value("select provider_ref from giftcard_payments where correlation_id = 'order-1'") == PAYMENT
+    assert differences(world) == [("paid_twice", "order-1", 2500)]
+    taken(world, refund(of="second"))
+    assert differences(world) == []
+
+
+def test_payment_of_an_order_that_never_comes_is_a_line_of_the_reconciliation(world: World) -> None:
+    taken(world, payment("order-9"))
+    assert differences(world) == [("money_without_order", "order-9", 2500)]
+
+
+@pytest.mark.parametrize("length", [37, 38])
+def test_order_whose_reference_is_too_long_for_square_ends_at_once(world: World, length: int) -> None:
+    job = ordered(world, "o" * length)
+    if length == 37:
+        assert job["status"] == "queued"
+        taken(world, payment("o" * length))
+        world.run()
+        assert world.statuses() == {"completed": 5}
+    else:
+        assert (job["status"], job["revive_at"]) == ("error", None)
+        assert "its reference would have 41 characters, Square allows 40" in job["last_error"]
+
+
+def test_prefix_of_references_is_ours_to_choose(make_world: Make) -> None:
+    world = make_world(SQUARE_REFERENCE_PREFIX="shop-7/", **PAID_THERE)
+    ordered(world)
+    assert taken(world, payment("order-1"))["kind"] == "ignored"
+    assert taken(world, payment(reference_id="shop-7/order-1"))["kind"] == "payment"
+    world.run()
+    assert world.statuses() == {"completed": 5}
 
 
 def test_several_events_of_one_payment_are_one_payment(world: World) -> None:
@@ -112,10 +161,11 @@ def test_order_that_was_cancelled_stays_so(world: World) -> None:
     assert world.job(job["id"])["status"] == "cancelled"
 
 
-def test_without_its_key_the_stage_waits_for_the_setting(make_world: Make) -> None:
-    world = make_world(GIFTCARD_PAYMENT_PROVIDER="square")
+@pytest.mark.parametrize("missing", SETTINGS)
+def test_without_a_setting_of_square_the_stage_waits_for_it(make_world: Make, missing: str) -> None:
+    world = make_world(**PAID_THERE | {missing: None})
     world.submit(an_order())
-    assert world.run().parked["payment"] == "SQUARE_WEBHOOK_SIGNATURE_KEY"
+    assert world.run().parked["payment"] == missing
     assert world.job(stage="payment")["attempts"] == 0
 
 

@@ -31,6 +31,8 @@ def schedules(t: Teller) -> None:
     t.do("enqueue_occurrences", planned=[plan])
     t.do("enqueue_occurrences", planned=[plan])
     t.ask("occurrences", id=made["id"], limit=10)
+    t.ask("occurrences", id=made["id"], limit=10, older="ü")
+    t.ask("schedule_history", id=made["id"], limit=10, older=None)
     t.do("pause_schedule", id=made["id"], by="kate", reason="ß")
     shown = t.do("show_schedule", id=made["id"])
     t.do("resume_schedule", id=made["id"], version=shown["version"], next_at=SOON)
@@ -72,21 +74,26 @@ def webhooks(t: Teller) -> None:
     t.do("test_webhook_endpoint", endpoint_id=one)
     t.ask("delete_webhook_endpoint", endpoint_id=one)
     event = {"source": "psp", "type": "paid", "tenant_id": "shop"}
-    paid = {"correlation_id": "order-1", "reference": "ch_1", "amount": 2**40, "currency": "EUR"}
-    t.do("receive_event", event_id="e1", **event, action={"payment": paid})
+    moved = {"provider_ref": "ch_9", "event_id": "captured:ch_9", "kind": "captured", "amount": 2**40}
+    moved |= {"currency": "EUR", "named_order": "order-1", "as_of": SOON}
+    t.do("receive_event", event_id="e1", **event, action={"movements": [moved]})
     t.do("receive_event", event_id="e1", **event, action={"ignored": "twice"})
     t.do("receive_event", event_id="e2", **event, action={"job": {"stage": "email"}})
-    t.ask("inbound_payment", tenant_id="shop", correlation_id="order-1", amount=2**40, currency="EUR")
-    t.ask("inbound_payment", tenant_id="shop", correlation_id="none", amount=1, currency="EUR")
+    t.do("receive_event", event_id="e3", **event, action={"movements": [moved | {"currency": "JPY"}]})
+    card = {"reference": "ü", "balance": 2**60, "currency": "EUR", "blocked": None, "at": SOON}
+    t.do("receive_event", event_id="e4", **event, action={"card": card})
+    t.ask("find_offered_payment", tenant_id="shop", correlation_id="order-1", provider="psp")
+    t.ask("find_offered_payment", tenant_id="shop", correlation_id="none", provider="psp")
 
 
 def watching(t: Teller) -> None:
     t.later(1_200)
     t.do("metrics", stages=STAGES)
-    told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24)
+    told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
     t.ask("active_alerts")
-    t.do("record_notifications", notified=told)
-    t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24)
+    of = [{"channel": item["channel"]} | alert for item in told for alert in item["alerts"]]
+    t.do("record_notifications", notified=[row | {"sent": row["channel"] == "url:1" or None} for row in of])
+    t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
 
 
 def pruning(t: Teller) -> None:

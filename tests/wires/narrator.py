@@ -27,7 +27,8 @@ _OF_THE_SERVER = {
     "prepared_statements",
 }
 
-_RANDOM_ID = re.compile("msg_[0-9a-f]{32}")
+# The ids of events; the dedup keys of jobs that the books enqueue, which are times.
+_RANDOM_ID = re.compile(r"msg_[0-9a-f]{32}|\b[0-9]{8}T[0-9]{6}\.[0-9]{6}\b")
 
 Answer = tuple[str, Any]
 
@@ -73,4 +74,4 @@ def _without_the_server(answer: Any) -> Any:
         return {key: "…" if key in _OF_THE_SERVER else _without_the_server(value) for key, value in answer.items()}
     if isinstance(answer, list):
         return [_without_the_server(item) for item in answer]
-    return _RANDOM_ID.sub("msg_…", answer) if isinstance(answer, str) else answer
+    return _RANDOM_ID.sub("…", answer) if isinstance(answer, str) else answer

@@ -36,6 +36,10 @@ class Proxy:
         """From now on no answer comes through."""
         self._stalled.set()
 
+    def resume(self) -> None:
+        """Answers come through again; those of before are lost."""
+        self._stalled.clear()
+
     def hang_up(self) -> None:
         """All connections that are open end, and new ones are refused."""
         _close(self._listener)

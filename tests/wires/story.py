@@ -4,6 +4,7 @@ Told over two wires, to two fresh databases, it has to come out the same, word f
 """
 
 from lib.store.wire import Wire
+from tests.wires import books
 from tests.wires import later_chapters as later
 from tests.wires.narrator import LEASES, NOBODY, STAGES, Answer, Teller
 
@@ -11,7 +12,17 @@ from tests.wires.narrator import LEASES, NOBODY, STAGES, Answer, Teller
 def tell(wire: Wire) -> list[Answer]:
     """The whole evening."""
     teller = Teller(wire)
-    chapters = (_nothing_yet, _an_order, _jobs, _a_tick, _effects, _dead_letters, _operators)
+    chapters = (
+        _nothing_yet,
+        _an_order,
+        books.one_order,
+        books.decisions,
+        _jobs,
+        _a_tick,
+        _effects,
+        _dead_letters,
+        _operators,
+    )
     for chapter in (
         *chapters,
         later.schedules,
@@ -27,11 +38,13 @@ def tell(wire: Wire) -> list[Answer]:
 
 def _nothing_yet(t: Teller) -> None:
     t.ask("schema_version")
+    t.ask("health")
     t.do("status", stages=STAGES)
     t.do("list_jobs", filter={}, stages=STAGES, missing={})
     t.do("enqueue", jobs=[], replace=False)
     t.ask("find_payment", idempotency_key="none")
-    t.ask("find_card", tenant_id="default", correlation_id="none")
+    t.ask("books", tenant_id="default", correlation_id="none")
+    t.ask("list_differences", tenant_id=None, verify=True, limit=10)
     t.do("doctor", stages={})
     t.ask("flow", tenant_id="default", correlation_id="none")
     t.ask("history", job_id=NOBODY, limit=10)
@@ -47,7 +60,7 @@ def _nothing_yet(t: Teller) -> None:
 def _an_order(t: Teller) -> None:
     flow = {"tenant_id": "shop", "correlation_id": "order-1"}
     payload = {
-        "customer": {"given_name": "Łukasz 🎁", "email": "l@example.org"},
+        "customer": {"given_name": "Łukasz 🎁", "email": "l@example.org", "external_id": "C-1"},
         "amount": {"amount": 2**40, "currency": "EUR"},
     }
     order = flow | {"payload": payload, "trigger_type": "api", "idempotency_key": "key-1"}
@@ -61,20 +74,6 @@ def _an_order(t: Teller) -> None:
     t.do("assign_code", customer_id=customer, candidates=("LUKASZ0001", "LUKASZ0002"))
     t.do("assign_code", customer_id=customer, candidates=("LUKASZ0003",))
     t.do("assign_code", customer_id=customer + 1, candidates=("LUKASZ0001",))
-    money = {"provider": "ledger", "amount": 2**40, "currency": "EUR"}
-    t.do("record_payment", **flow, **money, idempotency_key="pay-1")
-    t.do("record_payment", tenant_id="shop", correlation_id="order-2", **money, idempotency_key="pay-1")
-    t.ask("find_payment", idempotency_key="pay-1")
-    card = {
-        "provider_ref": "r",
-        "number_encrypted": "é" * 300,
-        "number_hash": "h",
-        "last4": "4242",
-        "customer_id": customer,
-    }
-    t.do("record_card", **flow, **money, **card)
-    t.do("record_card", **(flow | {"correlation_id": "order-2"}), **money, **card)
-    t.ask("find_card", **flow)
     t.ask("flow", **flow)
     t.ask("find_customer", tenant_id="shop", external_id="C-1", email=None)
     t.ask("find_customer", tenant_id="shop", external_id=None, email="L@EXAMPLE.ORG")
@@ -127,7 +126,11 @@ def _a_tick(t: Teller) -> None:
     t.do("advance_tick", claim_key=LEASES[3], results=[], stop="limit", **(settled | {"limit": 0}))
     t.do("begin_maintenance", task="prune")
     t.do("begin_maintenance", task="prune")
+    t.ask("continue_maintenance", task="prune")
+    t.do("begin_maintenance", task="prune")
+    t.do("fail_tick", key="00000000-0000-4000-8000-00000000000f", owner="w", source="cron", error="no")
     t.ask("history", job_id=one, limit=10)
+    t.do("list_circuits", older=None, limit=1)
     t.do("status", stages=STAGES)
 
 

@@ -46,7 +46,7 @@ def test_address_and_key_choose_supabase(environ: dict[str, str], kind: type, va
 )
 def test_half_of_it_is_no_database_and_is_told(environ: dict[str, str]) -> None:
     with pytest.raises(Misconfigured, match="set DATABASE_URL, or SUPABASE_URL and SUPABASE_SECRET_KEY"):
-        connect(settings_of(**environ)).is_up()
+        connect(settings_of(**environ)).check_health()
 
 
 @pytest.mark.parametrize(

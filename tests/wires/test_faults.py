@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from lib.errors import Unavailable
+from lib.store import connections
 from lib.store import supabase as supabase_wire
 from lib.store import wire as wires
 from lib.store.supabase import SupabaseWire
@@ -66,7 +67,11 @@ def test_nobody_there_is_unavailable(line: tuple[Wire, Proxy]) -> None:
             wire.call("wire_note", repeat=repeat, name="é")
 
 
-def test_a_statement_that_takes_too_long_is_unavailable_and_undone(line: tuple[Wire, Proxy], world: World) -> None:
+def test_a_statement_that_takes_too_long_is_unavailable_and_undone(
+    line: tuple[Wire, Proxy], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By our own limit on a direct connection, by that of the role on the others."""
+    monkeypatch.setattr(connections, "STATEMENT_SECONDS", 0.15)
     wire, _ = line
     (database,) = world.rows("select current_database() as name")
     for role in ("postgres", "authenticator"):

@@ -62,7 +62,7 @@ def test_a_call_takes_1000_jobs_and_tells_of_each(store: Store) -> None:
     assert all(answer["created"] for answer in answers)
 
 
-def test_a_job_with_1500_runs_has_a_history_of_its_last_1000(store: Store, world: World) -> None:
+def test_a_job_with_1500_runs_has_a_history_in_pages_of_1000(store: Store, world: World) -> None:
     job_id = world.enqueue()
     world.run(
         "insert into giftcard_job_history"
@@ -71,8 +71,10 @@ def test_a_job_with_1500_runs_has_a_history_of_its_last_1000(store: Store, world
         job_id,
         MANY,
     )
-    runs = store.history(job_id, limit=MANY)
-    assert [run["run_no"] for run in runs] == list(range(MANY, MANY - 1_000, -1))
+    page = store.history(job_id, limit=MANY)
+    assert [run["run_no"] for run in page["runs"]] == list(range(MANY, MANY - 1_000, -1))
+    rest = store.history(job_id, limit=MANY, older=page["older"])
+    assert ([run["run_no"] for run in rest["runs"]], rest["older"]) == (list(range(MANY - 1_000, 0, -1)), None)
 
 
 def test_all_mails_of_an_erased_customer_are_named(store: Store, world: World) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from lib.errors import LeaseLost, Refused
 from lib.store.store import Store
+from tests.support.books import take
 from tests.support.factory import World
 
 
@@ -19,6 +20,7 @@ def test_endpoint_comes_back_as_it_was_given(store: Store) -> None:
     assert (endpoint["url"], endpoint["events"]) == ("https://example.com/ü", ["job.completed", "report.ready"])
     assert (endpoint["enabled"], endpoint["disabled_reason"]) == (False, "made off")
     number = endpoint["id"]
+    assert endpoint.pop("secret_encrypted") == "sealed"
     assert store.webhook_endpoint(number) == endpoint
     assert store.list_webhook_endpoints(tenant_id=None, older=None, limit=1)["endpoints"] == [endpoint]
     assert store.update_webhook_endpoint(number, enabled=True, events=("job.completed",))["events"] == ["job.completed"]
@@ -48,10 +50,19 @@ def test_delivery_learns_where_to_and_that_there_is_nobody(store: Store, world: 
 
 def test_event_is_taken_in_once_and_its_payment_is_found(store: Store, world: World) -> None:
     job = world.claimed("payment", correlation_id="order-ü")
-    assert store.inbound_payment(job, amount=2500, currency="USD") is None
-    paid = {"correlation_id": "order-ü", "reference": "p1", "amount": 2500, "currency": "USD"}
-    sent = {"source": "square", "event_id": "e1", "type": "payment.updated", "tenant_id": "default"}
-    assert store.receive_event(**sent, action={"payment": paid}) == {"kind": "payment", "repeated": False}
-    assert store.receive_event(**sent, action={"payment": paid}) == {"kind": "payment", "repeated": True}
-    found = store.inbound_payment(job, amount=2500, currency="USD")
-    assert found == {"reference": "p1", "amount": 2500, "currency": "USD"}
+    take(world, "order-ü")
+    assert store.find_offered_payment(job, provider="square") == {"reference": None, "instead": None}
+    moved = {"provider_ref": "p1", "event_id": "captured:p1", "kind": "captured", "amount": 2400, "currency": "USD"}
+    moved |= {"named_order": "order-ü", "as_of": "2035-01-01T12:30:00+00:00"}
+    sent: dict[str, Any] = {"source": "square", "type": "payment.updated", "tenant_id": "default"}
+    first = {"event_id": "e1", "action": {"movements": [moved]}}
+    assert store.receive_event(**sent, **first) == {"kind": "payment", "repeated": False, "refused": None}
+    assert store.receive_event(**sent, **first) == {"kind": "payment", "repeated": True, "refused": None}
+    refused = store.receive_event(event_id="e2", **sent, action={"movements": [moved | {"currency": "EUR"}]})
+    assert refused == {"kind": "ignored", "repeated": False, "refused": "payment p1 is in USD, not in EUR"}
+    instead = {"amount": 2400, "currency": "USD"}
+    assert store.find_offered_payment(job, provider="square") == {"reference": None, "instead": instead}
+    right = moved | {"provider_ref": "p2", "event_id": "captured:p2", "amount": 2500}
+    store.receive_event(event_id="e3", **sent, action={"movements": [right]})
+    assert store.find_offered_payment(job, provider="square")["reference"] == "p2"
+    assert store.find_offered_payment(job, provider="http") == {"reference": None, "instead": None}

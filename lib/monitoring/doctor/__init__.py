@@ -3,9 +3,9 @@
     examine       one database call, then every check; it never fails itself
     finding       the deployment that checks receive, and the findings that they return
     environment   checks that need no database: secrets, variables, time, address
-    database      checks of the database itself: schema, grants, transactions, dead rows, clocks
+    database      checks of the database itself: writes, schema, grants, transactions, dead rows, clocks
     ticks         whether ticks run, how regularly, and whether they are enough
-    work          whether jobs can run: keys, stages
+    work          whether jobs can run: keys, stages, rows; and whether money and cards match
     queues        whether pgmq messages can be imported
 
 Green: it works. Yellow: it works, but needs attention. Red: it does not work, or will stop working soon.

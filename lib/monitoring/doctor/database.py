@@ -13,6 +13,21 @@ _CLOCKS_APART = 5
 _CLOCKS_FAR_APART = 60
 
 
+def writable(deployment: Deployment) -> Finding:
+    """Check that the database accepts writes."""
+    if deployment.facts["in_recovery"]:
+        return red(
+            "the database is in recovery, so it only reads: it is a replica, or has not finished starting",
+            fix="use the address of the primary; after a crash, wait until it has started",
+        )
+    if deployment.facts["read_only"]:
+        return red(
+            "the database is read-only: no order is taken and no job runs",
+            fix="free disk space or enlarge the disk (Supabase does this at 95 %), then see docs/doctor.md#writable",
+        )
+    return green("the database accepts writes")
+
+
 def schema(deployment: Deployment) -> Finding:
     """Check that code and schema support each other's versions."""
     version, oldest_code = deployment.facts["schema"]["version"], deployment.facts["schema"]["oldest_code"]

@@ -1,12 +1,14 @@
 """Checks of the configuration. They need no database; two of them are more precise with its facts."""
 
+from collections.abc import Iterator
 from itertools import combinations
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from lib.config.parsers import MAX_RECIPIENTS, is_http_url, is_mail_address
 from lib.config.settings import MARGIN_SECONDS, RENAMED, Settings
-from lib.monitoring.doctor.finding import Deployment, Finding, VercelFile, green, red, yellow
+from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, VercelFile, green, red, yellow
 
 # Shorter secrets can be guessed.
 _SHORTEST_SECRET = 16
@@ -58,9 +60,50 @@ def variables(deployment: Deployment) -> Finding:
         found[f"unknown variables: {', '.join(unknown)}"] = "find the name in docs/settings.md, or remove the variable"
     if bool(settings.supabase_url) != bool(_supabase_key(settings)):
         found |= {"only one of SUPABASE_URL and SUPABASE_SECRET_KEY is set, so it is not used": "set both, or neither"}
+    found |= dict.fromkeys(_missing_for_square(settings), "set each, as docs/webhooks.md describes")
+    found |= dict.fromkeys(_wrong_alert_channels(settings), "correct it: no alert reaches this channel")
     if not found:
         return green("no unknown variables")
     return yellow("; ".join(found), fix="; ".join(dict.fromkeys(found.values())))
+
+
+def _missing_for_square(settings: Settings) -> Iterator[str]:
+    """Return what is missing to receive Square's events as intended, once one of the settings for it is set."""
+    key, url = settings.square_webhook_signature_key, settings.square_webhook_url
+    if bool(key) != bool(url):
+        yield f"SQUARE_WEBHOOK_{'URL' if key else 'SIGNATURE_KEY'} is not set: events from Square are rejected"
+    if key and not settings.square_merchant_id:
+        yield "SQUARE_MERCHANT_ID is not set: events of every merchant count"
+    if key and not settings.square_location_id:
+        yield "SQUARE_LOCATION_ID is not set: payments at every location count"
+
+
+def _wrong_alert_channels(settings: Settings) -> Iterator[str]:
+    """Return what is wrong with the channels of alerts, none of which stops the application."""
+    url = settings.giftcard_alert_url
+    if url is not None and not is_http_url(url.get_secret_value()):
+        yield "GIFTCARD_ALERT_URL is not an http or https URL"
+    recipients = settings.giftcard_alert_recipients
+    for position, address in enumerate(recipients[:MAX_RECIPIENTS], start=1):
+        if not is_mail_address(address):
+            yield f"address {position} of GIFTCARD_ALERT_RECIPIENTS is not a mail address"
+    if len(recipients) > MAX_RECIPIENTS:
+        yield f"GIFTCARD_ALERT_RECIPIENTS has more than {MAX_RECIPIENTS} addresses: use a mailing list"
+
+
+def sentry(deployment: Deployment) -> Finding:
+    """Check that SENTRY_DSN is the address of a project. Without one there is no such line."""
+    dsn = deployment.settings.sentry_dsn
+    if dsn is None:
+        raise FactMissing("sentry_dsn")
+    from lib.telemetry.sentry import is_dsn
+
+    if is_dsn(dsn.get_secret_value()):
+        return green("SENTRY_DSN is the address of a project")
+    return yellow(
+        "SENTRY_DSN is not the address of a Sentry project: nothing is sent to Sentry",
+        fix="copy it again from Sentry (Settings → Client Keys), or remove it; deploy again",
+    )
 
 
 def time(deployment: Deployment) -> Finding:
@@ -123,7 +166,7 @@ def pooler(deployment: Deployment) -> Finding:
     if prepared:
         return (red if port == 6543 else yellow)(
             f"this connection has {prepared} prepared statements: a pooler in transaction mode gives them to others",
-            fix="keep prepare_threshold at None in lib/store/postgres.py",
+            fix="keep prepare_threshold at None in lib/store/connections.py",
         )
     if host.endswith(".pooler.supabase.com") and port == 5432:
         return yellow(

@@ -17,10 +17,12 @@ from lib.telemetry.redact import clean
 _ROOT = Path(__file__).resolve().parents[3]
 
 # In the order in which to fix them: an earlier one may cause a later one. The line `database` is between the two.
-_BEFORE: tuple[Check, ...] = (environment.secrets, environment.variables, environment.time, environment.pooler)
+_BEFORE: tuple[Check, ...] = (
+    *(environment.secrets, environment.variables, environment.sentry, environment.time, environment.pooler),
+)
 _AFTER: tuple[Check, ...] = (
-    *(database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
-    *(work.keys, work.stages, queues.pgmq, environment.cron),
+    *(database.writable, database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
+    *(work.keys, work.stages, work.rows, work.books, queues.pgmq, environment.cron),
     *(ticks.ticks, ticks.rhythm, ticks.limit),
 )
 
@@ -44,6 +46,8 @@ def examine(
         if failure is not None:
             raise failure
         facts = Facts(store.doctor(stages=registry.ready(settings), now=now))
+        if facts.get("read_only"):
+            facts["read_only"] = not _accepts_writes(store)
         if settings.giftcard_pgmq_queues:
             facts["pgmq"] = store.read_pgmq(tuple(queue for queue, _ in settings.giftcard_pgmq_queues), limit=0)
         found = green(f"it responded within {1000 * (time.monotonic() - began):.0f} ms")
@@ -65,6 +69,15 @@ def _lines(checks: tuple[Check, ...], deployment: Deployment) -> Iterator[tuple[
     for check in checks:
         with suppress(FactMissing):
             yield check.__name__, check(deployment)
+
+
+def _accepts_writes(store: Store) -> bool:
+    """Return whether a new connection can write: that of the facts may be left from a time when none could."""
+    try:
+        store.check_health()
+    except StoreError:
+        return False
+    return True
 
 
 def _away(error: StoreError, settings: Settings) -> Finding:

@@ -15,10 +15,10 @@ _PATTERN = 3
 
 
 def ticks(deployment: Deployment) -> Finding:
-    """Check that the clock has called within three minutes, and that its ticks ended."""
+    """Check that the clock has called within three minutes, and that its ticks ended well."""
     found = deployment.facts["ticks"]
     if deployment.settings.giftcard_paused:
-        return yellow("GIFTCARD_PAUSED is set: no job starts and no tick is recorded", fix="unset it to resume")
+        return yellow("GIFTCARD_PAUSED is set: no job starts", fix="unset it to resume")
     if deployment.settings.vercel_env == "preview" and not deployment.settings.giftcard_allow_preview:
         return yellow("a preview deployment runs no tick", fix="set GIFTCARD_ALLOW_PREVIEW=1 to allow it")
     if not found or found[0]["age"] > _SILENCE:
@@ -27,6 +27,19 @@ def ticks(deployment: Deployment) -> Finding:
             f"the clock has not called {when}",
             fix='call it: curl -si $URL/api/cron/giftcard-jobs -H "Authorization: Bearer $CRON_SECRET"; '
             "docs/doctor.md#ticks explains each response",
+        )
+    errors = [tick["error"] for tick in found if tick["stopped_because"] == "failed"]
+    silence = deployment.facts.get("silence")
+    if silence is not None:
+        why = f"the last error: {errors[0]}" if errors else "they were killed, or did not end yet"
+        return red(
+            f"no tick has ended well for {span(silence)}, although the clock calls; {why}",
+            fix="read the function's log; docs/doctor.md#ticks",
+        )
+    if errors:
+        return yellow(
+            f"{len(errors)} of the last {len(found)} ticks failed, the last with: {errors[0]}",
+            fix="read the function's log; docs/doctor.md#ticks",
         )
     killed = sum(tick["killed"] for tick in found)
     if killed:

@@ -1,4 +1,4 @@
-"""Checks of what jobs need: keys that decrypt the cards, stages that can run."""
+"""Checks of what jobs need and leave: keys that decrypt the cards, stages that can run, books that match."""
 
 from lib.errors import TransientError
 from lib.giftcards.cards import missing_key, vault_of
@@ -32,6 +32,32 @@ def keys(deployment: Deployment) -> Finding:
                 fix="restore the previous key and deploy: it cannot be rotated",
             )
     return green("the keys decrypt the cards" if deployment.facts.get("cards") else "the keys are well formed")
+
+
+def rows(deployment: Deployment) -> Finding:
+    """Check that no row was put aside within a day because work failed on it."""
+    found = deployment.facts["faulty_rows"]
+    if not found:
+        return green("no row was put aside")
+    first = [
+        f"{row['kind']} {row['row_id']}{' (passed over)' if row['skipped'] else ''}: {row['error']}"
+        for row in found[:3]
+    ]
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    return yellow(
+        f"work fails on rows: {'; '.join(first)}{more}",
+        fix="correct the row, or what refuses it; then requeue the job or resume the schedule. "
+        "All: table giftcard_faulty_rows",
+    )
+
+
+def books(deployment: Deployment) -> Finding:
+    """Check that money and cards match."""
+    found = deployment.facts["differences"]
+    if not found:
+        return green("money and cards match")
+    kinds = ", ".join(f"{kind.replace('_', ' ')}: {items}" for kind, items in sorted(found.items()))
+    return yellow(f"money and cards do not match: {kinds}", fix="flask jobs orders reconcile")
 
 
 def stages(deployment: Deployment) -> Finding:

@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 document of the API. Imported by the first request for it, not at start-up.
 
+operation    what an entry holds, and the groups of operations
 operations   one entry a route: its operationId, its tag, the models of its request and its response
 responses/   the models of responses, a file a resource
 components   the schemas and security schemes that operations refer to

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from lib.web.openapi.operations import OPERATIONS, PUBLIC_NAMES, Model
+from lib.web.openapi.operation import Model
+from lib.web.openapi.operations import OPERATIONS, PUBLIC_NAMES
 from lib.web.openapi.responses.base import Problem
 
 Json = dict[str, Any]

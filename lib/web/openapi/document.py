@@ -11,7 +11,8 @@ from flask import Flask
 from werkzeug.routing import Rule
 
 from lib.web.openapi.components import reference, schemas, security, security_schemes
-from lib.web.openapi.operations import OPERATIONS, TAGS, Operation
+from lib.web.openapi.operation import TAGS, Operation
+from lib.web.openapi.operations import OPERATIONS
 from lib.web.openapi.responses.base import Problem
 
 Json = dict[str, Any]

@@ -4,20 +4,20 @@ Paths, methods, summaries and authentication are read from the routes themselves
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from pydantic import BaseModel
-
-from lib.giftcards import square
+from lib.giftcards import schemas as order_requests
+from lib.giftcards import square_events
 from lib.jobs import schemas
 from lib.reports import schemas as report_requests
 from lib.schedules import schemas as schedule_requests
 from lib.web import cron, request_data
 from lib.web import orders as order_routes
 from lib.web import reports as report_routes
+from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
     base,
     circuits,
+    decisions,
     docs,
     jobs,
     monitoring,
@@ -29,49 +29,6 @@ from lib.web.openapi.responses import (
     webhooks,
 )
 from lib.webhooks import schemas as webhook_requests
-
-Model = type[BaseModel]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What an operation has beyond its route.
-
-    `id`: its operationId, the name of the method in generated clients. `body`: one of these models. `media_types`: of
-    responses other than JSON. `unhealthy`: the model of a 503 response besides a problem. `errors`: statuses that
-    follow neither from authentication nor from the models. `auth`: the security scheme, where no decorator names it.
-    """
-
-    id: str
-    tag: str
-    response: Model | None = None
-    status: int = 200
-    body: tuple[Model, ...] = ()
-    body_optional: bool = False
-    query: tuple[Model, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    media_types: tuple[str, ...] = ()
-    unhealthy: Model | None = None
-    errors: tuple[int, ...] = ()
-    auth: str | None = None
-
-
-TAGS: Mapping[str, str] = {
-    "orders": "Gift card orders and their state.",
-    "jobs": "Find, enqueue, requeue and cancel jobs.",
-    "flows": "All jobs of an order.",
-    "circuits": "Circuit breakers of the services that jobs call.",
-    "stages": "Kinds of jobs, and their effective settings.",
-    "schedules": "Jobs that run at set times.",
-    "reports": "Daily reports.",
-    "webhook-endpoints": "URLs that receive events.",
-    "inbound-webhooks": "Events received from vendors.",
-    "ticks": "Run due jobs.",
-    "monitoring": "Health, status and metrics.",
-    "docs": "The description of this API.",
-}
-
-_IDEMPOTENCY_KEY = r"^[\x21-\x7e]{1,255}$"
 
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
@@ -98,11 +55,51 @@ _ORDERS: Mapping[str, Operation] = {
         orders.Order,
         202,
         body=(order_routes.OrderRequest,),
-        headers={"Idempotency-Key": _IDEMPOTENCY_KEY},
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
         errors=(409,),
     ),
-    "orders.show": Operation("get_order", "orders", orders.Flow, query=(request_data.TenantQuery,)),
+    "orders.show": Operation("get_order", "orders", orders.Flow, query=(request_data.TenantQuery, schemas.FlowPage)),
     "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(request_data.TenantQuery,)),
+}
+
+_DECISIONS: Mapping[str, Operation] = {
+    "decisions.reconcile": Operation(
+        "list_differences", "reconciliation", decisions.Reconciliation, query=(order_requests.DifferenceQuery,)
+    ),
+    "decisions.accept": Operation(
+        "accept_difference",
+        "reconciliation",
+        decisions.AcceptedDifference,
+        body=(order_requests.AcceptRequest,),
+        errors=(404,),
+    ),
+    "decisions.make_free": Operation(
+        "make_order_free",
+        "orders",
+        decisions.FreeOrder,
+        body=(order_requests.FreeRequest,),
+        query=(request_data.TenantQuery,),
+        errors=(409,),
+    ),
+    "decisions.correct_recipient": Operation(
+        "correct_recipient",
+        "orders",
+        decisions.RecipientCorrection,
+        body=(order_requests.RecipientPatch,),
+        query=(request_data.TenantQuery,),
+        errors=(409,),
+    ),
+    "decisions.record_event": Operation(
+        "record_payment_event",
+        "orders",
+        decisions.PaymentEvent,
+        body=(order_requests.PaymentEventRequest,),
+        query=(request_data.TenantQuery,),
+        errors=(409,),
+    ),
+    "decisions.block_card": Operation(
+        "block_card", "orders", decisions.CardBlock, 202, query=(request_data.TenantQuery,)
+    ),
 }
 
 _JOBS: Mapping[str, Operation] = {
@@ -113,7 +110,7 @@ _JOBS: Mapping[str, Operation] = {
         "enqueue_jobs", "jobs", jobs.EnqueueResult, 202, body=(schemas.JobRequest, schemas.EnqueueRequest)
     ),
     "jobs.show": Operation("get_job", "jobs", jobs.Job, query=(request_data.RevealQuery,)),
-    "jobs.history": Operation("get_job_history", "jobs", jobs.JobHistory, query=(request_data.LimitQuery,)),
+    "jobs.history": Operation("get_job_history", "jobs", jobs.JobHistory, query=(schemas.HistoryPage,)),
     "jobs.requeue": Operation(
         "requeue_job", "jobs", jobs.RequeueResult, body=(schemas.RequeueRequest,), body_optional=True, errors=(409,)
     ),
@@ -123,7 +120,9 @@ _JOBS: Mapping[str, Operation] = {
 }
 
 _CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
-    "circuits.list_circuits": Operation("list_circuits", "circuits", circuits.CircuitList),
+    "circuits.list_circuits": Operation(
+        "list_circuits", "circuits", circuits.CircuitList, query=(schemas.CircuitPage,)
+    ),
     "circuits.reset": Operation("reset_circuit", "circuits", circuits.CircuitResetResult),
     "stages.list_stages": Operation("list_stages", "stages", stages.StageList),
     "stages.pause": Operation("pause_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
@@ -165,7 +164,10 @@ _SCHEDULES: Mapping[str, Operation] = {
     "schedules.resume": Operation("resume_schedule", "schedules", schedules.Schedule, errors=(409,)),
     "schedules.run": Operation("trigger_schedule", "schedules", schedules.ScheduleRunResult, 202, errors=(409,)),
     "schedules.occurrences": Operation(
-        "list_occurrences", "schedules", schedules.OccurrenceList, query=(request_data.LimitQuery,)
+        "list_occurrences", "schedules", schedules.OccurrenceList, query=(schedule_requests.RunPage,)
+    ),
+    "schedules.history": Operation(
+        "get_schedule_history", "schedules", schedules.ScheduleHistory, query=(schedule_requests.RunPage,)
     ),
 }
 
@@ -182,6 +184,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
         webhooks.WebhookEndpointWithSecret,
         201,
         body=(webhook_requests.EndpointRequest,),
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
         errors=(409,),
     ),
     "webhooks.show": Operation("get_webhook_endpoint", "webhook-endpoints", webhooks.WebhookEndpoint),
@@ -199,6 +202,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
         webhooks.WebhookEndpointWithSecret,
         body=(webhook_requests.RotateRequest,),
         body_optional=True,
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
         errors=(409,),
     ),
     "webhooks.test": Operation("test_webhook_endpoint", "webhook-endpoints", webhooks.WebhookTest, 202, errors=(409,)),
@@ -207,7 +211,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
         "inbound-webhooks",
         webhooks.EventReceipt,
         202,
-        body=(square.Event,),
+        body=(square_events.Event,),
         errors=(403,),
         auth="square",
     ),
@@ -216,6 +220,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
 OPERATIONS: Mapping[str, Operation] = {
     **_SYSTEM,
     **_ORDERS,
+    **_DECISIONS,
     **_JOBS,
     **_CIRCUITS_AND_STAGES,
     **_REPORTS,
@@ -232,6 +237,8 @@ PUBLIC_NAMES: Mapping[Model, str] = {
     webhook_requests.EndpointRequest: "WebhookEndpointRequest",
     webhook_requests.EndpointPatch: "WebhookEndpointPatch",
     webhook_requests.RotateRequest: "WebhookSecretRotateRequest",
-    square.Event: "SquareEvent",
-    square.Data: "SquareEventData",
+    order_requests.FreeRequest: "FreeOrderRequest",
+    order_requests.EventMoney: "PaymentEventMoney",
+    square_events.Event: "SquareEvent",
+    square_events.Data: "SquareEventData",
 }

@@ -11,8 +11,9 @@ from lib.config.settings import RENAMED
 from lib.job import Complete
 from lib.jobs.stage import Registry
 from lib.monitoring.doctor.examine import examine
-from lib.store import postgres
+from lib.store import connections
 from tests.monitoring.doctor.conftest import Examine, levels
+from tests.support.square import SETTINGS as SQUARE
 from tests.support.world import ADMIN, API, CRON, World, a_stage, settings_of
 
 Make = Callable[..., World]
@@ -23,7 +24,7 @@ VERCEL = json.loads((ROOT / "vercel.json").read_text())
 def test_a_healthy_deployment_is_green_in_every_line(healthy: World, examined: Examine) -> None:
     lines = examined(healthy)
     assert levels(lines) == {}
-    assert len(lines) == 16
+    assert len(lines) == 19
 
 
 def test_a_deployment_that_did_its_work_is_still_green(healthy: World, examined: Examine) -> None:
@@ -99,6 +100,35 @@ def test_the_rules_of_a_stage_that_is_there_are_no_mistake(make_world: Make, exa
 def test_half_of_supabase_is_not_used(make_world: Make, examined: Examine, half: dict[str, str]) -> None:
     line = examined(make_world(**half))["variables"]
     assert (line["level"], line["fix"]) == ("yellow", "set both, or neither")
+
+
+@pytest.mark.parametrize(
+    ("missing", "found"),
+    [
+        ("SQUARE_WEBHOOK_URL", "SQUARE_WEBHOOK_URL is not set: events from Square are rejected"),
+        ("SQUARE_WEBHOOK_SIGNATURE_KEY", "SQUARE_WEBHOOK_SIGNATURE_KEY is not set: events from Square are rejected"),
+        ("SQUARE_MERCHANT_ID", "SQUARE_MERCHANT_ID is not set: events of every merchant count"),
+        ("SQUARE_LOCATION_ID", "SQUARE_LOCATION_ID is not set: payments at every location count"),
+        (None, "no unknown variables"),
+    ],
+)
+def test_square_needs_all_of_its_settings(make_world: Make, examined: Examine, missing: str | None, found: str) -> None:
+    line = examined(make_world(**{name: value for name, value in SQUARE.items() if name != missing}))["variables"]
+    assert (line["level"], line["message"]) == ("yellow" if missing else "green", found)
+
+
+def test_wrong_channel_of_alerts_is_found_before_an_alert_is_due(make_world: Make, examined: Examine) -> None:
+    many = ",".join(f"a{number}@ops.example" for number in range(20))
+    line = examined(make_world(GIFTCARD_ALERT_URL="hooks.example", GIFTCARD_ALERT_RECIPIENTS=f"a@b.example,kim,{many}"))
+    assert (line["variables"]["level"], line["variables"]["message"]) == (
+        "yellow",
+        "GIFTCARD_ALERT_URL is not an http or https URL; "
+        "address 2 of GIFTCARD_ALERT_RECIPIENTS is not a mail address; "
+        "GIFTCARD_ALERT_RECIPIENTS has more than 20 addresses: use a mailing list",
+    )
+    assert line["variables"]["fix"] == "correct it: no alert reaches this channel"
+    good = {"GIFTCARD_ALERT_URL": "https://hooks.example/x?y", "GIFTCARD_ALERT_RECIPIENTS": "a@b.example"}
+    assert examined(make_world(**good))["variables"]["level"] == "green"
 
 
 # Time
@@ -207,7 +237,7 @@ def test_over_postgrest_no_pooler_matters(healthy: World, examined: Examine) -> 
 def test_prepared_statements_are_seen(
     make_world: Make, examined: Examine, monkeypatch: pytest.MonkeyPatch, port: int, level: str
 ) -> None:
-    monkeypatch.setitem(postgres._CONNECT, "prepare_threshold", 0)
+    monkeypatch.setitem(connections._CONNECT, "prepare_threshold", 0)
     world = make_world()
     world.settings = settings_of(DATABASE_URL=f"postgresql://kate@database.example.com:{port}/shop")
     line = examined(world)["pooler"]

@@ -58,3 +58,28 @@ def test_a_queue_that_cannot_be_archived_is_red(
     connection.execute("drop table pgmq.a_email_queue")
     line = examined(make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email"))["pgmq"]
     assert (line["level"], "a_email_queue" in line["message"]) == ("red", True)
+
+
+def test_messages_that_are_no_jobs_are_yellow_until_they_are_dealt_with(
+    make_world: Make, examined: Examine, connection: psycopg.Connection[Any]
+) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email,quiet:email")
+    queues = Queues(connection)
+    queues.create("quiet")
+    queues.create("email_queue", "text", 7, *({"correlation_id": "o-1", "n": n} for n in (1, 2)))
+    world.tick()
+    line = examined(world)["pgmq"]
+    assert (line["level"], line["message"]) == (
+        "yellow", "messages of email_queue are dead letters: 2 refused, 1 conflicts"
+    )  # fmt: skip
+    world.sql("update giftcard_jobs set status = 'cancelled' where status = 'error'")
+    assert examined(world)["pgmq"]["level"] == "green"
+
+
+def test_messages_that_ten_reads_could_not_import_are_yellow(
+    make_world: Make, examined: Examine, connection: psycopg.Connection[Any]
+) -> None:
+    Queues(connection).create("email_queue", {"n": 1}, {"n": 2})
+    connection.execute("update pgmq.q_email_queue set read_ct = 10 where msg_id = 2")
+    line = examined(make_world(GIFTCARD_PGMQ_QUEUES="email_queue:email"))["pgmq"]
+    assert (line["level"], line["message"]) == ("yellow", "ten reads could not import 1 messages of email_queue")

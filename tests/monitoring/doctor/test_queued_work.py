@@ -75,10 +75,15 @@ def test_a_stage_that_lacks_a_setting_is_yellow_until_jobs_wait_for_it(make_worl
     world = make_world(GIFTCARD_MAIL_DIR=None)
     world.tick()
     assert levels(examined(world)) == {"stages": "yellow"}
-    assert examined(world)["stages"]["message"] == "email is parked until SMTP_URL is set"
+    assert examined(world)["stages"]["message"] == (
+        "email is parked until SMTP_URL is set; send_mail is parked until SMTP_URL is set"
+    )
     world.enqueue("email")
     line = examined(world)["stages"]
-    assert (line["level"], line["message"]) == ("red", "jobs of email wait for SMTP_URL")
+    assert (line["level"], line["message"]) == (
+        "red",
+        "jobs of email wait for SMTP_URL; send_mail is parked until SMTP_URL is set",
+    )
     assert line["fix"] == "set the missing settings and deploy again"
 
 

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -182,6 +183,28 @@ def test_the_clocks_report_says_what_to_raise_while_work_is_left(
     assert first["advice"] == f"due jobs are left: if ticks keep stopping at the {reason}, raise {setting}"
     assert (second["stopped_because"], second["advice"]) == (reason, None), "nothing was left"
     assert (third["stopped_because"], third["advice"]) == ("drained", None)
+
+
+@pytest.mark.parametrize("hours", [-8, 8])
+def test_the_advice_follows_the_databases_clock(make_world: Make, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    class Skewed(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Skewed":
+            return super().now(tz) + timedelta(hours=hours)
+
+    monkeypatch.setattr("lib.tick.report.datetime", Skewed, raising=False)
+    world = make_world(handlers={"slow": slow}, GIFTCARD_JOBS_PER_CRON_RUN=1)
+    world.enqueue("slow", count=2)
+    world.enqueue("slow", scheduled_at=datetime.now(UTC) + timedelta(hours=1))
+    assert [world.tick()["advice"] is not None for _ in range(3)] == [True, False, False]
+
+
+def test_the_advice_sees_a_job_that_is_due_since_ever(make_world: Make) -> None:
+    world = make_world(handlers={"slow": slow}, GIFTCARD_JOBS_PER_CRON_RUN=1)
+    for moment in ("-infinity", "-infinity", "infinity"):
+        world.enqueue("slow", scheduled_at=moment)
+    reports = [world.tick() for _ in range(3)]
+    assert [report["advice"] is not None for report in reports] == [True, False, False]
 
 
 def test_a_limit_that_the_caller_set_needs_no_advice(make_world: Make) -> None:

@@ -86,16 +86,6 @@ def test_many_attempts_shows_the_most_first(script: Script, world: World) -> Non
     assert [int(row["id"]) for row in script("many_attempts", p_at_least="4")] == [ids[4]]
 
 
-def test_paid_without_card_shows_the_flow_that_stands_still(script: Script, world: World) -> None:
-    for flow in ("order-1", "order-2"):
-        payment = {"tenant_id": "default", "correlation_id": flow, "idempotency_key": f"key of {flow}"}
-        world.call("record_payment", provider="ledger", amount=2500, currency="USD", **payment)
-    dead_letter(world, stage="issue_card", correlation_id="order-1")
-    world.enqueue("issue_card", correlation_id="order-2")  # on its way
-    rows = script("paid_without_card")
-    assert [(row["correlation_id"], row["amount"], row["stage"]) for row in rows] == [("order-1", "2500", "issue_card")]
-
-
 # Outcome unknown
 
 

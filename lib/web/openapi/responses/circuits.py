@@ -18,9 +18,11 @@ class Circuit(Response):
 
 
 class CircuitList(Response):
-    """Circuits that are not closed or have recent failures."""
+    """A page of the circuits that are not closed or have recent failures, by name."""
 
     circuits: list[Circuit]
+    older: str | None
+    """The cursor of the next page. Null on the last one."""
 
 
 class CircuitResetResult(Response):

@@ -66,14 +66,19 @@ class JobPage(Response):
 class JobRun(Response):
     """A run of a job. Durations are in milliseconds."""
 
+    job_id: int
     run_no: int
+    """Counts all runs of the job, from 1."""
     attempt: int
+    """Counts the runs of the present round, from 1."""
+    retry_count: int
+    """Counts the retries of the present round, from 0: `attempt` minus 1."""
     status: Literal["SUCCESS", "FAILED", "INTERRUPTED", "SNOOZED", "RELEASED"]
     started_at: Time
     finished_at: Time
     start_delay_ms: float | None
     """How long after its due time the run began."""
-    duration_ms: float
+    duration_ms: float | None
     error: str | None
     next_run_at: Time | None
     lock_owner: str | None
@@ -83,9 +88,11 @@ class JobRun(Response):
 
 
 class JobHistory(Response):
-    """The runs of a job, newest first."""
+    """A page of the runs of a job, newest first."""
 
     runs: list[JobRun]
+    older: int | None
+    """The cursor of the next page. Null on the last one."""
 
 
 class EnqueuedJob(Response):

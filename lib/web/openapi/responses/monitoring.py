@@ -6,12 +6,14 @@ from pydantic import Field
 
 from lib.web.openapi.responses.base import Json, Response, Time
 from lib.web.openapi.responses.circuits import Circuit
+from lib.web.openapi.responses.decisions import Difference
 
 
 class Health(Response):
-    """Whether the database is reachable."""
+    """Whether the database is reachable and accepts writes."""
 
-    status: Literal["up", "down"]
+    status: Literal["up", "down", "read_only", "in_recovery"]
+    """`in_recovery`: it is a replica, or is starting after a crash."""
 
 
 class Alert(Response):
@@ -21,7 +23,7 @@ class Alert(Response):
     """The name of the condition."""
     since: Time
     notified_at: Time | None
-    """When a notification was last sent. Null until one is."""
+    """When a channel last accepted a notification that it holds. Null until one does."""
     detail: Json
 
 
@@ -31,8 +33,12 @@ class DeepHealth(Response):
     status: Literal["healthy", "unhealthy"]
     """`unhealthy` while at least one condition holds."""
     alerts: list[Alert]
+    """The first 200. If there are more, the last is `more:alerts`, with their number as `more` in its detail."""
     notified: dict[str, int]
-    """How many notifications this request `sent`, and how many `failed`. Empty if none were due."""
+    """How many notifications this request `sent`, each alert on each channel, and how many `failed`.
+
+    Empty if none were due.
+    """
 
 
 class DoctorCheck(Response):
@@ -86,10 +92,12 @@ class Status(Response):
     """Stages that lack a setting, with the name of the setting."""
     dead_letters: list[Json]
     """The newest 20 jobs in `error`."""
-    paid_without_card: list[Json]
-    """The first 20 flows that have paid and cannot reach a card without an operator."""
+    differences: list[Difference]
+    """The first 20 places where money and cards do not match."""
     precision: list[StagePrecision]
     """Start delays of the last hour."""
     ticks: list[Json]
     """The last 10 ticks."""
+    truncated: list[str]
+    """The names of the lists above that are cut at their limit."""
     doctor: list[DoctorCheck]

@@ -28,11 +28,26 @@ class FlowJob(Response):
     archived_at: Time | None
 
 
-class Payment(Response):
-    """The payment of an order. Amounts are in minor units."""
+class OrderTerms(Response):
+    """What an order costs. Amounts are in minor units."""
 
     amount: int
     currency: str
+    free_of_charge: bool
+    """An operator has waived the payment."""
+    cancelled_at: Time | None
+    created_at: Time
+
+
+class Payment(Response):
+    """The payment of an order. Amounts are in minor units."""
+
+    reference: str
+    """The payment's id at its provider."""
+    amount: int
+    currency: str
+    worth: int
+    """What is left of the amount: less if money was refunded or disputed."""
     provider: str
     paid_at: Time
 
@@ -45,7 +60,10 @@ class GiftCard(Response):
     amount: int
     balance: int
     currency: str
+    unpaid: int
+    """How much of its amount is not paid for any more. Such a card is blocked."""
     state: str
+    """`active`, `blocked` or `redeemed`."""
     issued_at: Time
 
 
@@ -55,13 +73,17 @@ class Flow(Response):
     tenant_id: str
     correlation_id: str
     jobs: list[FlowJob]
-    """Jobs that have not been enqueued yet are not listed."""
+    """The newest 100, in order. Jobs that have not been enqueued yet are not listed."""
+    older: int | None
+    """The cursor of the page with the jobs before these. Null if there are none."""
+    order: OrderTerms | None
+    """Null for a flow that began without an order."""
     payment: Payment | None
     card: GiftCard | None
 
 
 class FlowCancelResult(Response):
-    """The cancellation of a flow."""
+    """The cancellation of a flow and its order."""
 
     tenant_id: str
     correlation_id: str

@@ -29,5 +29,5 @@ class DayReport(ReportSummary):
     """Orders, cards and sums by currency."""
     failures: list[Json]
     last_days: list[Json]
-    paid_without_card: list[Json]
-    """Flows that have paid and have no card."""
+    differences: list[Json]
+    """Where money and cards did not match: number and amount by kind and currency."""

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from lib.web.openapi.responses.base import JobStatus, Json, Response, Time
+from lib.web.openapi.responses.jobs import JobRun
 
 
 class OccurrenceJob(Response):
@@ -27,9 +28,26 @@ class Occurrence(OccurrenceJob):
 
 
 class OccurrenceList(Response):
-    """The occurrences of a schedule, newest first."""
+    """A page of the occurrences of a schedule, newest first."""
 
     occurrences: list[Occurrence]
+    older: str | None
+    """The cursor of the next page. Null on the last one."""
+
+
+class ScheduleRun(JobRun):
+    """A run of a job of a schedule."""
+
+    time: Time
+    """The time that the schedule set for the occurrence."""
+
+
+class ScheduleHistory(Response):
+    """A page of the runs of all jobs of a schedule, newest first."""
+
+    runs: list[ScheduleRun]
+    older: str | None
+    """The cursor of the next page. Null on the last one."""
 
 
 class Schedule(Response):

@@ -37,7 +37,8 @@ class TickReport(Response):
     scheduled: int
     """Jobs enqueued by schedules."""
     pgmq: Json
-    """Messages imported from each queue of `GIFTCARD_PGMQ_QUEUES`, by queue."""
+    """What became of the messages of each queue of `GIFTCARD_PGMQ_QUEUES`: how many were `moved`, `repeated`,
+    `conflicts` and `refused`, and the `problem` of what stays in the queue."""
     maintenance: Json
     """Results of the maintenance tasks that were due, by name."""
     circuits_opened: list[str]

@@ -1,0 +1,141 @@
+"""The group of orders: what operators decide about them, and where money and cards do not match."""
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import click
+from flask.cli import with_appcontext
+
+from lib.cli import books
+from lib.cli.group import command_line, jobs, json_option, order_service, output
+from lib.cli.options import MINOR_UNITS, NAME, TEXT, build, identifier, options_of, typed_fields, yes_option
+from lib.cli.prompts import confirm
+from lib.giftcards.decisions import DIFFERENCES, MOVEMENTS
+from lib.giftcards.schemas import AcceptRequest, DifferenceQuery, FreeRequest, PaymentEventRequest, RecipientPatch
+from lib.jobs.schemas import FlowPage
+
+_HELP = {
+    "tenant_id": "Tenant of the order (default).",
+    "reason": "Why, for other operators. Required.",
+    "email": "The right address.",
+    "given_name": "The right given name.",
+    "family_name": "The right family name; empty: none.",
+    "event_id": "Name of this movement, such as the refund's id: it is recorded once. Required.",
+    "reference": "The payment's reference at its provider (that of the order's payment).",
+    "as_of": "Time of this description; a newer one of the same event replaces it.",
+}
+_JOBS_HELP = {"limit": "Maximum number of jobs (100).", "older": "Page of jobs older than this id."}
+_LIST_HELP = {
+    "tenant_id": "Only this tenant.",
+    "verify": "Also add up every payment and check every card. Reads all of them.",
+    "limit": "Maximum number of differences (200).",
+}
+_TENANT = ("--tenant", "--tenant-id", "tenant_id")
+_Command = Callable[..., Any]
+
+
+def _order_argument(command: _Command) -> _Command:
+    tenant = click.option(*_TENANT, type=TEXT, default="default", help="Tenant of the order (default).")
+    return click.argument("correlation_id", type=NAME)(tenant(command))
+
+
+def _order(tenant_id: str, correlation_id: str) -> tuple[str, str]:
+    return identifier(tenant_id, name="--tenant"), identifier(correlation_id, name="CORRELATION_ID")
+
+
+@jobs.group()
+@with_appcontext
+def orders() -> None:
+    """Show orders, find differences between money and cards, and decide about them."""
+
+
+@orders.command()
+@_order_argument
+@options_of(FlowPage, help_texts=_JOBS_HELP)
+@json_option
+def show(correlation_id: str, *, tenant_id: str, as_json: bool, **options: Any) -> None:
+    """Show an order: what it costs, its payment, its card and its jobs."""
+    page = build(FlowPage, typed_fields(FlowPage, options))
+    found = order_service().show(*_order(tenant_id, correlation_id), page)
+    words = ["orders", "show", correlation_id, "--tenant", tenant_id, "--older", str(found["older"])]
+    link = shlex.join(command_line(*words)) if found["older"] else None
+    output(found, as_json=as_json, view=lambda found: books.order(found, link=link))
+
+
+@orders.command()
+@options_of(DifferenceQuery, help_texts=_LIST_HELP)
+@json_option
+def reconcile(*, as_json: bool, **options: Any) -> None:
+    """List where money and cards do not match. Exit code 1 if there is any difference."""
+    found = order_service().reconcile(build(DifferenceQuery, typed_fields(DifferenceQuery, options)))
+    output(found, as_json=as_json, view=books.differences)
+    if found["differences"]:
+        click.get_current_context().exit(1)
+
+
+@orders.command()
+@click.argument("kind", metavar="KIND", type=click.Choice(DIFFERENCES))
+@click.argument("reference", type=NAME)
+@options_of(AcceptRequest, skip=("kind", "reference"), help_texts=_HELP)
+@json_option
+def accept(*, as_json: bool, **options: Any) -> None:
+    """Accept a difference: it is not listed again unless its amount changes."""
+    request = build(AcceptRequest, typed_fields(AcceptRequest, options))
+    output(order_service().accept(request), as_json=as_json, view=books.accepted)
+
+
+@orders.command("make-free")
+@_order_argument
+@options_of(FreeRequest, help_texts=_HELP)
+@yes_option
+@json_option
+def make_free(correlation_id: str, *, tenant_id: str, yes: bool, as_json: bool, **options: Any) -> None:
+    """Waive the payment of an order that is not paid: its card is issued without one."""
+    request = build(FreeRequest, typed_fields(FreeRequest, options))
+    flow = _order(tenant_id, correlation_id)
+    confirm(f"Make order {flow[1]} (tenant {flow[0]}) free of charge for good?", yes=yes)
+    output(order_service().make_free(*flow, request), as_json=as_json, view=books.made_free)
+
+
+@orders.command("correct-recipient")
+@_order_argument
+@options_of(RecipientPatch, help_texts=_HELP)
+@json_option
+def correct_recipient(correlation_id: str, *, tenant_id: str, as_json: bool, **options: Any) -> None:
+    """Correct address or name of an order's recipient. Jobs that run later use them."""
+    request = build(RecipientPatch, typed_fields(RecipientPatch, options))
+    done = order_service().correct_recipient(*_order(tenant_id, correlation_id), request)
+    output(done, as_json=as_json, view=books.recipient_corrected)
+
+
+@orders.command("record-event")
+@_order_argument
+@click.argument("kind", metavar="KIND", type=click.Choice(MOVEMENTS))
+@click.argument("amount", type=MINOR_UNITS)
+@click.option("--currency", type=TEXT, help="Currency of AMOUNT (the order's).")
+@click.option("--is-total", is_flag=True, help="AMOUNT is the total of this kind so far, not one more.")
+@options_of(PaymentEventRequest, skip=("kind", "amount", "is_total"), help_texts=_HELP)
+@json_option
+def record_event(
+    correlation_id: str, *, tenant_id: str, amount: int, currency: str | None, as_json: bool, **options: Any
+) -> None:
+    """Record a movement of an order's money: AMOUNT minor units (2500 is $25.00) were captured, refunded, ….
+
+    A refund that you made by hand, for example. It has the order's card blocked.
+    """
+    fields = typed_fields(PaymentEventRequest, options) | {"amount": {"amount": amount, "currency": currency}}
+    request = build(PaymentEventRequest, fields)
+    done = order_service().record_event(*_order(tenant_id, correlation_id), request)
+    output(done, as_json=as_json, view=books.event_recorded)
+
+
+@orders.command()
+@_order_argument
+@yes_option
+@json_option
+def block(correlation_id: str, *, tenant_id: str, yes: bool, as_json: bool) -> None:
+    """Block the card of an order at its provider, whether or not the order is paid."""
+    flow = _order(tenant_id, correlation_id)
+    confirm(f"Block the card of order {flow[1]} (tenant {flow[0]})?", yes=yes)
+    output(order_service().block_card(*flow), as_json=as_json, view=books.block_requested)

@@ -1,0 +1,77 @@
+"""What operators decide about orders and their money, shared by the web API and the CLI."""
+
+from typing import Any, get_args
+
+from lib.config.settings import Settings
+from lib.giftcards.schemas import (
+    AcceptRequest,
+    Difference,
+    DifferenceQuery,
+    FreeRequest,
+    Movement,
+    PaymentEventRequest,
+    RecipientPatch,
+)
+from lib.jobs.schemas import FlowPage
+from lib.store.store import Store
+
+Json = dict[str, Any]
+
+DIFFERENCES: tuple[str, ...] = get_args(Difference)
+MOVEMENTS: tuple[str, ...] = get_args(Movement)
+
+
+class Decisions:
+    """The decisions about the orders of a store. `by`: the operator, recorded in the audit log."""
+
+    def __init__(self, store: Store, settings: Settings, *, by: str) -> None:
+        self._store = store
+        self._settings = settings
+        self._by = by
+
+    def show(self, tenant_id: str, correlation_id: str, page: FlowPage) -> Json:
+        """Return the state of an order: its jobs, its payment and its card."""
+        return self._store.flow(tenant_id, correlation_id, **page.model_dump())
+
+    def reconcile(self, query: DifferenceQuery) -> Json:
+        """Return where money and cards do not match, the oldest first, and what to do about each."""
+        return self._store.list_differences(**query.model_dump())
+
+    def accept(self, request: AcceptRequest) -> Json:
+        """Accept a difference: it is not listed again unless its amount changes."""
+        return self._store.accept_difference(
+            kind=request.kind,
+            tenant_id=request.tenant_id,
+            item=request.reference,
+            by=self._by,
+            reason=request.reason,
+        )
+
+    def make_free(self, tenant_id: str, correlation_id: str, request: FreeRequest) -> Json:
+        """Waive the payment of an order that is not paid: its card is issued without one."""
+        return self._store.make_free_of_charge(tenant_id, correlation_id, by=self._by, reason=request.reason)
+
+    def correct_recipient(self, tenant_id: str, correlation_id: str, request: RecipientPatch) -> Json:
+        """Correct address or name of an order's recipient, and return the names of the fields that differ."""
+        return self._store.correct_recipient(tenant_id, correlation_id, customer=request.changes(), by=self._by)
+
+    def record_event(self, tenant_id: str, correlation_id: str, request: PaymentEventRequest) -> Json:
+        """Record a movement of an order's money, once per event id. A refund has the order's card blocked."""
+        is_total = request.kind == "captured" if request.is_total is None else request.is_total
+        return self._store.record_order_event(
+            tenant_id=tenant_id,
+            correlation_id=correlation_id,
+            event_id=request.event_id,
+            kind=request.kind,
+            amount=request.amount.amount,
+            currency=request.amount.currency,
+            provider_ref=request.reference,
+            provider=self._settings.giftcard_payment_provider,
+            is_total=is_total,
+            as_of=request.as_of.isoformat() if request.as_of else None,
+            by=self._by,
+        )
+
+    def block_card(self, tenant_id: str, correlation_id: str) -> Json:
+        """Have the card of an order blocked by the next tick, whether or not the order is paid."""
+        return self._store.request_block(tenant_id, correlation_id, by=self._by)

@@ -1,0 +1,56 @@
+"""Forms of messages that other services send, and what each becomes."""
+
+from typing import Any, Literal
+
+from pydantic import ValidationError, model_validator
+
+from lib.giftcards.orders import Money
+from lib.reports.schemas import Day
+from lib.validation import Identifier, StrictModel, field_errors
+
+Json = dict[str, Any]
+
+
+class PaymentMessage(StrictModel):
+    """A message that asks for the payment of an order. `reference`: the order's correlation id.
+
+    `amount` is our form of an amount, or minor units with a `currency` beside them; never a decimal number.
+    """
+
+    reference: Identifier
+    amount: Money
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_form(cls, value: Json) -> Json:
+        rest = {name: content for name, content in value.items() if name not in ("amount", "currency")}
+        amount = value.get("amount")
+        if not isinstance(amount, dict):
+            amount = {"amount": amount, "currency": value.get("currency")}
+        elif "currency" in value and amount.get("currency") != value["currency"]:
+            raise ValueError("currency differs from that of amount")
+        return rest | {"amount": amount}
+
+
+class ReportMessage(StrictModel):
+    """A message that asks for a report. `period`: its day."""
+
+    type: Literal["daily"]
+    period: Day
+
+
+def translated(stage: str, payload: Json) -> Json:
+    """Return what a message for a stage becomes: {payload}, {order}, {error: the reason}; {}: it is the payload itself.
+
+    A payment that names an order by its `reference` is matched with that order, in the database. A report names its day
+    as `period`.
+    """
+    try:
+        if stage == "payment" and "customer" not in payload and payload.keys() & {"reference", "currency"}:
+            return {"order": PaymentMessage.model_validate(payload).model_dump()}
+        if stage == "report" and payload.keys() & {"type", "period"}:
+            return {"payload": {"day": ReportMessage.model_validate(payload).period.isoformat()}}
+    except ValidationError as error:
+        field, message = field_errors(error)[0]
+        return {"error": f"{field} {message}".strip()}
+    return {}

@@ -1,0 +1,86 @@
+-- Advance: the steps of a tick after its begin.
+
+-- Add what a settle did to the counts of a tick's row, which makes a repeated call wait for the first. Return the row.
+-- GC404 for no such tick.
+create function public.giftcard_count_in_tick(p_tick_id bigint, p_sums jsonb) returns public.giftcard_ticks
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_tick public.giftcard_ticks;
+begin
+  update public.giftcard_ticks t
+     set completed = completed + (p_sums ->> 'completed')::integer,
+         lease_lost = lease_lost + (p_sums ->> 'lease_lost')::integer,
+         retried = retried + coalesce((p_sums ->> 'retried')::integer, 0),
+         errored = errored + coalesce((p_sums ->> 'errored')::integer, 0),
+         snoozed = snoozed + coalesce((p_sums ->> 'snoozed')::integer, 0),
+         released = released + coalesce((p_sums ->> 'released')::integer, 0),
+         interrupted = interrupted + coalesce((p_sums ->> 'interrupted')::integer, 0)
+   where t.id = p_tick_id
+  returning t.* into v_tick;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+  end if;
+  return v_tick;
+end $$;
+
+-- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
+-- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
+-- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
+-- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
+-- stopped_because, schedules}.
+create function public.giftcard_advance_tick(
+  p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
+  p_linger_seconds double precision default 0, p_stop text default null,
+  p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
+  p_one_by_one boolean default false) returns json
+language plpgsql volatile security invoker
+-- Someone else's open transaction may hold a row: it must not hold up the other results.
+set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_revived integer := 0;
+  v_stopped_because text;
+  v_next_due_in double precision;
+  v_schedules json;
+  v_tick public.giftcard_ticks;
+  v_busy integer := p_busy;
+  s record;
+  c record;
+begin
+  if p_one_by_one then
+    set constraints all immediate;  -- an error at the commit would be no row's
+  end if;
+  if p_results <> '[]' and p_one_by_one then
+    s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
+    perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
+    v_busy := v_busy + s.refused;  -- the caller sends them again
+  elsif p_results <> '[]' then
+    s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
+    v_tick := public.giftcard_count_in_tick(p_tick_id, s.sums);
+  else
+    select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
+    v_revived := public.giftcard_revive_for(p_tick_id, p_one_by_one, p_now);
+  end if;
+  if p_stop is null and p_plan then
+    v_schedules := public.giftcard_schedules_for(p_tick_id, p_one_by_one, v_now);
+  end if;
+  if p_limit <= 0 and v_busy > 0 then
+    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
+  elsif p_results <> '[]' and not p_one_by_one then
+    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
+    c := public.giftcard_claim_for(
+      v_tick, not exists (select from public.giftcard_stages where paused_at is not null)
+      and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed'),
+      p_claim_key, p_limit, false, coalesce(p_now, clock_timestamp()));
+  else
+    c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
+  end if;
+  v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
+  if c.claimed = 0 and v_busy = 0 and v_schedules is null then
+    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
+  end if;
+  return json_build_object(
+    'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
+    'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
+    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
+end $$;

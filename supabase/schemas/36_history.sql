@@ -1,0 +1,49 @@
+-- The runs of a job.
+
+-- Return a run as the API shows it: {job_id, run_no, attempt, retry_count (from 0), status, started_at, finished_at,
+-- start_delay_ms, duration_ms, error, next_run_at, lock_owner, detail}.
+create function public.giftcard_run_json(h public.giftcard_job_history) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_readable_row(jsonb_build_object(
+    'job_id', h.job_id, 'run_no', h.run_no, 'attempt', h.attempt, 'retry_count', greatest(h.attempt, 1) - 1,
+    'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
+    'start_delay_ms', case when isfinite(h.scheduled_at) and isfinite(h.started_at)
+                           then greatest(0, public.giftcard_milliseconds(h.scheduled_at, h.started_at)) end,
+    'duration_ms', public.giftcard_milliseconds(h.started_at, h.finished_at),
+    'error', left(h.error, 500), 'next_run_at', h.next_run_at, 'lock_owner', left(h.lock_owner, 500),
+    -- Written by hand it may be anything.
+    'detail', case when jsonb_typeof(h.detail) = 'object' then h.detail
+                   when h.detail is not null then jsonb_build_object('value', h.detail) end));
+end $$;
+
+-- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,
+-- null at the end}. p_older: the run_no of an earlier page. GC404 for an unknown job.
+create function public.giftcard_history(
+  p_job_id bigint, p_limit integer default 10, p_older integer default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
+  h public.giftcard_job_history;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  if not exists (select from public.giftcard_jobs where id = p_job_id)
+      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
+     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+    perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
+  end if;
+  for h in select * from public.giftcard_job_history
+            where job_id = p_job_id and (p_older is null or run_no < p_older)
+            order by run_no desc limit v_limit + 1 loop
+    v_row := public.giftcard_run_json(h);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('runs', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'run_no' end);
+end $$;

@@ -1,0 +1,96 @@
+"""A real mail server for tests."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from typing import Any
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
+
+
+class MailServer:
+    """An SMTP server that is down until it is told to be `up`, and keeps what it took.
+
+    `rcpt` and `data`: what it says to these commands instead of yes ("550 no such user"). `slow`: seconds before each
+    reply. `rude`: the command at which it hangs up. `password`: asks for a login with it.
+    """
+
+    def __init__(self, *, password: str | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self.mails: list[EmailMessage] = []
+        self.recipients: list[list[str]] = []
+        self.connections = 0
+        self.rcpt: str | None = None
+        self.data: str | None = None
+        self.slow = 0.0
+        self.rude = ""
+        self._password = password
+        self._controller: Controller | None = None
+
+    @property
+    def url(self) -> str:
+        return f"smtp://127.0.0.1:{self.port}"
+
+    def up(self) -> "MailServer":
+        login = {"auth_required": True, "auth_require_tls": False, "authenticator": self._check}
+        self._controller = Controller(
+            self, hostname="127.0.0.1", port=self.port, enable_SMTPUTF8=True, **(login if self._password else {})
+        )
+        self._controller.start()
+        return self
+
+    def down(self) -> None:
+        if self._controller is not None:
+            self._controller.stop()
+            self._controller = None
+
+    def _check(self, server: Any, session: Any, envelope: Any, mechanism: Any, given: Any) -> AuthResult:
+        return AuthResult(success=given.password.decode() == self._password, handled=False)
+
+    # aiosmtpd calls these by the commands they answer.
+
+    async def handle_EHLO(self, server: Any, session: Any, envelope: Any, name: Any, lines: Any) -> Any:  # noqa: N802
+        self.connections += 1
+        session.host_name = name
+        await self._reply(server, "EHLO")
+        return lines
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, rest: Any) -> str:  # noqa: N802
+        await self._reply(server, "RCPT")
+        if self.rcpt is None:
+            envelope.rcpt_tos.append(address)
+        return self.rcpt or "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        await self._reply(server, "DATA")
+        if self.data is None:
+            message = message_from_bytes(envelope.content, policy=default)
+            assert isinstance(message, EmailMessage)
+            self.mails.append(message)
+            self.recipients.append(list(envelope.rcpt_tos))
+        return self.data or "250 OK"
+
+    async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        await self._reply(server, "QUIT")
+        return "221 Bye"
+
+    async def _reply(self, server: Any, command: str) -> None:
+        await asyncio.sleep(self.slow)
+        if self.rude == command:
+            server.transport.abort()
+
+
+@contextmanager
+def a_mail_server(*, password: str | None = None) -> Iterator[MailServer]:
+    """A mail server that is up."""
+    server = MailServer(password=password).up()
+    try:
+        yield server
+    finally:
+        server.down()
