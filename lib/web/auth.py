@@ -5,9 +5,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from flask import current_app, request
+from flask import current_app, g, request
 from pydantic import SecretStr
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.web.problems import Problem
 from lib.web.services import services
@@ -38,6 +39,12 @@ def check(*secrets: SecretStr | None, names: str) -> None:
         raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and the value of {names}")
 
 
+def caller() -> Caller:
+    """Return who sent this request: whom the view's decorator let in."""
+    found: Caller = g.caller
+    return found
+
+
 def _presented() -> bytes:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     # WSGI hands a header's bytes over as Latin-1.
@@ -60,6 +67,7 @@ def cron(view: Callable[P, T]) -> Callable[P, T]:
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         check(_settings().cron_secret, names="CRON_SECRET")
+        g.caller = Caller("cron secret")
         return view(*args, **kwargs)
 
     return _marked(guarded, "cron")
@@ -71,6 +79,7 @@ def admin(view: Callable[P, T]) -> Callable[P, T]:
     @wraps(view)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         check(_settings().giftcard_admin_token, names="GIFTCARD_ADMIN_TOKEN")
+        g.caller = Caller("admin token")
         return view(*args, **kwargs)
 
     return _marked(guarded, "admin")
@@ -83,6 +92,7 @@ def metrics(view: Callable[P, T]) -> Callable[P, T]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         settings = _settings()
         check(settings.giftcard_metrics_token, settings.giftcard_admin_token, names="GIFTCARD_METRICS_TOKEN")
+        g.caller = Caller("metrics token")
         return view(*args, **kwargs)
 
     return _marked(guarded, "metrics")
@@ -95,6 +105,7 @@ def api(view: Callable[P, T]) -> Callable[P, T]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         settings = _settings()
         check(settings.giftcard_api_token, settings.giftcard_admin_token, names="GIFTCARD_API_TOKEN")
+        g.caller = Caller("api token")
         return view(*args, **kwargs)
 
     return _marked(guarded, "api")
