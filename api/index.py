@@ -5,7 +5,7 @@ import sys
 
 from lib import stages
 from lib.cli import jobs
-from lib.config import settings
+from lib.config.load import load
 from lib.errors import SettingsError
 from lib.store.connect import connect
 from lib.telemetry import events
@@ -13,7 +13,7 @@ from lib.web.app import create_app
 from lib.web.services import Services
 
 try:
-    _settings = settings.load()
+    _settings = load()
 except SettingsError as error:
     raise SystemExit(f"Invalid settings: {error}") from None
 

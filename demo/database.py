@@ -1,7 +1,6 @@
 """The demo's database: new on the embedded Postgres, or the one of DATABASE_URL, where no data is deleted."""
 
 import fcntl
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from demo.supabase import serve
 from dev.migrate import migrate
-from dev.postgres import embedded
+from dev.postgres import embedded, given_url
 from lib.errors import Refused, Unavailable
+from lib.store.libpq import words_of
 
 NAME = "giftcards_demo"
 
@@ -61,7 +61,7 @@ def demo_database(folder: Path, *, supabase: Sequence[str] | None) -> Iterator[D
         Refused: it holds jobs or orders of others, or `supabase` is combined with DATABASE_URL.
         StoreError: it cannot be reached or migrated.
     """
-    url = os.environ.get("DATABASE_URL", "").strip()
+    url = given_url(environment="development")
     if url and supabase:
         raise Refused("--supabase works with the embedded Postgres only: unset DATABASE_URL", sqlstate="GC400")
     if url:
@@ -78,7 +78,7 @@ def demo_database(folder: Path, *, supabase: Sequence[str] | None) -> Iterator[D
 @contextmanager
 def existing_database(folder: Path) -> Iterator[str]:
     """Yield the URL of the database of the last demo."""
-    url = os.environ.get("DATABASE_URL", "").strip()
+    url = given_url(environment="development")
     if url:
         yield url
         return
@@ -112,12 +112,11 @@ def _prepare(url: str, *, where: str | None = None, supabase: Mapping[str, str] 
                 "select split_part(current_setting('server_version'), ' ', 1), "
                 "to_char(now() at time zone 'UTC', '\"demo-\"YYYYMMDD-HH24MISS')"
             ).fetchone()
-    except psycopg.OperationalError as error:
-        raise Unavailable(" ".join(str(error).split())) from None
-    except psycopg.ProgrammingError as error:
-        if error.sqlstate is None:  # its message would repeat the URL with the password
-            raise Unavailable("DATABASE_URL must be like postgresql://user:password@host:5432/database") from None
-        raise Refused(str(error), sqlstate=error.sqlstate) from None
+    except psycopg.Error as error:
+        message = words_of(error, url)
+        if isinstance(error, psycopg.ProgrammingError) and error.sqlstate:
+            raise Refused(message, sqlstate=error.sqlstate) from None
+        raise Unavailable(message) from None
     version, tenant = row or ("", "")
     return Database(
         url=url,

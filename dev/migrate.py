@@ -16,6 +16,7 @@ import psycopg
 
 from dev import ROOT
 from lib.errors import Misconfigured, Refused, StoreError, Unavailable
+from lib.store.libpq import words_of
 
 # Any number shared by all processes; this one spells "migrate".
 _LOCK = int.from_bytes(b"migrate")
@@ -56,7 +57,7 @@ def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list
             _prepare(connection, migrations)
             return [migration.file for migration in migrations if _apply_once(connection, migration)]
     except psycopg.Error as error:
-        raise _translated(error) from None  # the original may repeat the URL with its password
+        raise _translated(error, url) from None  # the original may repeat a part of the URL
 
 
 def read_migrations(directory: Path) -> list[Migration]:
@@ -129,7 +130,7 @@ def _apply_once(connection: psycopg.Connection, migration: Migration) -> bool:
         except psycopg.Error as error:
             if connection.broken:
                 raise
-            raise Refused(_explain(error, migration), sqlstate=error.sqlstate or "") from error
+            raise Refused(_explain(error, migration), sqlstate=error.sqlstate or "") from None
         connection.execute(record, [migration.version, [migration.sql], migration.name])
     return True
 
@@ -152,12 +153,10 @@ def _explain(error: psycopg.Error, migration: Migration) -> str:
     return f"{migration.file}{line}: " + "\n  ".join(part for part in parts if part)
 
 
-def _translated(error: psycopg.Error) -> StoreError:
-    message = " ".join(str(error).split())
-    if isinstance(error, psycopg.OperationalError):
+def _translated(error: psycopg.Error, url: str) -> StoreError:
+    message = words_of(error, url)
+    if isinstance(error, psycopg.OperationalError) or error.sqlstate is None:
         return Unavailable(message)
-    if error.sqlstate is None:
-        return Unavailable("DATABASE_URL must be like postgresql://user:password@host:5432/database")
     return Misconfigured(message)
 
 

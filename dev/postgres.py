@@ -19,6 +19,9 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from dev import LOCAL
+from lib.config.database_url import DatabaseUrl
+from lib.config.parsers import bare
+from lib.config.transport import environment_in
 from lib.errors import Unavailable
 
 with warnings.catch_warnings():
@@ -145,10 +148,25 @@ def embedded(data_dir: Path, *, settings: Settings | None = None) -> Iterator[Em
         yield Embedded(server)
 
 
+def given_url(*, environment: str | None = None) -> str | None:
+    """Return `DATABASE_URL` as the application would use it, or None. `environment`: that of the variables.
+
+    Raises:
+        Unavailable: it is not valid.
+    """
+    text = bare(os.environ.get("DATABASE_URL", ""))
+    if not text:
+        return None
+    try:
+        return DatabaseUrl(text, environment=environment or environment_in(os.environ)).get_secret_value()
+    except ValueError as error:
+        raise Unavailable(f"DATABASE_URL: {error}") from None
+
+
 @contextmanager
-def database(data_dir: Path = LOCAL / "postgres") -> Iterator[str]:
-    """Yield the URL of the database: `DATABASE_URL`, or an embedded one."""
-    url = os.environ.get("DATABASE_URL", "").strip()
+def database(data_dir: Path = LOCAL / "postgres", *, environment: str | None = None) -> Iterator[str]:
+    """Yield the URL of the database: `DATABASE_URL` as in `given_url`, or an embedded one."""
+    url = given_url(environment=environment)
     if url:
         yield url
         return

@@ -60,7 +60,7 @@ def main() -> int:
     embedded = not os.environ.get("DATABASE_URL", "").strip()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # during the start, both signals stop it in the same way
     try:
-        with database() as url:
+        with database(environment=os.environ.get("GIFTCARD_ENV") or "development") as url:
             for file in migrate(url):
                 print(f"applied {file}")
             os.environ.update(_environment(url))

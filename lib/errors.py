@@ -32,7 +32,7 @@ class GiftcardError(Exception):
 
 
 class SettingsError(GiftcardError):
-    """An invalid setting. The message names the variable, its value (unless secret) and what is allowed."""
+    """An invalid setting. The message names the variable and what is allowed, never the value."""
 
 
 class Failure(GiftcardError):

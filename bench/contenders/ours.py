@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from bench.measure import Sample, Watch
 from dev.migrate import migrate
+from lib.config.database_url import DatabaseUrl
 from lib.config.settings import Settings
 from lib.job import Complete, Outcome
 from lib.jobs.context import Context
@@ -37,7 +38,11 @@ REGISTRY = Registry({"noop": _noop})
 
 def settings_for(url: str, *, concurrency: int) -> Settings:
     """Return default settings with this concurrency."""
-    return Settings(database_url=SecretStr(url), giftcard_concurrency=concurrency, giftcard_tick_budget_seconds=600)
+    return Settings(
+        database_url=DatabaseUrl(url, environment="development"),
+        giftcard_concurrency=concurrency,
+        giftcard_tick_budget_seconds=600,
+    )
 
 
 def install(url: str) -> None:

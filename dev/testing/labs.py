@@ -12,7 +12,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from lib import stages
-from lib.config import settings
+from lib.config.load import load
+from lib.config.settings import Settings
 from lib.jobs.stage import Registry
 from lib.store.connect import connect
 from lib.store.store import Store
@@ -35,11 +36,11 @@ _TIMES = """
 """
 
 
-def settings_of(**environ: Any) -> settings.Settings:
+def settings_of(**environ: Any) -> Settings:
     """Return the settings of these variables only. None: not set."""
     given = {name: str(value) for name, value in environ.items() if value is not None}
     with mock.patch.dict(os.environ, given, clear=True):
-        return settings.load()
+        return load()
 
 
 class Lab:

@@ -3,10 +3,11 @@
 import json
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pydantic import SecretStr
 
+from lib.config.urls import HttpUrl
 from lib.errors import GiftcardError, Invalid, Misconfigured, Refused, Unavailable
 
 if TYPE_CHECKING:  # imported when used: the application never is its own client
@@ -17,7 +18,6 @@ Json = dict[str, Any]
 # Seconds. A tick responds when its budget and its last handler have ended, bulk work when its part is done.
 _CONNECT_TIMEOUT, TIMEOUT, LONG_TIMEOUT = 5.0, 30.0, 900.0
 _SQLSTATES = {400: "GC400", 404: "GC404", 409: "GC409", 422: "GC422"}
-_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Transport:
@@ -30,7 +30,8 @@ class Transport:
     """
 
     def __init__(self, url: str, *, token: SecretStr | None) -> None:
-        self._host = _checked_host(url)
+        address = _checked(url)
+        self._host = address.host
         secret = token.get_secret_value() if token else ""
         if not secret:
             raise Invalid(f"set GIFTCARD_ADMIN_TOKEN to the admin token of {self._host}", field="token")
@@ -39,13 +40,13 @@ class Transport:
         import httpx
 
         # Loading the certificates costs more than a request, and plain HTTP to this machine needs none.
-        encrypted = urlsplit(url).scheme == "https"
+        encrypted = address.scheme == "https"
         try:
             self._client = httpx.Client(
                 base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT, verify=encrypted
             )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise Invalid(f"--url is not an address: {error}", field="url") from None
+        except (httpx.InvalidURL, ValueError):
+            raise Invalid("--url is not an address like https://giftcards.example.com", field="url") from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -139,22 +140,15 @@ def segment(name: str) -> str:
     return quoted if name.strip(".") else quoted.replace(".", "%2E")
 
 
-def _checked_host(url: str) -> str:
-    """Return the host of an address that a token may be sent to."""
+def _checked(text: str) -> HttpUrl:
+    """Return an address that a token may be sent to, whatever the environment: https, or this machine."""
     try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        url = HttpUrl(text)
     except ValueError as error:
-        raise Invalid(f"--url is not an address: {error}", field="url") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise Invalid("--url must be an address like https://giftcards.example.com", field="url")
-    if parts.scheme == "http" and host not in _LOCAL_HOSTS:
-        raise Invalid(f"--url must begin with https://: the token would reach {host} in clear", field="url")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise Invalid(
-            "--url must hold no user, password, query or fragment: the token is in the environment", field="url"
-        )
-    return host
+        raise Invalid(f"--url {error}", field="url") from None
+    if url.has_credentials or url.has_query:
+        raise Invalid("--url must hold no user, password or query: the token is in the environment", field="url")
+    return url
 
 
 def _without_none(values: Json) -> Json:

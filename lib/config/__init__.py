@@ -1,8 +1,13 @@
 """Configuration: the one place where environment variables are defined. They are parsed once at start.
 
-settings          all variables with a fixed name, and GIFTCARD_URL, which only `flask jobs` reads
+settings          all variables with a fixed name
+load              reads them all, once at start
 stage_overrides   GIFTCARD_STAGE_<STAGE>_<SETTING>
 job_secrets       GIFTCARD_SECRET_<NAME>
 vercel            maxDuration of vercel.json: how long a function may run
-parsers           the formats of values: URLs, keys, networks, lists
+parsers           the formats of values: keys, networks, lists, what is around a value
+transport         the rule: secrets travel encrypted
+urls              the URLs of HTTP services and mail servers
+database_url      the URL of the database
+covered           the texts that must never appear in output
 """

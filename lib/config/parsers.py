@@ -1,10 +1,16 @@
-"""Defines the formats of values: URLs, keys, networks, lists. Each parser raises ValueError for an invalid text."""
+"""Defines the formats of values: URLs, keys, networks, lists. Each parser raises ValueError for an invalid text.
+
+No message repeats a part of the value: it may be a secret that got into the wrong variable.
+"""
 
 import re
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import Any, Protocol
 
-_ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d+))?/?")
+from pydantic import ValidationInfo
+
+from lib.config.transport import environment_of
+
 # ASCII only, so that every mail server accepts it: a domain in another script needs its xn-- form.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _MAIL_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*")
@@ -15,14 +21,41 @@ _LEAST_AMOUNT = re.compile(r"([A-Z]{3}):([1-9][0-9]{0,9})")
 MAX_RECIPIENTS = 20
 
 
-def address(value: Any) -> Any:
-    """Parse a base URL."""
-    if not isinstance(value, str):
-        return value
-    match = _ADDRESS.fullmatch(value.strip())
-    if not match or int(match[1] or 0) > 65_535:
-        raise ValueError("must be a base URL without a path, like https://abcdefghijklm.supabase.co")
-    return value.strip()
+class Url(Protocol):
+    """A typed URL, made of its text by the rule of transport."""
+
+    def __call__(self, text: str, *, environment: str) -> Any: ...
+
+
+def url_of(kind: Url) -> Callable[[Any, ValidationInfo], Any]:
+    """Return the parser of a kind of URLs."""
+
+    def parse(value: Any, info: ValidationInfo) -> Any:
+        environment = environment_of(info.data.get("giftcard_env"), info.data.get("vercel_env"))
+        return kind(value, environment=environment) if isinstance(value, str) else value
+
+    return parse
+
+
+def bare(text: str) -> str:
+    """Return a text without the spaces, line breaks and quotes around it."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1].strip()
+    return text
+
+
+def stripped(values: Any) -> Any:
+    """Strip all texts by field, and leave out those that are empty then, and POSTGRES_URL beside DATABASE_URL."""
+    if not isinstance(values, dict):
+        return values
+    found = {name: bare(value) if isinstance(value, str) else value for name, value in values.items()}
+    if found.get("cron_secret"):
+        # Vercel sends it as it is, with its quotes.
+        found["cron_secret"] = values["cron_secret"].strip()
+    if found.get("database_url"):
+        found.pop("postgres_url", None)
+    return {name: value for name, value in found.items() if value != ""}
 
 
 def key(value: Any) -> Any:
@@ -64,15 +97,6 @@ def is_mail_address(text: str) -> bool:
     return _MAIL_ADDRESS.fullmatch(text) is not None and len(text) <= 254
 
 
-def is_http_url(text: str) -> bool:
-    """Return whether a text is an http or https URL with a host."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
 def pgmq_queues(value: Any) -> Any:
     """Parse comma-separated pairs of queue and stage, `email_queue:email`."""
     if not isinstance(value, str):
@@ -83,7 +107,7 @@ def pgmq_queues(value: Any) -> Any:
         if not match:
             raise ValueError("must be pairs of queue and stage, like email_queue:email,payments_queue:payment")
         if match[1] in stages:
-            raise ValueError(f"names the queue {match[1]} twice")
+            raise ValueError("names a queue twice")
         stages[match[1]] = match[2]
     return tuple(stages.items())
 
@@ -114,6 +138,6 @@ def least_amounts(value: Any) -> Any:
         if not match:
             raise ValueError("must be pairs of currency and minor units, like USD:500,EUR:500")
         if match[1] in amounts:
-            raise ValueError(f"names the currency {match[1]} twice")
+            raise ValueError("names a currency twice")
         amounts[match[1]] = int(match[2])
     return tuple(amounts.items())

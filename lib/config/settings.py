@@ -1,26 +1,23 @@
 """Defines all environment variables with a fixed name: the one list. `docs/settings.md` explains each."""
 
 import math
-import os
-import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lib.config import job_secrets, parsers, stage_overrides, vercel
+from lib.config import parsers, vercel
+from lib.config.covered import covered_texts
+from lib.config.database_url import DatabaseUrl
 from lib.config.stage_overrides import StageOverrides, seconds_list
-from lib.errors import SettingsError
+from lib.config.transport import environment_of
+from lib.config.urls import HttpUrl, SmtpUrl, SupabaseUrl
 
 # What a function needs beyond budget and ttr, to settle and respond.
 MARGIN_SECONDS = 20
 
-_OWN_NAMES = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
-# Read only by `flask jobs`.
-_CLI_VARIABLES = frozenset({"GIFTCARD_URL"})
 # Former names, which are no longer read, and what each is called now.
 RENAMED: Mapping[str, str] = {
     "GIFTCARD_QUEUE_INLETS": "GIFTCARD_PGMQ_QUEUES",
@@ -29,7 +26,10 @@ RENAMED: Mapping[str, str] = {
 
 
 class Settings(BaseSettings):
-    """All settings, read once at start by `load`; frozen. Empty values count as unset."""
+    """All settings, read once at start by `lib.config.load`; frozen. Empty values count as unset.
+
+    The environment comes first: the rule of transport, by which each URL is parsed, depends on it.
+    """
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -47,8 +47,9 @@ class Settings(BaseSettings):
     giftcard_admin_token: SecretStr | None = None
     giftcard_api_token: SecretStr | None = None
     # The database
-    database_url: SecretStr | None = None
-    supabase_url: str | None = None
+    database_url: DatabaseUrl | None = None
+    postgres_url: DatabaseUrl | None = None
+    supabase_url: SupabaseUrl | None = None
     supabase_secret_key: SecretStr | None = None
     supabase_service_role_key: SecretStr | None = None
     # The tick
@@ -75,18 +76,18 @@ class Settings(BaseSettings):
     giftcard_vendor_key_hours: float = Field(default=20, gt=0, le=8_760)
     # Providers and mail
     giftcard_payment_provider: Literal["ledger", "http", "square"] = "ledger"
-    giftcard_payment_url: str | None = Field(default=None, repr=False)  # it may hold a password
+    giftcard_payment_url: HttpUrl | None = None
     giftcard_payment_token: SecretStr | None = None
     giftcard_payment_lookup: bool = True
     giftcard_card_provider: Literal["ledger", "http"] = "ledger"
-    giftcard_card_url: str | None = Field(default=None, repr=False)
+    giftcard_card_url: HttpUrl | None = None
     giftcard_card_token: SecretStr | None = None
     giftcard_card_lookup: bool = True
     # Minor units by currency
     giftcard_least_amounts: tuple[tuple[str, int], ...] = ()
     giftcard_encryption_keys: SecretStr | None = None
     giftcard_lookup_key: SecretStr | None = None
-    smtp_url: SecretStr | None = None
+    smtp_url: SmtpUrl | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
     # Reports by mail; pgmq imports: queues and the stage of each
@@ -94,7 +95,7 @@ class Settings(BaseSettings):
     giftcard_pgmq_queues: tuple[tuple[str, str], ...] = ()
     # Monitoring: alerts, metrics, Sentry
     giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
-    giftcard_alert_url: SecretStr | None = None
+    giftcard_alert_url: HttpUrl | None = None
     giftcard_alert_late_seconds: float = Field(default=900, ge=60, le=86_400)
     giftcard_alert_repeat_hours: float = Field(default=24, gt=0, le=8_760)
     giftcard_metrics_token: SecretStr | None = None
@@ -104,7 +105,7 @@ class Settings(BaseSettings):
     # Square's webhooks: the key that signs them, the URL that receives them, the tenant they belong to, the merchant
     # and the locations whose events count, and what the references of our orders begin with
     square_webhook_signature_key: SecretStr | None = None
-    square_webhook_url: str | None = Field(default=None, repr=False)
+    square_webhook_url: HttpUrl | None = None
     square_tenant_id: str = Field(default="default", min_length=1, max_length=200)
     square_merchant_id: str | None = None
     square_location_id: tuple[str, ...] = ()
@@ -122,9 +123,11 @@ class Settings(BaseSettings):
     _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
     _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
+    _stripped: tuple[str, ...] = PrivateAttr(default=())
     # Read by `load` from vercel.json.
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
+    _strip = model_validator(mode="before")(parsers.stripped)
     _split_delays = field_validator("giftcard_webhook_retry_seconds", mode="before")(seconds_list)
     _split_networks = field_validator("giftcard_allowed_networks", mode="before")(parsers.networks)
     _split_recipients = field_validator("report_recipients", mode="before")(parsers.recipients)
@@ -133,7 +136,12 @@ class Settings(BaseSettings):
     _split_pgmq_queues = field_validator("giftcard_pgmq_queues", mode="before")(parsers.pgmq_queues)
     _check_merchant = field_validator("square_merchant_id", mode="before")(parsers.square_id)
     _split_locations = field_validator("square_location_id", mode="before")(parsers.square_ids)
-    _check_address = field_validator("supabase_url", mode="before")(parsers.address)
+    _parse_database = field_validator("database_url", "postgres_url", mode="before")(parsers.url_of(DatabaseUrl))
+    _parse_mail = field_validator("smtp_url", mode="before")(parsers.url_of(SmtpUrl))
+    _parse_address = field_validator("supabase_url", mode="before")(parsers.url_of(SupabaseUrl))
+    _parse_urls = field_validator(
+        *("giftcard_payment_url", "giftcard_card_url", "giftcard_alert_url", "square_webhook_url"), mode="before"
+    )(parsers.url_of(HttpUrl))
     _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(parsers.key)
 
     @property
@@ -168,11 +176,19 @@ class Settings(BaseSettings):
         return self.giftcard_failed_job_retry_hours > 0 and self.giftcard_max_revivals > 0
 
     @property
+    def stripped(self) -> tuple[str, ...]:
+        """Variables whose value had quotes, spaces or line breaks around it, which were removed."""
+        return self._stripped
+
+    @property
+    def database(self) -> DatabaseUrl | None:
+        """`DATABASE_URL`, else `POSTGRES_URL`."""
+        return self.database_url or self.postgres_url
+
+    @property
     def environment(self) -> str:
         """`GIFTCARD_ENV`, else `VERCEL_ENV`, else production, the safest choice."""
-        if self.giftcard_env:
-            return self.giftcard_env
-        return self.vercel_env if self.vercel_env in ("production", "preview", "development") else "production"
+        return environment_of(self.giftcard_env, self.vercel_env)
 
     @property
     def is_production(self) -> bool:
@@ -180,50 +196,5 @@ class Settings(BaseSettings):
         return self.environment in ("production", "preview")
 
     def secrets(self) -> list[str]:
-        """Return the values that must never appear in output, longest first."""
-        values = (getattr(self, name) for name in type(self).model_fields)
-        wholes = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
-        parts = {part for whole in wholes for part in _parts(whole) if len(part) >= 8}
-        parts |= {form for value in self._job_secrets.values() for form in job_secrets.forms(value.get_secret_value())}
-        return sorted(parts, key=len, reverse=True)
-
-
-def _parts(secret: str) -> list[str]:
-    """Return the secret and its parts: items of a list; the password of a URL, encoded and decoded."""
-    try:
-        password = urlsplit(secret).password or ""
-    except ValueError:
-        password = ""
-    return [secret, *secret.split(","), password, unquote(password)]
-
-
-def _is_unknown(name: str) -> bool:
-    looks_ours = _OWN_NAMES.fullmatch(name) is not None and name not in _CLI_VARIABLES
-    is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.VARIABLE.fullmatch(name)
-    return looks_ours and name.lower() not in Settings.model_fields and not is_pattern
-
-
-def load() -> Settings:
-    """Return the settings of the process's environment.
-
-    Raises:
-        SettingsError: the first invalid variable, named in one sentence.
-    """
-    overrides, secrets_of_jobs = stage_overrides.read(os.environ), job_secrets.read(os.environ)
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        variable = str(first["loc"][0]).upper()
-        secret = variable.endswith(("_SECRET", "_TOKEN", "_KEY", "_KEYS", "_URL", "_RECIPIENTS", "_DSN"))
-        value = "" if secret else f"={os.environ.get(variable, '')!r}"
-        raise SettingsError(f"{variable}{value}: {first['msg'].removeprefix('Value error, ')}") from None
-    if settings.giftcard_inline and settings.is_production:
-        raise SettingsError(
-            f"GIFTCARD_INLINE requires GIFTCARD_ENV=development or test, but this is {settings.environment}"
-        )
-    settings._stage_overrides = overrides
-    settings._job_secrets = secrets_of_jobs
-    settings._max_duration = vercel.max_duration()
-    settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
-    return settings
+        """Return the texts that must never appear in output, longest first."""
+        return covered_texts((getattr(self, name) for name in type(self).model_fields), self._job_secrets)

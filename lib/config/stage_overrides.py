@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from lib.config.parsers import bare
 from lib.errors import SettingsError
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
@@ -42,8 +43,8 @@ def read(environ: Mapping[str, str]) -> dict[str, StageOverrides]:
     values: dict[str, dict[str, str]] = {}
     for name, value in environ.items():
         match = VARIABLE.fullmatch(name)
-        if match and value:
-            values.setdefault(match[1].lower(), {})[match[2].lower()] = value
+        if match and bare(value):
+            values.setdefault(match[1].lower(), {})[match[2].lower()] = bare(value)
     return {stage: _parse(stage, values_of_stage) for stage, values_of_stage in values.items()}
 
 
@@ -53,7 +54,7 @@ def _parse(stage: str, values: dict[str, str]) -> StageOverrides:
     except ValidationError as error:
         first = error.errors()[0]
         setting = str(first["loc"][0])
-        raise SettingsError(f"{variable(stage, setting)}={values[setting]!r}: {first['msg']}") from None
+        raise SettingsError(f"{variable(stage, setting)}: {first['msg']}") from None
 
 
 def variable(stage: str, setting: str) -> str:

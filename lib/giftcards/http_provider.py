@@ -4,10 +4,10 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import SecretStr
 
+from lib.config.urls import HttpUrl
 from lib.errors import Declined, Pending, PermanentError, TransientError, is_permanent_status
 from lib.giftcards.cards import vault_of
 from lib.giftcards.ledger import record_captured, record_payment, record_vendor_card
@@ -34,7 +34,7 @@ _MAX_AMOUNT = 1_000_000_000_000_000
 class Service:
     """The service to call. `lookup`: it can look up a key."""
 
-    url: str
+    url: HttpUrl
     token: SecretStr | None
     lookup: bool
 
@@ -63,7 +63,7 @@ class HttpProvider:
             TransientError: the outcome is unknown, so retry under the same key.
         """
         body = {"amount": order.amount.amount, "currency": order.amount.currency, "reference": self._order_id}
-        response = self._post(self._url, key, json=body)
+        response = self._post(self._url.get_secret_value(), key, json=body)
         if response.status_code == 402:
             raise Declined(f"{self._label} declined (402)")
         if is_permanent_status(response.status_code):
@@ -83,9 +83,7 @@ class HttpProvider:
     def find(self, key: str) -> Result | None:
         """Return the result stored under a key, or None. Raise as `submit` does, except that no failure is permanent:
         whatever is wrong with a lookup, the effect may have happened."""
-        parts = urlsplit(self._url)
-        query = "&".join(filter(None, (parts.query, urlencode({"idempotency_key": key}))))
-        response = self._http.request("GET", parts._replace(query=query).geturl(), headers=self._headers)
+        response = self._http.request("GET", self._url.with_query(idempotency_key=key), headers=self._headers)
         if response.status_code == 404:
             return None
         if is_permanent_status(response.status_code):
@@ -199,9 +197,7 @@ class HttpCards(HttpProvider):
 
     def block(self, key: str, reference: str) -> Result:
         """See `CardProvider`: `POST url/<reference>/block`."""
-        parts = urlsplit(self._url)
-        path = f"{parts.path.rstrip('/')}/{quote(reference, safe='')}/block"
-        response = self._post(parts._replace(path=path).geturl(), key)
+        response = self._post(self._url.with_path(reference, "block"), key)
         if response.status_code in (405, 501):
             raise PermanentError(f"{self._label} cannot block cards ({response.status_code}): block it there")
         raise_for_status(response, who=self._label)

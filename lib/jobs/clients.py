@@ -5,7 +5,6 @@ from email.message import EmailMessage
 from email.utils import parseaddr
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from lib.config.settings import Settings
 from lib.errors import PermanentError, TransientError, is_permanent_status
@@ -40,13 +39,19 @@ class Http:
         """Send a request and return the response, read up to 1 MB. Redirects are not followed.
 
         Raises:
+            PermanentError: the URL is invalid.
             TransientError: no complete response. The request may have taken effect.
         """
         import httpx
 
+        try:
+            host = httpx.URL(url).host
+        except httpx.InvalidURL:
+            raise PermanentError("the URL is invalid") from None  # its message repeats parts of the URL
+
         from lib.store.network import Network, http_client
 
-        left = _left(self._until, doing=f"{method} {urlsplit(url).hostname}")
+        left = _left(self._until, doing=f"{method} {host}")
         network = Network()
         network.begin(left)  # for all that the call waits for, also a header that comes byte by byte
         timeout = min(left, _MAX_WAIT_SECONDS)
@@ -59,10 +64,10 @@ class Http:
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > _MAX_BODY_BYTES:
-                        raise TransientError(f"{urlsplit(url).hostname} sent more than {_MAX_BODY_BYTES} bytes")
+                        raise TransientError(f"{host} sent more than {_MAX_BODY_BYTES} bytes")
                     _left(self._until, doing="the rest of the response")
         except httpx.HTTPError as error:
-            raise TransientError(f"{urlsplit(url).hostname}: {type(error).__name__} {error}".strip()) from error
+            raise TransientError(f"{host}: {type(error).__name__} {error}".strip()) from error
         return httpx.Response(response.status_code, headers=response.headers, content=bytes(body))
 
 
@@ -101,7 +106,7 @@ class Mail:
             return self._write(message)
         from lib.jobs.smtp import Session
 
-        with Session(self._settings.smtp_url.get_secret_value(), until=self._until) as session:
+        with Session(self._settings.smtp_url, until=self._until) as session:
             session.send(message)
         return {"message_id": str(message["Message-ID"])}
 

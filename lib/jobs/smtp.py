@@ -9,8 +9,8 @@ from email.message import EmailMessage
 from socket import socket
 from types import TracebackType
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
 
+from lib.config.urls import SmtpUrl
 from lib.errors import PermanentError, TransientError
 
 _MAX_WAIT_SECONDS = 30.0
@@ -18,16 +18,16 @@ _QUIT_SECONDS = 1.0
 
 
 class Session:
-    """A session with one server: encrypted if it can be, logged in if the URL has a user, and closed in any case.
+    """A session with one server: encrypted as the URL demands, logged in if it has a user, and closed in any case.
 
     `until` is a `time.monotonic()` value that no step waits past; a caller may change it between two messages. After
     an error, `is_open` is whether the session can send another message.
 
     Raises:
-        TransientError: by `with`, if the server cannot be reached or refuses the login.
+        TransientError: by `with`, if the server cannot be reached, does not encrypt or refuses the login.
     """
 
-    def __init__(self, url: str, *, until: float) -> None:
+    def __init__(self, url: SmtpUrl, *, until: float) -> None:
         self.until = until
         self._url = url
         self._smtp: smtplib.SMTP | None = None
@@ -61,12 +61,10 @@ class Session:
         try:
             self._smtp = self._connect()
             self._smtp.ehlo()
-            if not isinstance(self._smtp, smtplib.SMTP_SSL) and self._smtp.has_extn("starttls"):
-                self._smtp.starttls(context=ssl.create_default_context())
-                self._smtp.ehlo()
-            parts = urlsplit(self._url)
-            if parts.username:
-                self._smtp.login(unquote(parts.username), unquote(parts.password or ""))
+            if self._url.security in ("starttls", "offered"):
+                self._start_tls(self._smtp)
+            if self._url.user:
+                self._smtp.login(self._url.user, self._url.password)
         except OSError as error:
             self._close()
             raise TransientError(f"mail server: {type(error).__name__} {error}") from error
@@ -90,10 +88,17 @@ class Session:
             self._smtp.close()
 
     def _connect(self) -> smtplib.SMTP:
-        parts = urlsplit(self._url)
-        port = parts.port or (465 if parts.scheme == "smtps" else 587 if parts.username else 25)
-        kind = _BoundedSsl if parts.scheme == "smtps" else _Bounded
-        return kind(self, parts.hostname or "localhost", port)
+        if self._url.security == "tls":
+            return _BoundedSsl(self, self._url.host, self._url.port, context=ssl.create_default_context())
+        return _Bounded(self, self._url.host, self._url.port)
+
+    def _start_tls(self, smtp: smtplib.SMTP) -> None:
+        """Encrypt the session. Without it nothing is sent, except to this machine."""
+        if smtp.has_extn("starttls"):
+            smtp.starttls(context=ssl.create_default_context())
+            smtp.ehlo()
+        elif self._url.security == "starttls":
+            raise TransientError("mail server: it offers no encryption (STARTTLS), so nothing is sent to it")
 
     def left(self) -> float:
         """Return how many seconds the next step may take.
@@ -110,10 +115,10 @@ class Session:
 class _Bounded(smtplib.SMTP):
     """Each step has the time that is left for all: smtplib's own timeout begins anew with each byte of a reply."""
 
-    def __init__(self, session: Session, host: str, port: int) -> None:
+    def __init__(self, session: Session, host: str, port: int, **options: Any) -> None:
         self._session = session
         # The constructor may wait twice before it reads the greeting: for the connection and for TLS.
-        super().__init__(host, port, timeout=session.left() / 3)
+        super().__init__(host, port, timeout=session.left() / 3, **options)
 
     def send(self, s: Any) -> None:
         """Send bytes or text."""

@@ -1,4 +1,4 @@
-"""The channels of alerts: each recipient of mails, a URL, Sentry. A setting that is wrong is a channel that fails."""
+"""The channels of alerts: each recipient of mails, a URL, Sentry. An address that is wrong is a channel that fails."""
 
 import hashlib
 import hmac
@@ -11,9 +11,8 @@ from email.policy import SMTP
 from email.utils import make_msgid, parseaddr
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from lib.config.parsers import MAX_RECIPIENTS, is_http_url, is_mail_address
+from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
 from lib.config.settings import Settings
 from lib.errors import Failure, PermanentError, TransientError
 from lib.jobs.clients import Http, Mail
@@ -66,8 +65,9 @@ def senders(settings: Settings) -> Iterator[tuple[Sender, list[Channel]]]:
             ],
         )
     if settings.giftcard_alert_url:
-        url = settings.giftcard_alert_url.get_secret_value()
-        yield _post, [Channel(f"url:{_digest(url, settings)}", "url", url)]
+        url = settings.giftcard_alert_url
+        text = url.get_secret_value()
+        yield partial(_post, url.host), [Channel(f"url:{_digest(text, settings)}", "url", text)]
     if settings.sentry_dsn:
         yield _to_sentry, [Channel("sentry", "sentry")]
 
@@ -109,7 +109,7 @@ def _session(settings: Settings, session: "_Session | None", stack: ExitStack, u
     if settings.smtp_url is None:
         return None
     if session is None or not session.is_open:
-        return stack.enter_context(Session(settings.smtp_url.get_secret_value(), until=until))
+        return stack.enter_context(Session(settings.smtp_url, until=until))
     session.until = until
     return session
 
@@ -136,13 +136,9 @@ def _message(text: str, channel: Channel, settings: Settings) -> EmailMessage:
     return mail
 
 
-def _post(notifications: Sequence[Notification], until: float, report: Report) -> None:
+def _post(host: str, notifications: Sequence[Notification], until: float, report: Report) -> None:
     """Post alerts: to Slack's addresses the text alone, to any other the fields too."""
     for notification in notifications:
-        url = notification.channel.address
-        if not is_http_url(url):
-            raise PermanentError("GIFTCARD_ALERT_URL must be an http or https URL")
-        host = urlsplit(url).hostname or ""
         for alert in notification.alerts:
             if host == "slack.com" or host.endswith(".slack.com"):
                 # Slack's control sequences, such as <!channel>, begin with these.
@@ -150,7 +146,7 @@ def _post(notifications: Sequence[Notification], until: float, report: Report) -
             else:
                 body = {"text": alert.text, **alert.row}
             try:
-                response = Http(until=until).request("POST", url, json=body)
+                response = Http(until=until).request("POST", notification.channel.address, json=body)
                 if not response.is_success:
                     raise TransientError(f"GIFTCARD_ALERT_URL responded with {response.status_code}")
             except Exception as error:  # noqa: BLE001

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import urljoin
 
+from lib.config.transport import must_encrypt
 from lib.safe_http.ip_policy import Network, is_allowed
 
 MAX_LENGTH = 2_048
@@ -82,6 +83,16 @@ def check(url: Url, *, allowed: Sequence[Network]) -> None:
     address = _literal(url.host)
     if address is not None and not is_allowed(address, allowed=allowed):
         raise ValueError("must have a public address, or one within GIFTCARD_ALLOWED_NETWORKS")
+
+
+def check_encrypted(url: Url, *, environment: str) -> None:
+    """Validate that a URL may receive secrets.
+
+    Raises:
+        ValueError: it is not https where it must be; safe to return to clients.
+    """
+    if url.scheme == "http" and must_encrypt(url.host, environment):
+        raise ValueError("must begin with https://: secrets do not travel in clear")
 
 
 def _literal(host: str) -> str | None:

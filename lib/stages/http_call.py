@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo, model_validator
 
 from lib.config import job_secrets
+from lib.config.settings import Settings
 from lib.errors import Failure, PermanentError, TransientError
 from lib.job import Complete
 from lib.jobs.context import Context
@@ -70,6 +71,31 @@ class HttpCall(StrictModel):
             return value
         return {"url" if name == "api" else name: content for name, content in value.items()}
 
+    @model_validator(mode="after")
+    def _encrypted(self, info: ValidationInfo) -> "HttpCall":
+        # The settings are known when a job is enqueued; when it runs, the call checks it again.
+        if info.context:
+            self.check_encrypted(info.context["settings"])
+        return self
+
+    def check_encrypted(self, settings: Settings) -> None:
+        """Validate that a URL which receives a secret is https.
+
+        Raises:
+            ValueError: it is not; safe to return to clients.
+        """
+        if not any(map(job_secrets.named_in, (*self.headers.values(), self.text))):
+            return
+        try:
+            http_url.check_encrypted(http_url.parse(self.url), environment=settings.environment)
+        except ValueError as error:
+            raise ValueError(f"url {error}") from None
+
+    @property
+    def text(self) -> str:
+        """The body as it is sent, with its references to secrets."""
+        return self.body if isinstance(self.body, str) else json.dumps(self.body)
+
     def expects(self, status: int) -> bool:
         """Return whether a status means success."""
         return 200 <= status <= 299 if self.expected_statuses is None else status in self.expected_statuses
@@ -124,9 +150,17 @@ def _send(call: HttpCall, request: Request, context: Context) -> Complete:
 
 
 def _request(call: HttpCall, context: Context) -> Request:
-    """Return the request without its key. Raises TransientError if it names a secret that is not set."""
-    secrets = context.settings.job_secrets
-    text = call.body if isinstance(call.body, str) else json.dumps(call.body)
+    """Return the request without its key.
+
+    Raises:
+        PermanentError: it would send a secret in clear.
+        TransientError: it names a secret that is not set.
+    """
+    try:
+        call.check_encrypted(context.settings)
+    except ValueError as error:
+        raise PermanentError(str(error)) from None
+    secrets, text = context.settings.job_secrets, call.text
     escape = str if isinstance(call.body, str) else job_secrets.in_json
     headers = {name: _value(name, value, secrets) for name, value in call.headers.items()}
     return Request(

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lib.config.settings import Settings
 from lib.encryption import cipher, split_keys
-from lib.errors import TransientError
+from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Snooze
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
@@ -52,7 +52,7 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
     if target is None:
         return Snooze(delay=0, waiting_for=f"webhook endpoint {message.endpoint_id}, which is disabled or deleted")
     secrets = [_decrypted(secret, context.settings) for secret in target["secrets"]]
-    url = http_url.parse(target["url"])
+    url = _checked(target["url"], context.settings)
     signed = signing.headers(message.event_id, message.body, secrets=secrets, at=target["at"])
     own = {"Content-Type": "application/json", "User-Agent": "giftcard-jobs"}
     response, detail = call_with_detail(
@@ -67,6 +67,16 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
     if not 200 <= response.status <= 299:
         raise failure_of_response(response, message=f"{url.host} answered {response.status}", detail=detail)
     return Complete(detail=detail)
+
+
+def _checked(text: str, settings: Settings) -> http_url.Url:
+    """Return the endpoint's URL. One from before the rule, or written by SQL, may be in clear."""
+    url = http_url.parse(text)
+    try:
+        http_url.check_encrypted(url, environment=settings.environment)
+    except ValueError as error:
+        raise PermanentError(f"the URL of the endpoint {error}") from None
+    return url
 
 
 def _decrypted(encrypted: str, settings: Settings) -> str:

@@ -27,9 +27,11 @@ def connect(settings: Settings) -> Store:
         from lib.store.supabase import SupabaseWire
 
         variable = "SUPABASE_SECRET_KEY" if settings.supabase_secret_key else "SUPABASE_SERVICE_ROLE_KEY"
-        return Store(SupabaseWire(settings.supabase_url, key.get_secret_value(), key_variable=variable))
-    if settings.database_url is None:
+        return Store(
+            SupabaseWire(settings.supabase_url.get_secret_value(), key.get_secret_value(), key_variable=variable)
+        )
+    if settings.database is None:
         return Store(_NoWire())
     from lib.store.postgres import PostgresWire
 
-    return Store(PostgresWire(settings.database_url.get_secret_value()))
+    return Store(PostgresWire(settings.database.get_secret_value()))

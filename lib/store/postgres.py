@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
 from lib.store.connections import Connection, Connections
 from lib.store.deadline import CALL_SECONDS
+from lib.store.libpq import secrets_in
 from lib.store.sqlstate import from_sqlstate
 from lib.store.wire import with_retries
 
@@ -19,14 +20,18 @@ _VOID = ("",)
 
 
 class PostgresWire:
-    """Thread-safe: each call takes an idle connection or opens one, and gives it back unless the database failed."""
+    """Thread-safe: each call takes an idle connection or opens one, and gives it back unless the database failed.
+
+    `url`: as `DatabaseUrl` makes it ready for libpq.
+    """
 
     def __init__(self, url: str) -> None:
         self._connections = Connections(url)
+        self._secrets = secrets_in(url)
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         """See `lib.store.wire.Wire`."""
-        return with_retries(lambda: self._once(function, arguments), repeat=repeat)
+        return with_retries(lambda: self._once(function, arguments), repeat=repeat, secrets=self._secrets)
 
     def close(self) -> None:
         """Close the connections."""
@@ -36,7 +41,7 @@ class PostgresWire:
         try:
             connection = self._connections.take(until=time.monotonic() + CALL_SECONDS)
         except psycopg.Error as error:
-            raise Unavailable(_away(function, str(error)), undone=True) from error
+            raise Unavailable(_away(function, str(error)), undone=True) from None
         is_good = False
         try:
             row = _execute(connection, function, arguments)
@@ -55,8 +60,9 @@ def _execute(connection: Connection, function: str, arguments: dict[str, Any]) -
         return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
     except psycopg.Error as error:
         if error.sqlstate is None and time.monotonic() >= connection.until:
-            raise Unavailable(_away(function, f"no response within {CALL_SECONDS:g} s")) from error
-        raise _translated(error, function) from error
+            raise Unavailable(_away(function, f"no response within {CALL_SECONDS:g} s")) from None
+        # `from None`, here and above: libpq's own words may repeat what it was given.
+        raise _translated(error, function) from None
     except UnicodeEncodeError:
         raise Refused("text with an unpaired surrogate cannot be stored", sqlstate="22P02") from None
 

@@ -30,6 +30,7 @@ class SupabaseWire:
 
     def __init__(self, url: str, key: str, *, key_variable: str) -> None:
         self._key_variable = key_variable
+        self._secrets = [key]
         self._network = Network()
         self._http = http_client(
             self._network, timeout=_TIMEOUT, limits=_LIMITS, event_hooks={"response": [_check_response]}
@@ -45,7 +46,7 @@ class SupabaseWire:
 
     def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
         """See `lib.store.wire.Wire`."""
-        return with_retries(lambda: self._once(function, arguments), repeat=repeat)
+        return with_retries(lambda: self._once(function, arguments), repeat=repeat, secrets=self._secrets)
 
     def close(self) -> None:
         """Close all connections; no call may follow."""

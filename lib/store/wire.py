@@ -1,15 +1,18 @@
 """A wire calls SQL functions by name. All wires return the same values."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from lib.errors import Unavailable
+from lib.errors import StoreError, Unavailable
+from lib.telemetry.redact import clean
 
 # A repeatable call is tried again after each of these pauses (seconds) …
 _PAUSES = (0.05, 0.5)
 # … but not later than this after its first try began (seconds).
 _RETRY_WINDOW = 5.0
+# Characters of an error's message.
+_MAX_MESSAGE_LENGTH = 1_000
 
 
 class Wire(Protocol):
@@ -32,12 +35,21 @@ class Wire(Protocol):
         """Close the connections."""
 
 
-def with_retries(once: Callable[[], Any], *, repeat: bool) -> Any:
+def with_retries(once: Callable[[], Any], *, repeat: bool, secrets: Sequence[str]) -> Any:
     """Return the result of `once`; retry it briefly while it raises Unavailable.
 
     Without `repeat`, only after tries that were certainly not carried out. The message of the last error
-    states if one may have been.
+    states if one may have been. The words of servers and libraries in it are cleaned; `secrets`: those of the wire.
     """
+    try:
+        return _with_retries(once, repeat=repeat)
+    except StoreError as error:
+        if not (error.sqlstate or "").startswith("GC"):  # our own words
+            error.args = (clean(str(error), secrets=list(secrets), limit=_MAX_MESSAGE_LENGTH),)
+        raise
+
+
+def _with_retries(once: Callable[[], Any], *, repeat: bool) -> Any:
     until = time.monotonic() + _RETRY_WINDOW
     for pause in (*_PAUSES, None):
         try:

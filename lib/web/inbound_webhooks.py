@@ -62,7 +62,7 @@ def _check_signature(own: Services) -> None:
     if missing or key is None or url is None:
         raise disabled(missing or "SQUARE_WEBHOOK_URL")
     signature = request.headers.get("X-Square-Hmacsha256-Signature", "")
-    if not is_signed(signature, key=key.get_secret_value(), url=url, body=request.get_data()):
+    if not is_signed(signature, key=key.get_secret_value(), url=url.get_secret_value(), body=request.get_data()):
         raise Problem(
             403,
             "the signature does not match",

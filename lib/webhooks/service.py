@@ -85,7 +85,9 @@ class Endpoints:
 
     def _check(self, url: str) -> None:
         try:
-            safe_url.check(safe_url.parse(url), allowed=self._settings.giftcard_allowed_networks)
+            parsed = safe_url.parse(url)
+            safe_url.check(parsed, allowed=self._settings.giftcard_allowed_networks)
+            safe_url.check_encrypted(parsed, environment=self._settings.environment)
         except ValueError as error:
             raise Invalid(f"url {error}", field="url") from None
 

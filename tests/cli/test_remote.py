@@ -67,16 +67,16 @@ def test_url_after_the_command_is_explained(direct: Door) -> None:
 
 
 ADDRESSES = {
-    "http://giftcards.example.com": "would reach giftcards.example.com in clear",
-    "giftcards.example.com": "must be an address like",
-    "ftp://example.com": "must be an address like",
-    "https://": "must be an address like",
-    "https://[": "is not an address",
-    "https://example.com:port": "is not an address",
-    "https://example.com:99999": "is not an address",
+    "http://giftcards.example.com": "must begin with https://",
+    "giftcards.example.com": "must be a URL like",
+    "ftp://example.com": "must be a URL like",
+    "https://": "must have a host",
+    "https://[": "must have a host",
+    "https://example.com:port": "a port that is a number",
+    "https://example.com:99999": "must have a port from 1 to 65535",
     "https://kate:secret-word@example.com": "must hold no user",
     "https://example.com/?token=secret-word": "must hold no user",
-    "https://exa mple.com\x7f": "is not an address",
+    "https://exa mple.com\x7f": "must be a URL like",
 }
 
 

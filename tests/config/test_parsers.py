@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.config.settings import load
+from lib.config.load import load
 from tests.config.test_settings import refused
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from lib.config.settings import RENAMED, Settings, SettingsError, load
+from lib.config.load import load
+from lib.config.settings import RENAMED, Settings
+from lib.errors import SettingsError
 
 
 @pytest.fixture(autouse=True)
@@ -73,21 +75,21 @@ WRONG = [
     ("GIFTCARD_PGMQ_QUEUES", "email_queue", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email queue:email", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
-    ("GIFTCARD_PGMQ_QUEUES", "a:email,b:email,a:payment", "names the queue a twice"),
+    ("GIFTCARD_PGMQ_QUEUES", "a:email,b:email,a:payment", "names a queue twice"),
     ("GIFTCARD_LEAST_AMOUNTS", "500", "like USD:500,EUR:500"),
     ("GIFTCARD_LEAST_AMOUNTS", "usd:500", "like USD:500,EUR:500"),
     ("GIFTCARD_LEAST_AMOUNTS", "USD:5.00", "like USD:500,EUR:500"),
     ("GIFTCARD_LEAST_AMOUNTS", "USD:0", "like USD:500,EUR:500"),
-    ("GIFTCARD_LEAST_AMOUNTS", "USD:500,USD:900", "names the currency USD twice"),
+    ("GIFTCARD_LEAST_AMOUNTS", "USD:500,USD:900", "names a currency twice"),
 ]
 
 
 @pytest.mark.parametrize(("name", "value", "allowed"), WRONG)
-def test_a_wrong_value_is_told_with_its_name_and_what_is_allowed(
+def test_a_wrong_value_is_told_by_its_name_with_what_is_allowed(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
 ) -> None:
     said = refused(monkeypatch, **{name: value})
-    assert said.startswith(f"{name}={value!r}: ")
+    assert said.startswith(f"{name}: ")
     assert allowed in said
     assert "\n" not in said
 
@@ -140,9 +142,9 @@ def test_the_rules_of_stages_are_no_variable_of_their_own(monkeypatch: pytest.Mo
 # Secrets
 
 SECRETS = (
-    "CRON_SECRET", "GIFTCARD_ADMIN_TOKEN", "GIFTCARD_API_TOKEN", "DATABASE_URL", "SUPABASE_SECRET_KEY",
-    "SUPABASE_SERVICE_ROLE_KEY", "SMTP_URL", "GIFTCARD_PAYMENT_TOKEN",
-    "GIFTCARD_CARD_TOKEN", "GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY",
+    "CRON_SECRET", "GIFTCARD_ADMIN_TOKEN", "GIFTCARD_API_TOKEN", "SUPABASE_SECRET_KEY",
+    "SUPABASE_SERVICE_ROLE_KEY", "GIFTCARD_PAYMENT_TOKEN", "GIFTCARD_CARD_TOKEN",
+    "GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY",
 )  # fmt: skip
 
 

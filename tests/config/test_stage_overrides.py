@@ -2,7 +2,9 @@
 
 import pytest
 
-from lib.config.settings import Settings, SettingsError, load
+from lib.config.load import load
+from lib.config.settings import Settings
+from lib.errors import SettingsError
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,6 @@ def test_a_wrong_rule_of_a_stage_is_told_by_its_variable(
     monkeypatch: pytest.MonkeyPatch, rule: str, value: str, allowed: str
 ) -> None:
     said = refused(monkeypatch, **{f"GIFTCARD_STAGE_HTTP_CALL_{rule}": value})
-    assert said.startswith(f"GIFTCARD_STAGE_HTTP_CALL_{rule}=")
+    assert said.startswith(f"GIFTCARD_STAGE_HTTP_CALL_{rule}: ")
     assert allowed in said
     assert "\n" not in said

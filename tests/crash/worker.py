@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lib import stages
-from lib.config import settings
+from lib.config.load import load
 from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry import events
@@ -70,7 +70,7 @@ def _work(registry: Registry, folder: Path) -> None:
     shutdown = Shutdown()
     shutdown.on_sigterm()
     events.configure(readable=False)
-    chosen = settings.load()
+    chosen = load()
     assert chosen.database_url is not None
     store = Store(DoomedWire(chosen.database_url.get_secret_value(), Appointments(folder)))
     _say({"ready": os.getpid()})

@@ -121,6 +121,8 @@ def test_the_clock_outlives_an_application_that_is_away() -> None:
 def test_database_url_chooses_another_postgres(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/x")
     with database(tmp_path / "never") as url:
+        assert url == "postgresql://elsewhere/x?sslmode=require&require_auth=scram-sha-256"
+    with database(tmp_path / "never", environment="development") as url:
         assert url == "postgresql://elsewhere/x"
     assert not (tmp_path / "never").exists()
 

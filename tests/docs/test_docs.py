@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 
 from dev import ROOT
 from lib import stages
-from lib.config import settings
+from lib.config.settings import Settings
+from lib.config.stage_overrides import StageOverrides
 from lib.giftcards.orders import Customer, Money
 from lib.job import Outcome, Status
 from lib.jobs import schemas as job_schemas
@@ -62,8 +63,8 @@ def _allowed(field: FieldInfo) -> str | None:
 
 
 def _fields() -> dict[str, FieldInfo]:
-    own = {name.upper(): field for name, field in settings.Settings.model_fields.items()}
-    of_stage = {f"GIFTCARD_STAGE_<NAME>_{n.upper()}": f for n, f in settings.StageOverrides.model_fields.items()}
+    own = {name.upper(): field for name, field in Settings.model_fields.items()}
+    of_stage = {f"GIFTCARD_STAGE_<NAME>_{n.upper()}": f for n, f in StageOverrides.model_fields.items()}
     return own | of_stage
 
 

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from lib import stages
-from lib.config.settings import Settings, load
+from lib.config.load import load
+from lib.config.settings import Settings
 from lib.errors import PermanentError, TransientError, is_permanent_status
 from lib.jobs.clients import raise_for_status
 from lib.jobs.retry_policy import RetryPolicy

@@ -9,6 +9,7 @@ from email.message import EmailMessage
 
 import pytest
 
+from lib.config.urls import SmtpUrl
 from lib.errors import PermanentError, TransientError
 from lib.jobs.clients import Mail
 from lib.jobs.smtp import Session
@@ -72,7 +73,7 @@ def test_server_that_takes_too_long_is_given_up_in_time(at: str, drip: bytes) ->
 
 
 def test_session_goes_on_after_a_refusal() -> None:
-    with a_mail_server() as server, Session(server.url, until=time.monotonic() + 5) as session:
+    with a_mail_server() as server, Session(SmtpUrl(server.url), until=time.monotonic() + 5) as session:
         session.send(mail())
         server.rcpt = "550 no such user"
         with pytest.raises(PermanentError, match=r"the recipient is refused \(550\)"):
@@ -88,7 +89,7 @@ def test_session_goes_on_after_a_refusal() -> None:
 
 
 def test_session_that_is_cut_is_not_open() -> None:
-    with a_mail_server() as server, Session(server.url, until=time.monotonic() + 5) as session:
+    with a_mail_server() as server, Session(SmtpUrl(server.url), until=time.monotonic() + 5) as session:
         server.rude = "DATA"
         with pytest.raises(TransientError):
             session.send(mail())
@@ -97,7 +98,7 @@ def test_session_that_is_cut_is_not_open() -> None:
 
 
 def test_session_whose_time_is_over_is_not_open() -> None:
-    with a_mail_server() as server, Session(server.url, until=time.monotonic() + 5) as session:
+    with a_mail_server() as server, Session(SmtpUrl(server.url), until=time.monotonic() + 5) as session:
         session.until = time.monotonic()
         with pytest.raises(TransientError, match="no time left"):
             session.send(mail())

@@ -1,4 +1,4 @@
-"""A setting of the alerts that is wrong is a channel that fails, and stops nothing."""
+"""An address of the alerts that is wrong is a channel that fails, and stops nothing."""
 
 import json
 from typing import Any
@@ -11,23 +11,11 @@ from tests.support.working import works
 from tests.support.world import ADMIN, bearer, settings_of
 
 WRONG: list[dict[str, Any]] = [
-    {"GIFTCARD_ALERT_URL": url}
-    for url in (
-        "http://[::1-a-secret",
-        "https://hooks.example:a-secret/x",
-        "ftp://hooks.example/a-secret",
-        "a-secret",
-        "https:///a-secret",
-        "http://127.0.0.1:99999/a-secret",
-        "http://exa mple/a-secret",
-        "https://" + "x" * 300 + ".example/a-secret",
-    )
-] + [
     {"GIFTCARD_ALERT_RECIPIENTS": recipients}
     for recipients in ("a-secret", "a-secret@", "a-secret@x.example;b@x.example", "Kim <a-secret@x.example>")
 ]
 WRONG += [
-    {"GIFTCARD_ALERT_RECIPIENTS": KIM, "SMTP_URL": "smtp://kim:pa/a-secret@mail.example"},
+    {"GIFTCARD_ALERT_RECIPIENTS": KIM, "SMTP_URL": "smtp://kim:a-secret@mail.invalid"},
     {"GIFTCARD_ALERT_RECIPIENTS": KIM, "MAIL_FROM": "a-secret\nBcc: x"},
     {"SENTRY_DSN": "a-secret"},
 ]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from werkzeug.test import TestResponse
 
 from dev.testing import labs
-from lib.config import settings
+from lib.config.settings import Settings
 from lib.jobs.stage import Handler, Registry, Stage, stage
 from lib.store.store import Store
 from lib.store.wire import Wire
@@ -32,7 +32,7 @@ ENVIRON: dict[str, Any] = {
 }
 
 
-def settings_of(**environ: Any) -> settings.Settings:
+def settings_of(**environ: Any) -> Settings:
     """Settings as `load` makes them of these variables and no others. None: not set."""
     return labs.settings_of(**(ENVIRON | environ))
 

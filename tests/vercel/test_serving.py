@@ -54,7 +54,7 @@ def test_without_a_database_it_starts_and_says_so(serve: Serve) -> None:
 
 
 def test_a_wrong_setting_is_named_where_a_deployment_that_does_not_start_is_looked_for(serve: Serve) -> None:
-    with pytest.raises(DidNotStart, match=r"Invalid settings: GIFTCARD_CONCURRENCY='0'"):
+    with pytest.raises(DidNotStart, match=r"Invalid settings: GIFTCARD_CONCURRENCY: "):
         serve(GIFTCARD_CONCURRENCY="0")
 
 

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from dev import ROOT
-from lib.config.settings import SettingsError
-from lib.errors import Misconfigured
+from lib.errors import Misconfigured, SettingsError
 from lib.store.connect import connect
 from lib.store.postgres import PostgresWire
 from lib.store.supabase import SupabaseWire
@@ -58,12 +57,16 @@ def test_half_of_it_is_no_database_and_is_told(environ: dict[str, str]) -> None:
         "https://user:pass@abcdefghijklm.supabase.co",
         "https://abcdefghijklm.supabase.co?x=1",
         "postgresql://abcdefghijklm.supabase.co",
-        "https://",
-        "https://x:99999",
     ],
 )
 def test_an_address_that_is_more_or_less_than_one_stops_the_start(value: str) -> None:
     with pytest.raises(SettingsError, match=r"^SUPABASE_URL: .*like https://abcdefghijklm.supabase.co$"):
+        settings_of(SUPABASE_URL=value)
+
+
+@pytest.mark.parametrize("value", ["https://", "https://x:99999", "https://x:y"])
+def test_an_address_without_host_or_port_stops_the_start(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"^SUPABASE_URL: must have a (host|port) "):
         settings_of(SUPABASE_URL=value)
 
 
@@ -77,7 +80,8 @@ def test_a_key_that_is_none_stops_the_start_and_is_not_repeated(name: str, value
 
 def test_blanks_around_do_no_harm() -> None:
     settings = settings_of(SUPABASE_URL=f" {URL}/\n", SUPABASE_SECRET_KEY=f" {KEY}\n")
-    assert settings.supabase_url == f"{URL}/"
+    assert settings.supabase_url
+    assert settings.supabase_url.get_secret_value() == f"{URL}/"
     assert settings.supabase_secret_key
     assert settings.supabase_secret_key.get_secret_value() == KEY
 

@@ -3,6 +3,7 @@
     examine       one database call, then every check; it never fails itself
     finding       the deployment that checks receive, and the findings that they return
     environment   checks that need no database: secrets, variables, time, address
+    transport     whether secrets travel encrypted; values with quotes around them
     database      checks of the database itself: writes, schema, grants, transactions, dead rows, clocks
     ticks         whether ticks run, how regularly, and whether they are enough
     work          whether jobs can run: keys, stages, rows; and whether money and cards match

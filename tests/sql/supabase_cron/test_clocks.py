@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lib.config.settings import SettingsError
+from lib.errors import SettingsError
 from lib.job import Complete
 from tests.crash.processes import wait_for
 from tests.sql.supabase_cron.serving import served
