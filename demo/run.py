@@ -1,5 +1,6 @@
 """The whole demo, in order: setup, import, run, checks."""
 
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from dev import ROOT
 from lib.config.settings import Settings
 from lib.errors import StoreError
 from lib.giftcards.csv_import import Imported, import_csv
+from lib.store.libpq import words_of
 
 
 def run_demo(folder: Path, *, supabase: Sequence[str] | None) -> int:
@@ -40,7 +42,7 @@ def run_demo(folder: Path, *, supabase: Sequence[str] | None) -> int:
         console.print(f"The demo cannot start: {error}", style="red")
         return 2
     except psycopg.Error as error:
-        console.print(f"The database was lost: {' '.join(str(error).split())}", style="red")
+        console.print(f"The database was lost: {words_of(error, os.environ.get('DATABASE_URL', ''))}", style="red")
         return 1
     except httpx.HTTPError as error:
         console.print(f"The application returned an error: {error}", style="red")

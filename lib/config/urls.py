@@ -7,7 +7,7 @@ import base64
 import re
 from ipaddress import IPv6Address
 from typing import Literal, NamedTuple
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from pydantic import SecretStr
 
@@ -17,6 +17,8 @@ from lib.config.transport import is_loopback, must_encrypt
 MAX_LENGTH = 2_048
 # Characters. A shorter password is covered only beside the user or the @: alone it would match other text.
 _SHORTEST = 6
+# A user without a password, and a value of a query, may be a token.
+_SHORTEST_TOKEN = 8
 # A path so long is likely to be a secret, as in the addresses of Slack.
 _SHORTEST_TARGET = 16
 
@@ -153,10 +155,10 @@ class HttpUrl(SecretStr):
         if self.is_base:
             return set()
         target = self._parts.path + (f"?{self._parts.query}" if self._parts.query else "")
-        # A user without a password is a token.
         token = self._parts.user if not self._parts.password else ""
         found = {self.get_secret_value(), *self._parts.covered()}
-        found |= forms(token) if len(token) >= _SHORTEST else set()
+        for word in (token, *(value for _, value in parse_qsl(self._parts.query))):
+            found |= forms(word) if len(word) >= _SHORTEST_TOKEN else set()
         return found | ({target} if len(target) >= _SHORTEST_TARGET else set())
 
     def with_query(self, **values: str) -> str:

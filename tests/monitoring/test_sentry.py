@@ -169,6 +169,21 @@ def test_nothing_personal_is_in_any_envelope(database_url: str, receiver: Receiv
     assert '"vars"' not in everything
 
 
+@pytest.mark.parametrize(
+    "name", ["SMTP_URL", "GIFTCARD_PAYMENT_URL", "GIFTCARD_CARD_URL", "GIFTCARD_ALERT_URL", "DATABASE_URL"]
+)
+def test_password_of_no_url_is_in_any_envelope(database_url: str, receiver: Receiver, name: str) -> None:
+    scheme = "smtp" if name == "SMTP_URL" else "http"
+    url = f"{scheme}://kim:{SECRET}@127.0.0.1:9/"
+    environ = {"GIFTCARD_SECRET_TESTS": "", name: url}
+    if name == "DATABASE_URL":
+        environ[name] = database_url.replace("postgres@", f"postgres:{SECRET}@")
+    calls = [job("one", do="retry"), job("two", do="die"), TICK, ("GET", "/api/broken", ADMIN, None)]
+    run(database_url, receiver, *calls, SENTRY_TRACES_SAMPLE_RATE="1", **environ)
+    assert receiver.items("event")
+    assert SECRET not in "\n".join(receiver.bodies)
+
+
 def test_minute_checks_in_and_says_how_it_went(database_url: str, receiver: Receiver) -> None:
     run(database_url, receiver, TICK)
     begun, ended = receiver.items("check_in")
