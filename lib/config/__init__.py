@@ -7,6 +7,7 @@ job_secrets       GIFTCARD_SECRET_<NAME>
 vercel            maxDuration of vercel.json: how long a function may run
 parsers           the formats of values: keys, networks, lists, what is around a value
 transport         the rule: secrets travel encrypted
+url_parts         the grammar of URLs
 urls              the URLs of HTTP services and mail servers
 database_url      the URL of the database
 covered           the texts that must never appear in output

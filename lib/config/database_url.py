@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from lib.config import transport, urls
+from lib.config import transport, url_parts
 
 _EXAMPLE = "postgresql://user:password@host:5432/database"
 # Parameters of other libraries, which Supabase and Vercel hand out. libpq refuses them.
@@ -40,9 +40,9 @@ class DatabaseUrl(SecretStr):
     """
 
     def __init__(self, text: str, *, environment: str = "production") -> None:
-        parts = urls.split(text, schemes=("postgres", "postgresql"), example=_EXAMPLE)
-        urls.decoded(parts.path)
-        servers = [urls.host_and_port(server) for server in parts.authority.split(",")] if parts.authority else []
+        parts = url_parts.split(text, schemes=("postgres", "postgresql"), example=_EXAMPLE)
+        url_parts.decoded(parts.path)
+        servers = [url_parts.host_and_port(server) for server in parts.authority.split(",")] if parts.authority else []
         parameters = _parameters(parts.query)
         hosts = [host for host, _ in servers]
         if "host" in parameters:
@@ -65,7 +65,7 @@ class DatabaseUrl(SecretStr):
         """The texts that must never appear in output."""
         found = self._parts.covered()
         for password in self._passwords:
-            found |= urls.covered(self._parts.user, password)
+            found |= url_parts.covered(self._parts.user, password)
         return found | {self._written, self.get_secret_value()} if found else set()
 
 
@@ -81,7 +81,7 @@ def _parameters(query: str) -> dict[str, str]:
         if name not in _ALLOWED or not separator:
             # Not its name: with a ? in the password, that would be a part of it.
             raise ValueError(f"must have only parameters of libpq behind its ?, unlike number {position}")
-        found[name] = urls.decoded(value)
+        found[name] = url_parts.decoded(value)
     if found.get("sslmode", "require") not in _SSLMODES:
         raise ValueError(f"must have one of these as sslmode: {', '.join(_SSLMODES)}")
     if "port" in found and not _PORT.fullmatch(found["port"]):
@@ -106,7 +106,7 @@ def _first_port(servers: list[tuple[str, int | None]]) -> int:
     return servers[0][1] or 5432 if servers else 5432
 
 
-def _text(parts: urls.Parts, parameters: dict[str, str]) -> str:
+def _text(parts: url_parts.Parts, parameters: dict[str, str]) -> str:
     user, password = quote(parts.user, safe=""), quote(parts.password, safe="")
     credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())

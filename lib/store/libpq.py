@@ -3,7 +3,7 @@
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from lib.config.urls import covered
+from lib.config.url_parts import covered
 from lib.telemetry.redact import clean
 
 _MAX_LENGTH = 1_000

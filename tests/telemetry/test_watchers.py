@@ -168,6 +168,13 @@ def test_a_dsn_is_green_and_none_is_no_line(make_world: Make) -> None:
     assert "sentry" not in lines(make_world())
 
 
+def test_dsn_in_clear_sends_nothing_outside_development() -> None:
+    clear = "http://key@sentry.example.com/1"
+    assert not sentry.is_dsn(settings_of(SENTRY_DSN=clear, GIFTCARD_ENV="production"))
+    assert sentry.is_dsn(settings_of(SENTRY_DSN=clear, GIFTCARD_ENV="development"))
+    assert sentry.is_dsn(settings_of(SENTRY_DSN="http://key@127.0.0.1:9000/1", GIFTCARD_ENV="production"))
+
+
 @pytest.mark.slow
 def test_the_application_starts_with_any_dsn() -> None:
     program = "import api.index; print(api.index.app.test_client().get('/api/openapi.json').status_code)"
