@@ -52,6 +52,11 @@ class Job:
         return value
 
     @property
+    def flow(self) -> tuple[str, str]:
+        """The job's flow: (tenant id, correlation id)."""
+        return self.tenant_id, self.correlation_id
+
+    @property
     def run(self) -> tuple[int, int]:
         """The key of this run: (job id, run number). A lease does not identify it, because a claim takes many jobs."""
         return self.id, self.run_no

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 L = TypeVar("L")
 R = TypeVar("R")
 
-_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "webhooks")
+_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "webhooks", "keys")
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
@@ -43,6 +43,7 @@ _HINTS = {
     ("jobs", "order"): "orders",
     ("jobs", "reconcile"): "orders reconcile",
     ("jobs", "webhook"): "webhooks",
+    ("jobs", "key"): "keys",
     ("schedules", "add"): "create",
     ("schedules", "change"): "update",
     ("reports", "make"): "create",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lib.config.settings import Settings
-from lib.encryption import cipher, split_keys
+from lib.encryption import Cipher, Place, is_bound, split_keys
 from lib.errors import TransientError
 
 # ISO/IEC 7812 reserves 9… for national use, so these numbers never collide with bank cards.
@@ -45,7 +45,7 @@ class SealedNumber:
 
 
 class Vault:
-    """Encrypts and decrypts card numbers.
+    """Encrypts and decrypts card numbers, each bound to its flow: (tenant id, correlation id).
 
     `encryption_keys` are Fernet keys, newest first: the first encrypts, each decrypts, so that keys can rotate.
     `lookup_key` (at least 32 characters) keys the hash used to find a number, so that the digits cannot be guessed from
@@ -56,25 +56,36 @@ class Vault:
         """Raise ValueError for an unusable key, naming its position and never its content."""
         if len(lookup_key) < _LOOKUP_KEY_LENGTH:
             raise ValueError(f"the lookup key is shorter than {_LOOKUP_KEY_LENGTH} characters")
-        self._cipher = cipher(encryption_keys)
+        self._cipher = Cipher(encryption_keys, purpose="card number")
         self._lookup_key = lookup_key.encode()
 
-    def seal(self, number: str) -> SealedNumber:
-        """Encrypt a number: `encrypted` differs on each call, `number_hash` does not."""
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the encryption keys, newest first."""
+        return self._cipher.key_ids
+
+    def seal(self, number: str, flow: Place) -> SealedNumber:
+        """Encrypt the number of a flow's card: `encrypted` differs on each call, `number_hash` does not."""
         return SealedNumber(
-            encrypted=self._cipher.encrypt(number.encode()).decode(),
+            encrypted=self._cipher.encrypt(number, flow),
             number_hash=self.number_hash(number),
             last4=number[-4:],
         )
 
-    def open(self, encrypted: str) -> str:
-        """Decrypt a number. Raise TransientError if no key fits: the configuration is at fault, not the job."""
-        from cryptography.fernet import InvalidToken
+    def open(self, encrypted: str, flow: Place, *, number_hash: str) -> str:
+        """Decrypt the number of a flow's card.
 
-        try:
-            return self._cipher.decrypt(encrypted.encode()).decode()
-        except InvalidToken:
-            raise TransientError("no encryption key decrypts this card number: is an older key missing?") from None
+        Raises:
+            TransientError: no key fits; or a number that is not bound to its flow does not have the hash.
+            PermanentError: it was changed, or is the number of another flow.
+        """
+        number = self._cipher.decrypt(encrypted, flow)
+        # The former form is bound to nothing but its hash.
+        if not is_bound(encrypted) and not hmac.compare_digest(self.number_hash(number), number_hash):
+            raise TransientError(
+                "the card number does not match its hash: it is another card's, or GIFTCARD_LOOKUP_KEY has changed"
+            )
+        return number
 
     def number_hash(self, number: str) -> str:
         """Return the HMAC-SHA256 in hex that identifies a card by its number."""

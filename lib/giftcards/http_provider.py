@@ -220,7 +220,7 @@ class HttpCards(HttpProvider):
             raise PermanentError(
                 f"{self._label} issued {_text(issued)} instead of {_text(asked)} as {body['id']}: block it there"
             )
-        sealed = vault_of(self._context.settings).seal(number)
+        sealed = vault_of(self._context.settings).seal(number, self._context.job.flow)
         card = {
             "reference": body["id"],
             "number_encrypted": sealed.encrypted,

@@ -139,7 +139,7 @@ class LedgerCards:
         """See `CardProvider`. Records the card at once, so that a number that is already taken is detected."""
         vault = vault_of(self._context.settings)
         for _ in range(_NUMBER_TRIES):
-            sealed = vault.seal(new_number(SystemRandom()))
+            sealed = vault.seal(new_number(SystemRandom()), self._context.job.flow)
             card = {
                 "reference": f"ledger:{key}",
                 "number_encrypted": sealed.encrypted,

@@ -41,7 +41,9 @@ def email(payload: Order, context: Context) -> Complete:
         raise PermanentError("the card of the order is blocked: it is not sent")
     from lib.giftcards.mail import giftcard_mail
 
-    number = vault_of(context.settings).open(card["number_encrypted"])
+    number = vault_of(context.settings).open(
+        card["number_encrypted"], context.job.flow, number_hash=card["number_hash"]
+    )
     sender = context.settings.mail_from
 
     def send(key: str) -> dict[str, str]:

@@ -6,8 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lib.config.settings import Settings
-from lib.encryption import cipher, split_keys
-from lib.errors import PermanentError, TransientError
+from lib.errors import PermanentError
 from lib.job import Complete, Snooze
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
@@ -16,6 +15,7 @@ from lib.safe_http.client import Request, call_with_detail
 from lib.safe_http.response import failure_of_response
 from lib.validation import Id, StrictModel
 from lib.webhooks import signing
+from lib.webhooks.secrets import place_of, secret_cipher
 
 # Receivers should respond before they start long work.
 _TIMEOUT_SECONDS = 15.0
@@ -51,7 +51,8 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
     target = context.store.webhook_target(context.job, endpoint_id=message.endpoint_id)
     if target is None:
         return Snooze(delay=0, waiting_for=f"webhook endpoint {message.endpoint_id}, which is disabled or deleted")
-    secrets = [_decrypted(secret, context.settings) for secret in target["secrets"]]
+    cipher, place = secret_cipher(context.settings), place_of(context.job.tenant_id, message.endpoint_id)
+    secrets = [cipher.decrypt(secret, place) for secret in target["secrets"]]
     url = _checked(target["url"], context.settings)
     signed = signing.headers(message.event_id, message.body, secrets=secrets, at=target["at"])
     own = {"Content-Type": "application/json", "User-Agent": "giftcard-jobs"}
@@ -77,13 +78,3 @@ def _checked(text: str, settings: Settings) -> http_url.Url:
     except ValueError as error:
         raise PermanentError(f"the URL of the endpoint {error}") from None
     return url
-
-
-def _decrypted(encrypted: str, settings: Settings) -> str:
-    from cryptography.fernet import InvalidToken
-
-    try:
-        return cipher(split_keys(settings.giftcard_encryption_keys)).decrypt(encrypted.encode()).decode()
-    except InvalidToken:
-        message = "no encryption key decrypts the endpoint's secret: add the older key to GIFTCARD_ENCRYPTION_KEYS"
-        raise TransientError(message) from None

@@ -9,6 +9,10 @@ from lib.store.calls import Calls
 class WebhookCalls(Calls):
     """Documented in `supabase/schemas/`, 60 to 62."""
 
+    def next_webhook_endpoint_id(self) -> int:
+        """Return the id for a new endpoint, which its secret is bound to."""
+        return int(self._dict("giftcard_next_webhook_endpoint_id", repeat=True)["id"])
+
     def create_webhook_endpoint(self, *, idempotency_key: str | None = None, **arguments: Any) -> dict[str, Any]:
         """Create an endpoint, and return it with its encrypted secret.
 

@@ -2,19 +2,17 @@
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lib.config.settings import Settings
-from lib.encryption import cipher, split_keys
-from lib.errors import Invalid, Refused
+from lib.encryption import Cipher
+from lib.errors import Failure, Invalid, Refused
 from lib.safe_http import url as safe_url
 from lib.store.store import Store
 from lib.validation import StrictModel
 from lib.webhooks.schemas import EndpointPage, EndpointPatch, EndpointRequest, RotateRequest
+from lib.webhooks.secrets import place_of, secret_cipher
 from lib.webhooks.signing import new_secret
-
-if TYPE_CHECKING:  # imported when used
-    from cryptography.fernet import MultiFernet
 
 Json = dict[str, Any]
 
@@ -40,12 +38,16 @@ class Endpoints:
         The same key with the same request returns the same endpoint. With another request it is refused (GC422).
         """
         self._check(request.url)
+        cipher = self._cipher()
+        # Its secret is bound to its id, so the id comes first.
+        endpoint_id = self._store.next_webhook_endpoint_id()
         endpoint = self._store.create_webhook_endpoint(
+            endpoint_id=endpoint_id,
             tenant_id=request.tenant_id,
             url=request.url,
             events=tuple(request.events),
             enabled=request.enabled,
-            secret_encrypted=self._encrypted(new_secret()),
+            secret_encrypted=cipher.encrypt(new_secret(), place_of(request.tenant_id, endpoint_id)),
             idempotency_key=idempotency_key,
             body_hash=_hash(request),
         )
@@ -70,9 +72,11 @@ class Endpoints:
         The key of the latest rotation with the same request returns the same secret. With another request it is refused
         (GC422).
         """
+        cipher = self._cipher()
+        place = place_of(self.show(endpoint_id)["tenant_id"], endpoint_id)
         endpoint = self._store.rotate_webhook_secret(
             endpoint_id,
-            secret_encrypted=self._encrypted(new_secret()),
+            secret_encrypted=cipher.encrypt(new_secret(), place),
             former_seconds=request.former_hours * 3600,
             idempotency_key=idempotency_key,
             body_hash=_hash(request),
@@ -91,24 +95,19 @@ class Endpoints:
         except ValueError as error:
             raise Invalid(f"url {error}", field="url") from None
 
-    def _cipher(self) -> "MultiFernet":
-        keys = self._settings.giftcard_encryption_keys
-        if keys is None:
+    def _cipher(self) -> Cipher:
+        if self._settings.giftcard_encryption_keys is None:
             raise Refused("GIFTCARD_ENCRYPTION_KEYS is not set: set it to store webhook secrets", sqlstate="GC409")
-        return cipher(split_keys(keys))
-
-    def _encrypted(self, secret: str) -> str:
-        return self._cipher().encrypt(secret.encode()).decode()
+        return secret_cipher(self._settings)
 
     def _with_secret(self, endpoint: Json) -> Json:
         """Return an endpoint with its secret in clear: the new one, or that of the request which this one repeats."""
-        from cryptography.fernet import InvalidToken
-
         encrypted = endpoint.pop("secret_encrypted")
         try:
-            return endpoint | {"secret": self._cipher().decrypt(encrypted).decode()}
-        except InvalidToken:
-            raise Refused("no key of GIFTCARD_ENCRYPTION_KEYS fits the secret: rotate it", sqlstate="GC409") from None
+            secret = self._cipher().decrypt(encrypted, place_of(endpoint["tenant_id"], endpoint["id"]))
+        except Failure as failure:
+            raise Refused(f"{failure}; to replace the secret, rotate it", sqlstate="GC409") from None
+        return endpoint | {"secret": secret}
 
 
 def _hash(request: StrictModel) -> str:

@@ -70,6 +70,9 @@
 --   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
 --                                   giftcard_accept_difference, giftcard_record_order_event
 --
+-- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they are
+-- under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.
+--
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
@@ -3963,12 +3966,13 @@ create table public.giftcard_audit (
   constraint giftcard_audit_pkey primary key (id),
   constraint giftcard_audit_action_is_known check (action in (
     'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
-    'block_card'))
+    'block_card', 'rotate_keys'))
 );
 create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
 
 comment on table public.giftcard_audit is
-  'One row each time personal data was shown in clear or erased, or an operator decided about an order or its money.';
+  'One row each time personal data was shown in clear or erased, an operator decided about an order or its money, or '
+  'encryption keys were rotated.';
 
 -- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
@@ -4520,7 +4524,7 @@ create index giftcard_cards_of_cancelled_orders on public.giftcard_cards (create
     where order_cancelled and (state <> 'blocked' or balance < amount);
 
 comment on table public.giftcard_cards is
-  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
+  'One card per order. The number is encrypted for its flow; number_hash (keyed) finds it, last4 shows it.';
 comment on column public.giftcard_cards.unpaid is
   'How much of the amount is not paid for: its payment was refunded or disputed. Such a card has to be blocked.';
 comment on column public.giftcard_cards.state_as_of is
@@ -6138,8 +6142,8 @@ create table public.giftcard_webhook_endpoints (
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
 comment on table public.giftcard_webhook_endpoints is
-  'An address that receives events of a tenant. Its secrets are encrypted: only the application can read what signs '
-  'the requests.';
+  'An address that receives events of a tenant. Its secrets are encrypted for its id: only the application can '
+  'read what signs the requests.';
 comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
   'Signs beside the new one until previous_secret_until, so that the receiver has time to change over.';
 comment on column public.giftcard_webhook_endpoints.oldest_secret_encrypted is
@@ -6327,12 +6331,22 @@ begin
   end if;
 end $$;
 
--- Create an endpoint and return it with its secret, encrypted. The same idempotency key with the same request returns
--- the endpoint that it created, with its present secret. A tenant has at most 20, because each event is a job for each
--- of them; the lock makes two that create for one tenant take turns.
+-- Return {id}, the id for a new endpoint: its secret is encrypted for this id before the endpoint is created.
+create function public.giftcard_next_webhook_endpoint_id() returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', nextval(pg_get_serial_sequence('public.giftcard_webhook_endpoints', 'id')));
+end $$;
+
+-- Create an endpoint and return it with its secret, encrypted. p_endpoint_id: from giftcard_next_webhook_endpoint_id;
+-- null: the next. The same idempotency key with the same request returns the endpoint that it created, with its present
+-- secret. A tenant has at most 20, because each event is a job for each of them; the lock makes two that create for one
+-- tenant take turns.
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
-  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+  p_idempotency_key text default null, p_body_hash text default null, p_endpoint_id bigint default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -6348,10 +6362,12 @@ begin
   if (select count(*) from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id) >= 20 then
     perform public.giftcard_refuse('GC409', 'this tenant has 20 webhook endpoints, which is the most', 'tenant_id');
   end if;
-  insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, disabled_reason, secret_encrypted,
-                                                 create_key, create_hash, created_at, updated_at)
-  values (p_tenant_id, p_url, p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted,
-          p_idempotency_key, p_body_hash, v_now, v_now)
+  insert into public.giftcard_webhook_endpoints (id, tenant_id, url, events, enabled, disabled_reason,
+                                                 secret_encrypted, create_key, create_hash, created_at, updated_at)
+  overriding system value
+  values (coalesce(p_endpoint_id, (public.giftcard_next_webhook_endpoint_id() ->> 'id')::bigint), p_tenant_id, p_url,
+          p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted, p_idempotency_key,
+          p_body_hash, v_now, v_now)
   returning * into e;
   return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
@@ -6631,6 +6647,141 @@ begin
   v_became := public.giftcard_apply_action(p_source, p_tenant_id, p_action, p_now);
   perform public.giftcard_set_kind(p_source, p_event_id, v_became);
   return jsonb_build_object('kind', v_became ->> 'kind', 'repeated', false, 'refused', v_became ->> 'refused');
+end $$;
+-- Ciphertexts: where they are stored, and how another key takes over. The database has no key: it finds, counts and
+-- replaces them.
+
+-- Return the id of the key that a text is encrypted under; '': it is of the former form, which names none.
+create function public.giftcard_key_id(p_encrypted text) returns text
+language plpgsql immutable parallel safe security invoker set search_path = '' as $$
+begin
+  return case when p_encrypted ~ '^v2\.[0-9a-f]{12}\.' then substr(p_encrypted, 4, 12) else '' end;
+end $$;
+-- For the doctor: the keys in use, however many cards there are.
+create index giftcard_cards_by_key on public.giftcard_cards (public.giftcard_key_id(number_encrypted), id);
+
+-- Return some rows that may hold ciphertexts, by id. Texts are bound to (tenant_id, place). number_hash: null for an
+-- endpoint. texts: none for an effect that keeps no card number. GC400 for an unknown kind.
+create function public.giftcard_ciphertexts(p_kind text, p_after text, p_limit integer)
+returns table (id text, tenant_id text, place text, number_hash text, texts text[])
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if p_kind = 'effect' then
+    return query
+      select e.vendor_key, e.tenant_id, e.correlation_id, e.result ->> 'number_hash',
+             array_remove(array[left(e.result ->> 'number_encrypted', 1000)], null)
+        from public.giftcard_effects e where e.vendor_key > coalesce(p_after, '') order by e.vendor_key limit p_limit;
+    return;
+  elsif p_kind = 'card' then
+    return query
+      select c.id::text, c.tenant_id, c.correlation_id, c.number_hash, array[left(c.number_encrypted, 1000)]
+        from public.giftcard_cards c where c.id > coalesce(p_after, '0')::bigint order by c.id limit p_limit;
+    return;
+  elsif p_kind is distinct from 'endpoint' then
+    perform public.giftcard_refuse('GC400', 'kind is one of effect, card, endpoint', 'kind');
+  end if;
+  return query
+    select w.id::text, w.tenant_id, w.id::text, null::text,
+           array_remove(array[left(w.secret_encrypted, 1000), left(w.previous_secret_encrypted, 1000),
+                              left(w.oldest_secret_encrypted, 1000)], null)
+      from public.giftcard_webhook_endpoints w where w.id > coalesce(p_after, '0')::bigint order by w.id limit p_limit;
+end $$;
+
+-- Read at most p_limit rows of a kind. Return {counts: {key id: texts}, rows: [{id, tenant_id, place, number_hash,
+-- texts}] with the texts that are not under p_key_id (null: none), after: the id to continue from, null at the end}.
+create function public.giftcard_list_ciphertexts(
+  p_kind text, p_key_id text default null, p_after text default null, p_limit integer default 200) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 200), 1), 1000);
+begin
+  return (
+    with found as materialized (
+      select * from public.giftcard_ciphertexts(p_kind, p_after, v_limit) with ordinality
+        f(id, tenant_id, place, number_hash, texts, n)), listed as (
+      select f.n, f.id, f.tenant_id, f.place, f.number_hash, array(
+               select t from unnest(f.texts) t where public.giftcard_key_id(t) <> p_key_id) as texts
+        from found f where p_key_id is not null), counted as (
+      select public.giftcard_key_id(t) as key_id, count(*) as texts from found f, unnest(f.texts) t group by 1)
+    select jsonb_build_object(
+      'counts', (select coalesce(jsonb_object_agg(c.key_id, c.texts), '{}') from counted c),
+      'rows', (select coalesce(jsonb_agg(to_jsonb(l) - 'n' order by l.n), '[]') from listed l where l.texts <> '{}'),
+      'after', (select f.id from found f where f.n = v_limit)));
+end $$;
+
+-- Replace ciphertexts. p_rows: [{id, texts: {old: new}}]. A text that has changed meanwhile stays, and so does a row
+-- that another transaction holds: this one never waits. Return {replaced: rows}.
+create function public.giftcard_replace_ciphertexts(p_kind text, p_rows jsonb) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ids text[] := array(select r ->> 'id' from jsonb_array_elements(p_rows) r);
+  v_replaced integer;
+begin
+  case p_kind
+  when 'effect' then
+    v_ids := array(select e.vendor_key from public.giftcard_effects e
+                    where e.vendor_key = any (v_ids) for no key update skip locked);
+    update public.giftcard_effects e
+       set result = e.result || jsonb_build_object('number_encrypted', r.texts -> (e.result ->> 'number_encrypted'))
+      from jsonb_to_recordset(p_rows) r(id text, texts jsonb)
+     where e.vendor_key = r.id and r.id = any (v_ids) and r.texts ? (e.result ->> 'number_encrypted');
+  when 'card' then
+    v_ids := array(select c.id from public.giftcard_cards c
+                    where c.id = any (v_ids::bigint[]) for no key update skip locked);
+    update public.giftcard_cards c set number_encrypted = r.texts ->> c.number_encrypted
+      from jsonb_to_recordset(p_rows) r(id bigint, texts jsonb)
+     where c.id = r.id and r.id::text = any (v_ids) and r.texts ? c.number_encrypted;
+  when 'endpoint' then
+    v_ids := array(select w.id from public.giftcard_webhook_endpoints w
+                    where w.id = any (v_ids::bigint[]) for no key update skip locked);
+    update public.giftcard_webhook_endpoints w
+       set secret_encrypted = coalesce(r.texts ->> w.secret_encrypted, w.secret_encrypted),
+           previous_secret_encrypted = coalesce(
+             r.texts ->> w.previous_secret_encrypted, w.previous_secret_encrypted),
+           oldest_secret_encrypted = coalesce(r.texts ->> w.oldest_secret_encrypted, w.oldest_secret_encrypted)
+      from jsonb_to_recordset(p_rows) r(id bigint, texts jsonb)
+     where w.id = r.id and r.id::text = any (v_ids)
+       and r.texts ?| array[w.secret_encrypted, w.previous_secret_encrypted, w.oldest_secret_encrypted];
+  else
+    perform public.giftcard_refuse('GC400', 'kind is one of effect, card, endpoint', 'kind');
+  end case;
+  get diagnostics v_replaced = row_count;
+  return jsonb_build_object('replaced', v_replaced);
+end $$;
+
+-- Record that an operator makes one key take over from the others. p_texts: how many are to be encrypted again.
+create function public.giftcard_record_key_rotation(
+  p_by text, p_key_id text, p_texts bigint, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  insert into public.giftcard_audit (at, by, action, subject, details)
+    values (coalesce(p_now, clock_timestamp()), p_by, 'rotate_keys', 'key ' || p_key_id,
+            jsonb_build_object('texts', p_texts));
+  return jsonb_build_object('noted', true);
+end $$;
+
+-- Return the keys that card numbers are under, at most 20, each with its newest and its oldest card: from an index.
+create function public.giftcard_keys_of_cards() returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with recursive known as (
+      (select public.giftcard_key_id(number_encrypted) as id, 1 as n from public.giftcard_cards
+        order by public.giftcard_key_id(number_encrypted), giftcard_cards.id limit 1)
+      union all
+      (select (select public.giftcard_key_id(c.number_encrypted) from public.giftcard_cards c
+                where public.giftcard_key_id(c.number_encrypted) > k.id
+                order by public.giftcard_key_id(c.number_encrypted), c.id limit 1), k.n + 1
+         from known k where k.id is not null and k.n < 20)), ends as (
+      select k.id as key_id, unnest(array[
+               (select max(c.id) from public.giftcard_cards c where public.giftcard_key_id(c.number_encrypted) = k.id),
+               (select min(c.id) from public.giftcard_cards c where public.giftcard_key_id(c.number_encrypted) = k.id)
+             ]) as card_id
+        from known k where k.id is not null)
+    select coalesce(jsonb_agg(distinct jsonb_build_object(
+             'id', c.id, 'key_id', e.key_id, 'tenant_id', c.tenant_id, 'correlation_id', c.correlation_id,
+             'encrypted', left(c.number_encrypted, 1000), 'hash', c.number_hash)), '[]')
+      from ends e join public.giftcard_cards c on c.id = e.card_id);
 end $$;
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
@@ -7297,11 +7448,13 @@ begin
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
-    -- The newest and the oldest card.
-    'cards', (select coalesce(jsonb_agg(jsonb_build_object('encrypted', c.number_encrypted, 'hash', c.number_hash)
-                                        order by c.id desc), '[]')
-        from ((select * from public.giftcard_cards order by id desc limit 1)
-              union (select * from public.giftcard_cards order by id limit 1)) c),
+    'cards', public.giftcard_keys_of_cards(),
+    -- Of the newest endpoints.
+    'keys_of_endpoints', (select coalesce(jsonb_agg(distinct c.key_id), '[]') from (
+          select public.giftcard_key_id(t) as key_id
+            from (select * from public.giftcard_webhook_endpoints order by id desc limit 200) w,
+                 unnest(array[w.secret_encrypted, w.previous_secret_encrypted, w.oldest_secret_encrypted]) t
+           where t is not null limit 600) c),
     'sees_all', pg_has_role('pg_read_all_stats', 'usage'),
     'oldest_transaction', (select jsonb_build_object('age', extract(epoch from v_now - o.began), 'pid', o.pid,
                                                      'application', o.application)

@@ -50,7 +50,7 @@ create index giftcard_cards_of_cancelled_orders on public.giftcard_cards (create
     where order_cancelled and (state <> 'blocked' or balance < amount);
 
 comment on table public.giftcard_cards is
-  'One card per order. The number is encrypted; number_hash (keyed) finds it, last4 shows it.';
+  'One card per order. The number is encrypted for its flow; number_hash (keyed) finds it, last4 shows it.';
 comment on column public.giftcard_cards.unpaid is
   'How much of the amount is not paid for: its payment was refunded or disputed. Such a card has to be blocked.';
 comment on column public.giftcard_cards.state_as_of is

@@ -29,8 +29,8 @@ create table public.giftcard_webhook_endpoints (
 create index giftcard_webhook_endpoints_enabled on public.giftcard_webhook_endpoints (tenant_id, id) where enabled;
 
 comment on table public.giftcard_webhook_endpoints is
-  'An address that receives events of a tenant. Its secrets are encrypted: only the application can read what signs '
-  'the requests.';
+  'An address that receives events of a tenant. Its secrets are encrypted for its id: only the application can '
+  'read what signs the requests.';
 comment on column public.giftcard_webhook_endpoints.previous_secret_encrypted is
   'Signs beside the new one until previous_secret_until, so that the receiver has time to change over.';
 comment on column public.giftcard_webhook_endpoints.oldest_secret_encrypted is

@@ -61,12 +61,22 @@ begin
   end if;
 end $$;
 
--- Create an endpoint and return it with its secret, encrypted. The same idempotency key with the same request returns
--- the endpoint that it created, with its present secret. A tenant has at most 20, because each event is a job for each
--- of them; the lock makes two that create for one tenant take turns.
+-- Return {id}, the id for a new endpoint: its secret is encrypted for this id before the endpoint is created.
+create function public.giftcard_next_webhook_endpoint_id() returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', nextval(pg_get_serial_sequence('public.giftcard_webhook_endpoints', 'id')));
+end $$;
+
+-- Create an endpoint and return it with its secret, encrypted. p_endpoint_id: from giftcard_next_webhook_endpoint_id;
+-- null: the next. The same idempotency key with the same request returns the endpoint that it created, with its present
+-- secret. A tenant has at most 20, because each event is a job for each of them; the lock makes two that create for one
+-- tenant take turns.
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
-  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+  p_idempotency_key text default null, p_body_hash text default null, p_endpoint_id bigint default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -82,10 +92,12 @@ begin
   if (select count(*) from public.giftcard_webhook_endpoints where tenant_id = p_tenant_id) >= 20 then
     perform public.giftcard_refuse('GC409', 'this tenant has 20 webhook endpoints, which is the most', 'tenant_id');
   end if;
-  insert into public.giftcard_webhook_endpoints (tenant_id, url, events, enabled, disabled_reason, secret_encrypted,
-                                                 create_key, create_hash, created_at, updated_at)
-  values (p_tenant_id, p_url, p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted,
-          p_idempotency_key, p_body_hash, v_now, v_now)
+  insert into public.giftcard_webhook_endpoints (id, tenant_id, url, events, enabled, disabled_reason,
+                                                 secret_encrypted, create_key, create_hash, created_at, updated_at)
+  overriding system value
+  values (coalesce(p_endpoint_id, (public.giftcard_next_webhook_endpoint_id() ->> 'id')::bigint), p_tenant_id, p_url,
+          p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted, p_idempotency_key,
+          p_body_hash, v_now, v_now)
   returning * into e;
   return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;

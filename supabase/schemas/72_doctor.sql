@@ -83,11 +83,13 @@ begin
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
-    -- The newest and the oldest card.
-    'cards', (select coalesce(jsonb_agg(jsonb_build_object('encrypted', c.number_encrypted, 'hash', c.number_hash)
-                                        order by c.id desc), '[]')
-        from ((select * from public.giftcard_cards order by id desc limit 1)
-              union (select * from public.giftcard_cards order by id limit 1)) c),
+    'cards', public.giftcard_keys_of_cards(),
+    -- Of the newest endpoints.
+    'keys_of_endpoints', (select coalesce(jsonb_agg(distinct c.key_id), '[]') from (
+          select public.giftcard_key_id(t) as key_id
+            from (select * from public.giftcard_webhook_endpoints order by id desc limit 200) w,
+                 unnest(array[w.secret_encrypted, w.previous_secret_encrypted, w.oldest_secret_encrypted]) t
+           where t is not null limit 600) c),
     'sees_all', pg_has_role('pg_read_all_stats', 'usage'),
     'oldest_transaction', (select jsonb_build_object('age', extract(epoch from v_now - o.began), 'pid', o.pid,
                                                      'application', o.application)

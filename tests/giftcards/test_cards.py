@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.config.settings import Settings
-from lib.errors import TransientError
+from lib.errors import PermanentError, TransientError
 from lib.giftcards.cards import ISSUER_PREFIX, SealedNumber, Vault, has_valid_check_digit, new_number, vault_of
+from tests.support.ciphertexts import as_before
 
 LOOKUP_KEY = "k" * 32
+NUMBER = "9900123412345678"
+FLOW = ("default", "order-1")
 numbers = st.integers(0, 2**32).map(lambda seed: new_number(random.Random(seed)))
 
 
@@ -22,6 +25,10 @@ def _vault(*keys: str, lookup_key: str = LOOKUP_KEY) -> Vault:
 
 def _key() -> str:
     return Fernet.generate_key().decode()
+
+
+def _opened(vault: Vault, sealed: SealedNumber) -> str:
+    return vault.open(sealed.encrypted, FLOW, number_hash=sealed.number_hash)
 
 
 @given(numbers)
@@ -57,18 +64,18 @@ def test_numbers_differ() -> None:
 
 def test_a_sealed_number_opens_again_and_shows_its_last_four_only() -> None:
     vault = _vault()
-    sealed = vault.seal("9900123412345678")
+    sealed = vault.seal(NUMBER, FLOW)
     assert sealed.last4 == "5678"
-    assert "9900123412345678" not in repr(sealed)
-    assert vault.open(sealed.encrypted) == "9900123412345678"
+    assert NUMBER not in repr(sealed)
+    assert _opened(vault, sealed) == NUMBER
 
 
 def test_the_same_number_is_encrypted_differently_and_hashed_alike() -> None:
     vault = _vault()
-    first, second = vault.seal("9900123412345678"), vault.seal("9900123412345678")
+    first, second = vault.seal(NUMBER, FLOW), vault.seal(NUMBER, FLOW)
     assert first.encrypted != second.encrypted
-    assert first.number_hash == second.number_hash == vault.number_hash("9900123412345678")
-    assert first.number_hash != vault.seal("9900123412345677").number_hash
+    assert first.number_hash == second.number_hash == vault.number_hash(NUMBER)
+    assert first.number_hash != vault.seal("9900123412345677", FLOW).number_hash
 
 
 def test_the_hash_depends_on_the_lookup_key_and_not_on_the_encryption_keys() -> None:
@@ -79,18 +86,43 @@ def test_the_hash_depends_on_the_lookup_key_and_not_on_the_encryption_keys() -> 
 def test_after_a_rotation_old_numbers_open_and_new_ones_use_the_new_key() -> None:
     old, new = _key(), _key()
     rotated = _vault(new, old)
-    assert rotated.open(_vault(old).seal("9900123412345678").encrypted) == "9900123412345678"
-    assert _vault(new).open(rotated.seal("9900123412345678").encrypted) == "9900123412345678"
+    assert _opened(rotated, _vault(old).seal(NUMBER, FLOW)) == NUMBER
+    assert _opened(_vault(new), rotated.seal(NUMBER, FLOW)) == NUMBER
+
+
+@pytest.mark.parametrize("flow", [("default", "order-2"), ("acme", "order-1"), ("order-1", "default")])
+def test_the_number_of_another_flow_is_refused_for_good(flow: tuple[str, str]) -> None:
+    vault = _vault()
+    sealed = vault.seal(NUMBER, FLOW)
+    with pytest.raises(PermanentError, match="the card number was changed in the database, or is that of another row"):
+        vault.open(sealed.encrypted, flow, number_hash=sealed.number_hash)
+
+
+def test_a_number_of_the_former_form_is_read_if_it_is_that_of_its_hash() -> None:
+    key = _key()
+    vault = _vault(_key(), key)
+    former = as_before(NUMBER, key)
+    assert vault.open(former, FLOW, number_hash=vault.number_hash(NUMBER)) == NUMBER
+    with pytest.raises(TransientError, match="does not match its hash"):
+        vault.open(former, FLOW, number_hash=vault.number_hash("9900123412345677"))
 
 
 @pytest.mark.parametrize(
     "encrypted",
-    ["", "nonsense", "café", _vault().seal("9900123412345678").encrypted],
-    ids=["empty", "nonsense", "accent", "other"],
+    [
+        "",
+        "nonsense",
+        "café",
+        "v2.",
+        "v2.a.b",
+        _vault().seal(NUMBER, FLOW).encrypted,
+        Fernet(_key()).encrypt(b"1").decode(),
+    ],
+    ids=["empty", "nonsense", "accent", "version", "short", "other", "former"],
 )
 def test_a_number_that_no_key_opens_is_a_transient_failure(encrypted: str) -> None:
     with pytest.raises(TransientError, match="no encryption key decrypts"):
-        _vault().open(encrypted)
+        _vault().open(encrypted, FLOW, number_hash="")
 
 
 @pytest.mark.parametrize(
@@ -116,6 +148,5 @@ def test_a_vault_needs_its_keys() -> None:
 def test_the_vault_of_the_settings_reads_keys_by_comma_newest_first() -> None:
     old, new = _key(), _key()
     settings = Settings.model_validate({"giftcard_encryption_keys": f"{new}, {old}", "giftcard_lookup_key": LOOKUP_KEY})
-    sealed: SealedNumber = vault_of(settings).seal("9900123412345678")
-    assert _vault(new).open(sealed.encrypted) == "9900123412345678"
-    assert vault_of(settings).open(_vault(old).seal("1").encrypted) == "1"
+    assert _opened(_vault(new), vault_of(settings).seal(NUMBER, FLOW)) == NUMBER
+    assert _opened(vault_of(settings), _vault(old).seal(NUMBER, FLOW)) == NUMBER

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.ciphertexts import OTHER_KEY
 from tests.support.receiver import Receiver, again, an_endpoint, ask, signed_with, told_of_one, webhooks
 from tests.support.world import LOOKUP_KEY, World, an_order
 
 Make = Callable[..., World]
-
-OTHER_KEY = "YW5vdGhlciBrZXkgb2YgMzIgYnl0ZXMgZm9yIGhlcmU="
 
 
 def test_gone_turns_the_endpoint_off_and_what_waits_is_cancelled(make_world: Make, receiver: Receiver) -> None:
@@ -105,7 +104,7 @@ def test_key_that_is_missing_is_our_fault_and_not_the_webhooks(
     job = again(another, job)
     assert job["status"] == "queued"
     assert (
-        job["last_error"] == "TransientError: no encryption key decrypts the endpoint's secret: "
+        job["last_error"] == "TransientError: no encryption key decrypts the webhook secret: "
         "add the older key to GIFTCARD_ENCRYPTION_KEYS"
     )
     both = make_world(

@@ -56,7 +56,8 @@ def reports(t: Teller) -> None:
 
 def webhooks(t: Teller) -> None:
     made = {"tenant_id": "shop", "url": "https://shop.example/hook", "events": ("job.completed",), "enabled": True}
-    one = t.do("create_webhook_endpoint", **made, secret_encrypted="é")["id"]
+    free = t.ask("next_webhook_endpoint_id")["id"]
+    one = t.do("create_webhook_endpoint", **made, endpoint_id=free, secret_encrypted="é")["id"]
     t.do("create_webhook_endpoint", **made, secret_encrypted="é")
     t.do("create_webhook_endpoint", **(made | {"events": (), "url": "https://shop.example/2"}), secret_encrypted="é")
     t.do("update_webhook_endpoint", endpoint_id=one, url=None, events=("job.completed", "report.ready"))
@@ -64,6 +65,7 @@ def webhooks(t: Teller) -> None:
     t.do("webhook_endpoint", endpoint_id=NOBODY)
     t.do("list_webhook_endpoints", tenant_id="shop", older=None, limit=1)
     t.do("rotate_webhook_secret", endpoint_id=one, secret_encrypted="ß", former_seconds=60)
+    _keys(t, one)
     job_id = t.do("test_webhook_endpoint", endpoint_id=one)["job_id"]
     usual = {"owner": "host:4", "source": "test", "live_seconds": 130, "code_version": 1}
     key = "00000000-0000-4000-8000-000000000099"
@@ -84,6 +86,17 @@ def webhooks(t: Teller) -> None:
     t.do("receive_event", event_id="e4", **event, action={"card": card})
     t.ask("find_offered_payment", tenant_id="shop", correlation_id="order-1", provider="psp")
     t.ask("find_offered_payment", tenant_id="shop", correlation_id="none", provider="psp")
+
+
+def _keys(t: Teller, endpoint: int) -> None:
+    """Another key takes over: texts are listed, and replaced once."""
+    for kind in ("card", "effect", "endpoint", "customer"):
+        t.ask("list_ciphertexts", kind=kind, key_id="0" * 12, after=None, limit=2)
+        t.ask("list_ciphertexts", kind=kind, key_id=None, after="1", limit=1)
+    rows = [{"id": str(endpoint), "texts": {"é": "v2.000000000000.é", "ß": "v2.000000000000.ß"}}]
+    for kind in ("endpoint", "endpoint", "effect", "customer"):
+        t.ask("replace_ciphertexts", kind=kind, rows=rows)
+    t.do("record_key_rotation", by="kåte", key_id="0" * 12, texts=2**40)
 
 
 def watching(t: Teller) -> None:

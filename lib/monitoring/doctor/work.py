@@ -1,8 +1,8 @@
 """Checks of what jobs need and leave: keys that decrypt the cards, stages that can run, books that match."""
 
-from lib.errors import TransientError
-from lib.giftcards.cards import missing_key, vault_of
-from lib.monitoring.doctor.finding import Deployment, Finding, green, red, yellow
+from lib.errors import Failure
+from lib.giftcards.cards import Vault, missing_key, vault_of
+from lib.monitoring.doctor.finding import Deployment, Facts, Finding, green, red, yellow
 
 
 def keys(deployment: Deployment) -> Finding:
@@ -17,21 +17,35 @@ def keys(deployment: Deployment) -> Finding:
         vault = vault_of(deployment.settings)
     except ValueError as error:
         return red(str(error), fix="set a new value (see docs/deploying.md#the-settings) and deploy again")
-    which = ("newest", "oldest")
-    for age, card in zip(which, deployment.facts.get("cards", ()), strict=False):
+    in_use = {card["key_id"] for card in deployment.facts.get("cards", ())}
+    in_use |= set(deployment.facts.get("keys_of_endpoints", ()))
+    unreadable = _unreadable(vault, deployment.facts, missing=in_use - {"", *vault.key_ids})
+    if unreadable:
+        return unreadable
+    if in_use - {vault.key_ids[0]}:
+        return yellow(
+            "card numbers or webhook secrets are under an older key, or of the form that is bound to no row",
+            fix="flask jobs keys rotate",
+        )
+    return green("the keys decrypt the cards" if deployment.facts.get("cards") else "the keys are well formed")
+
+
+def _unreadable(vault: Vault, facts: Facts, *, missing: set[str]) -> Finding | None:
+    """Check the newest and the oldest card of each key, and that no text needs a key that is missing."""
+    for card in facts.get("cards", ()):
+        flow = card["tenant_id"], card["correlation_id"]
         try:
-            number = vault.open(card["encrypted"])
-        except TransientError:
-            return red(
-                f"no key decrypts the {age} card",
-                fix="put the key that encrypted it back into GIFTCARD_ENCRYPTION_KEYS, behind the newest",
-            )
+            number = vault.open(card["encrypted"], flow, number_hash=card["hash"])
+        except Failure as failure:
+            return red(f"card {card['id']}: {failure}", fix="see docs/doctor.md#keys")
         if vault.number_hash(number) != card["hash"]:
             return red(
-                f"GIFTCARD_LOOKUP_KEY does not match the {age} card, which cannot be found by its number",
+                f"GIFTCARD_LOOKUP_KEY does not match card {card['id']}, which cannot be found by its number",
                 fix="restore the previous key and deploy: it cannot be rotated",
             )
-    return green("the keys decrypt the cards" if deployment.facts.get("cards") else "the keys are well formed")
+    if missing:
+        return red(f"webhook secrets are under the key {min(missing)}, which is missing", fix="see docs/doctor.md#keys")
+    return None
 
 
 def rows(deployment: Deployment) -> Finding:

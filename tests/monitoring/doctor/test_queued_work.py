@@ -1,16 +1,20 @@
 """Keys that open nothing, and stages that cannot run."""
 
-import base64
+import re
 from collections.abc import Callable
 
 import pytest
 
+from lib.giftcards.key_rotation import KeyRotation
+from lib.webhooks.schemas import EndpointRequest
+from lib.webhooks.service import Endpoints
 from tests.monitoring.doctor.conftest import Examine, levels
+from tests.support.ciphertexts import OTHER_KEY, as_before, card_numbers
 from tests.support.world import ENCRYPTION_KEY, World
 
 Make = Callable[..., World]
 
-OTHER_KEY = base64.urlsafe_b64encode(b"thirty-two bytes of another key!").decode()
+BOTH = f"{OTHER_KEY},{ENCRYPTION_KEY}"
 
 
 def a_card(make_world: Make, **environ: str) -> None:
@@ -46,26 +50,64 @@ def test_a_key_that_is_none_is_red(make_world: Make, examined: Examine, environ:
     assert "sesame" not in str(line)
 
 
-def test_a_wrong_key_does_not_open_the_newest_card(make_world: Make, examined: Examine) -> None:
-    a_card(make_world)
-    line = examined(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
-    assert (line["level"], line["message"]) == ("red", "no key decrypts the newest card")
+NO_KEY = "no encryption key decrypts the card number: add the older key to GIFTCARD_ENCRYPTION_KEYS"
+ROTATE = "card numbers or webhook secrets are under an older key, or of the form that is bound to no row"
 
 
-def test_a_rotated_key_opens_old_and_new(make_world: Make, examined: Examine) -> None:
-    both = f"{OTHER_KEY},{ENCRYPTION_KEY}"
+def test_a_wrong_key_opens_no_card(make_world: Make, examined: Examine) -> None:
     a_card(make_world)
-    a_card(make_world, GIFTCARD_ENCRYPTION_KEYS=both)
-    assert examined(make_world(GIFTCARD_ENCRYPTION_KEYS=both))["keys"]["message"] == "the keys decrypt the cards"
     line = examined(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
-    assert (line["level"], line["message"]) == ("red", "no key decrypts the oldest card")
+    assert (line["level"], line["message"]) == ("red", f"card 1: {NO_KEY}")
+
+
+def test_a_new_key_opens_old_and_new_until_the_old_one_is_rotated_out(make_world: Make, examined: Examine) -> None:
+    a_card(make_world)
+    both = make_world(GIFTCARD_ENCRYPTION_KEYS=BOTH)
+    a_card(make_world, GIFTCARD_ENCRYPTION_KEYS=BOTH)
+    line = examined(both)["keys"]
+    assert (line["level"], line["message"], line["fix"]) == ("yellow", ROTATE, "flask jobs keys rotate")
+    alone = make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY)
+    assert examined(alone)["keys"]["message"] == f"card 1: {NO_KEY}"
+    KeyRotation(both.store, both.settings, by="kim").rotate(batch=1)
+    assert examined(both)["keys"]["message"] == examined(alone)["keys"]["message"] == "the keys decrypt the cards"
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_one_card_of_many_under_an_older_key_is_found(make_world: Make, examined: Examine, place: str) -> None:
+    world = make_world()
+    for _ in range(3):
+        a_card(make_world)
+    number = {"first": 0, "middle": 1, "last": 2}[place]
+    former = as_before(card_numbers(world)[number])
+    world.sql("update giftcard_cards set number_encrypted = %s where id = %s", former, number + 1)
+    assert (examined(world)["keys"]["level"], examined(world)["keys"]["message"]) == ("yellow", ROTATE)
+
+
+def test_a_card_with_the_number_of_another_is_red(make_world: Make, examined: Examine) -> None:
+    world = make_world()
+    a_card(make_world)
+    a_card(make_world)
+    world.sql("update giftcard_cards set number_encrypted = (select number_encrypted from giftcard_cards where id = 1)")
+    line = examined(world)["keys"]
+    assert line["level"] == "red"
+    assert line["message"] == "card 2: the card number was changed in the database, or is that of another row"
+
+
+def test_webhook_secrets_under_a_key_that_is_missing_are_red(make_world: Make, examined: Examine) -> None:
+    world = make_world()
+    request = EndpointRequest(url="https://shop.example/hook", events=["giftcard.issued"])
+    Endpoints(world.store, world.settings).create(request)
+    assert examined(make_world(GIFTCARD_ENCRYPTION_KEYS=BOTH))["keys"]["level"] == "yellow"
+    line = examined(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
+    assert line["level"] == "red"
+    assert re.fullmatch("webhook secrets are under the key [0-9a-f]{12}, which is missing", line["message"])
 
 
 def test_another_lookup_key_would_find_no_card(make_world: Make, examined: Examine) -> None:
     a_card(make_world)
     line = examined(make_world(GIFTCARD_LOOKUP_KEY="another-key-of-more-than-32-characters"))["keys"]
     assert line["level"] == "red"
-    assert line["message"].startswith("GIFTCARD_LOOKUP_KEY does not match the newest card")
+    assert line["message"].startswith("GIFTCARD_LOOKUP_KEY does not match card 1")
 
 
 # Stages
