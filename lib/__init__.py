@@ -13,7 +13,7 @@ Imports point one way, from the top of this list to its bottom; `tests/architect
     stages
     api_client, reports
     giftcards, schedules
-    jobs, webhooks
+    jobs, tokens, webhooks
     store
     safe_http
     telemetry

@@ -30,7 +30,8 @@ _TIMES = """
      where table_schema = 'public' and data_type = 'timestamp with time zone' and table_name = any (array[
            'giftcard_jobs', 'giftcard_jobs_archive', 'giftcard_job_history', 'giftcard_circuits',
            'giftcard_circuit_changes', 'giftcard_stages', 'giftcard_ticks', 'giftcard_maintenance_tasks',
-           'giftcard_effects', 'giftcard_alerts', 'giftcard_alert_notifications'])
+           'giftcard_effects', 'giftcard_alerts', 'giftcard_alert_notifications', 'giftcard_tokens',
+           'giftcard_denied_requests'])
      group by table_name
 """
 

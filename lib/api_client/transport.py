@@ -101,7 +101,7 @@ class Transport:
         """Return the exception that the same call on the database would have raised, as far as it is known."""
         title, detail, field = (str(problem.get(name) or "") for name in ("title", "detail", "field"))
         if status == 401:
-            return Invalid(f"GIFTCARD_ADMIN_TOKEN is not the admin token of {self._host}", field="token")
+            return Invalid(f"GIFTCARD_ADMIN_TOKEN is no token of {self._host}: {detail}", field="token")
         # A request that fails validation has a general title, with the sentence in the detail.
         message = detail if detail and title.endswith("not valid") else f"{title}: {detail}" if detail else title
         if status == 413:

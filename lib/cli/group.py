@@ -13,6 +13,7 @@ import click
 from flask import current_app
 from flask.cli import AppGroup
 
+from lib.caller import Caller
 from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.telemetry.redact import clean
@@ -23,18 +24,20 @@ if TYPE_CHECKING:
     from lib.api_client.orders import OrdersClient
     from lib.api_client.reports import ReportsClient
     from lib.api_client.schedules import SchedulesClient
+    from lib.api_client.tokens import TokensClient
     from lib.api_client.transport import Transport
     from lib.api_client.webhooks import WebhooksClient
     from lib.cli.tables import Part
     from lib.giftcards.decisions import Decisions
     from lib.schedules.service import Scheduling
     from lib.store.store import Store
+    from lib.tokens.service import Tokens
     from lib.webhooks.service import Endpoints
 
 L = TypeVar("L")
 R = TypeVar("R")
 
-_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "webhooks")
+_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "tokens", "webhooks")
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
@@ -42,6 +45,7 @@ _HINTS = {
     ("jobs", "report"): "reports",
     ("jobs", "order"): "orders",
     ("jobs", "reconcile"): "orders reconcile",
+    ("jobs", "token"): "tokens",
     ("jobs", "webhook"): "webhooks",
     ("schedules", "add"): "create",
     ("schedules", "change"): "update",
@@ -193,6 +197,14 @@ def report_service() -> "Store | ReportsClient":
     from lib.api_client.reports import ReportsClient
 
     return select(lambda own: own.store, ReportsClient)
+
+
+def token_service() -> "Tokens | TokensClient":
+    """Return the service for tokens."""
+    from lib.api_client.tokens import TokensClient
+    from lib.tokens.service import Tokens
+
+    return select(lambda own: Tokens(own.store, caller=Caller(current_user())), TokensClient)
 
 
 def webhook_service() -> "Endpoints | WebhooksClient":

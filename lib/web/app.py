@@ -18,6 +18,7 @@ from lib.web import (
     reports,
     schedules,
     stages,
+    tokens,
     webhooks,
 )
 from lib.web.paths import decoded
@@ -27,7 +28,7 @@ from lib.web.services import Services
 MAX_BODY_BYTES = 256 * 1024
 _RESOURCES = (
     *(archive, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, metrics, orders, reports, schedules),
-    *(stages, webhooks),
+    *(stages, tokens, webhooks),
 )
 
 

@@ -12,7 +12,7 @@ blueprint = Blueprint("archive", __name__, url_prefix="/api/v1")
 
 
 @blueprint.post("/jobs/<int:job_id>/restore")
-@auth.admin
+@auth.scope("jobs:write")
 def restore(job_id: int) -> dict[str, Any]:
     """Restore a job from the archive.
 

@@ -13,7 +13,7 @@ blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
 
 
 @blueprint.get("")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def list_circuits() -> dict[str, Any]:
     """Return a page of the circuits that are not closed or have recent failures, by name."""
     (page,) = read_query(CircuitPage)
@@ -21,7 +21,7 @@ def list_circuits() -> dict[str, Any]:
 
 
 @blueprint.post("/<path:name>/reset")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def reset(name: str) -> dict[str, Any]:
     """Close a circuit."""
     refuse_nul(name, title="a circuit's name cannot hold a NUL character")

@@ -2,6 +2,7 @@
 
 import uuid
 from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
 from flask import Blueprint, current_app
 from pydantic import Field
@@ -26,7 +27,7 @@ class OrderRequest(Order):
 
 
 @blueprint.post("/api/v1/giftcards")
-@auth.api
+@auth.scope("orders:write")
 def submit() -> tuple[dict[str, Any], int]:
     """Submit an order.
 
@@ -47,12 +48,18 @@ def submit() -> tuple[dict[str, Any], int]:
         trigger_type="api",
         idempotency_key=idempotency_key(),
     )
-    path = f"/api/v1/giftcards/{submitted['correlation_id']}"
-    return {"correlation_id": submitted["correlation_id"], "tenant_id": body.tenant_id, "status_url": path}, 202
+    found = {"correlation_id": submitted["correlation_id"], "tenant_id": body.tenant_id}
+    return found | {"status_url": _status_url(**found)}, 202
+
+
+def _status_url(tenant_id: str, correlation_id: str) -> str:
+    """Return the path of an order, with the tenant that its id belongs to."""
+    query = "" if tenant_id == TenantQuery().tenant_id else "?" + urlencode({"tenant_id": tenant_id})
+    return f"/api/v1/giftcards/{quote(correlation_id, safe='')}{query}"
 
 
 @blueprint.get("/api/v1/giftcards/<correlation_id>")
-@auth.api
+@auth.scope("orders:read")
 def show(correlation_id: str) -> dict[str, Any]:
     """Return the state of an order: its jobs, its payment and its card."""
     query, page = read_query(TenantQuery, FlowPage)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Flask, Response, current_app, json, request
+from flask import Flask, Response, current_app, g, json, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
@@ -19,7 +19,8 @@ _TICKS = frozenset({"cron.tick", "cron.run"})
 _IDEMPOTENT = frozenset(
     {
         *("decisions.make_free", "decisions.correct_recipient", "decisions.record_event", "decisions.block_card"),
-        *("inbound_webhooks.from_square", "jobs.enqueue", "reports.create", "schedules.pause", "webhooks.update"),
+        *("inbound_webhooks.from_square", "jobs.enqueue", "reports.create", "schedules.pause", "tokens.revoke"),
+        "webhooks.update",
     }
 )
 # Changes in several calls: the last one may be undone and an earlier one not.
@@ -27,11 +28,17 @@ _IN_STEPS = frozenset({"jobs.requeue_jobs"})
 
 
 class Problem(Exception):
-    """End the request with this status. `field` names the invalid field or parameter."""
+    """End the request with this status. `field` names the invalid field or parameter.
 
-    def __init__(self, status: int, title: str, *, detail: str = "", field: str | None = None) -> None:
+    `retry_after`: the seconds before another request makes sense.
+    """
+
+    def __init__(
+        self, status: int, title: str, *, detail: str = "", field: str | None = None, retry_after: int | None = None
+    ) -> None:
         super().__init__(title)
         self.status, self.title, self.detail, self.field = status, title, detail, field
+        self.retry_after = retry_after
 
 
 def problem(status: int, title: str, *, detail: str = "", field: str | None = None, **more: Any) -> Response:
@@ -63,7 +70,10 @@ def register(app: Flask) -> None:
 
 
 def _problem(error: Problem) -> Response:
-    return problem(error.status, error.title, detail=error.detail, field=error.field)
+    response = problem(error.status, error.title, detail=error.detail, field=error.field)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
 
 
 def _http(error: HTTPException) -> Response:
@@ -107,6 +117,8 @@ def _what_now(error: StoreError) -> str:
         return "nothing was lost: the next call continues where this one stopped"
     if request.method in ("GET", "HEAD") or request.endpoint in _IDEMPOTENT or _is_keyed_order():
         return "repeat the request: it is safe"
+    if g.get("caller") is None:  # the token was being looked up
+        return "nothing was changed: repeat the request"
     if isinstance(error, Unavailable) and error.undone and request.endpoint not in _IN_STEPS:
         return "nothing was changed: repeat the request"
     return "it may have been carried out: look before you repeat it"

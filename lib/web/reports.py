@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from lib.reports.schemas import Day, ReportPage, ReportRequest
 from lib.web import auth
 from lib.web.problems import Problem
-from lib.web.request_data import read_body, read_query, refuse_nul
+from lib.web.request_data import check_tenant, read_body, read_query, refuse_nul
 from lib.web.services import services
 
 blueprint = Blueprint("reports", __name__, url_prefix="/api/v1/reports")
@@ -23,7 +23,7 @@ class FormatQuery(BaseModel):
 
 
 @blueprint.get("")
-@auth.admin
+@auth.scope("jobs:read")
 def list_reports() -> dict[str, Any]:
     """Return a page of reports, newest day first."""
     (page,) = read_query(ReportPage)
@@ -31,7 +31,7 @@ def list_reports() -> dict[str, Any]:
 
 
 @blueprint.post("")
-@auth.admin
+@auth.scope("jobs:write")
 def create() -> dict[str, Any]:
     """Create the report of a day, replacing an earlier one."""
     body = read_body(ReportRequest, optional=True)
@@ -39,11 +39,12 @@ def create() -> dict[str, Any]:
 
 
 @blueprint.get("/<path:tenant_id>/<day>")
-@auth.admin
+@auth.scope("jobs:read")
 def show(tenant_id: str, day: str) -> Response:
     """Return a report, as JSON or CSV."""
     (query,) = read_query(FormatQuery)
     refuse_nul(tenant_id)
+    check_tenant(tenant_id, "tenant_id")
     report = services(current_app).store.report(tenant_id, day=_checked(day))
     wanted = query.format or (
         "csv" if request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv" else "json"

@@ -13,14 +13,14 @@ blueprint = Blueprint("stages", __name__, url_prefix="/api/v1/stages")
 
 
 @blueprint.get("")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def list_stages() -> dict[str, Any]:
     """Return each stage with its effective settings."""
     return operations(current_app).stages()
 
 
 @blueprint.post("/<stage>/pause")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def pause(stage: str) -> dict[str, Any]:
     """Pause a stage.
 
@@ -31,7 +31,7 @@ def pause(stage: str) -> dict[str, Any]:
 
 
 @blueprint.post("/<stage>/resume")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def resume(stage: str) -> dict[str, Any]:
     """Resume a paused stage."""
     body = read_body(PauseRequest)

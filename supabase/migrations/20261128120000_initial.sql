@@ -23,6 +23,8 @@
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
 --   giftcard_inbound_events         an event received from a vendor, never removed
+--   giftcard_tokens                 a token of the API: its hash, tenant and scopes
+--   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
@@ -3963,12 +3965,13 @@ create table public.giftcard_audit (
   constraint giftcard_audit_pkey primary key (id),
   constraint giftcard_audit_action_is_known check (action in (
     'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
-    'block_card'))
+    'block_card', 'create_token', 'revoke_token'))
 );
 create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
 
 comment on table public.giftcard_audit is
-  'One row each time personal data was shown in clear or erased, or an operator decided about an order or its money.';
+  'One row each time personal data was shown in clear or erased, an operator decided about an order or its money, or a '
+  'token was created or revoked.';
 
 -- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
@@ -6632,6 +6635,202 @@ begin
   perform public.giftcard_set_kind(p_source, p_event_id, v_became);
   return jsonb_build_object('kind', v_became ->> 'kind', 'repeated', false, 'refused', v_became ->> 'refused');
 end $$;
+-- Tokens: who may call the API, as rows. The tokens of the environment are no rows: they work without the database.
+
+-- hash: SHA-256 of the token, in hex. A token has 256 random bits, so it cannot be guessed from its hash: a slow or
+-- salted hash, as passwords need, would only make each request slower.
+create table public.giftcard_tokens (
+  id bigint generated always as identity,
+  name text collate "C" not null,
+  hash text collate "C" not null,
+  prefix text not null,
+  tenant_id text collate "C",
+  scopes text[] not null,
+  created_at timestamptz not null,
+  created_by text not null,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  last_used_at timestamptz,
+  constraint giftcard_tokens_pkey primary key (id),
+  constraint giftcard_tokens_name_key unique (name),
+  constraint giftcard_tokens_hash_key unique (hash),
+  constraint giftcard_tokens_scopes_are_known check (cardinality(scopes) > 0 and scopes <@ array[
+    'orders:write', 'orders:read', 'jobs:read', 'jobs:write', 'admin', 'metrics'])
+);
+
+comment on table public.giftcard_tokens is
+  'A token of the API: its hash, what it allows, and for which tenant. The token itself is not stored.';
+comment on column public.giftcard_tokens.prefix is 'The first characters of the token, to recognize it in a leak.';
+comment on column public.giftcard_tokens.tenant_id is 'The only tenant that it sees and changes. null: all.';
+comment on column public.giftcard_tokens.last_used_at is 'Written once a minute at most.';
+
+-- Return a token as the API shows it, never with its hash.
+create function public.giftcard_token_json(t public.giftcard_tokens, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', t.id, 'name', left(t.name, 200), 'prefix', left(t.prefix, 20), 'tenant_id', left(t.tenant_id, 500),
+    'scopes', to_jsonb(t.scopes),
+    'state', case when t.revoked_at is not null then 'revoked' when t.expires_at <= p_now then 'expired'
+                  else 'active' end,
+    'created_at', t.created_at, 'created_by', left(t.created_by, 200), 'expires_at', t.expires_at,
+    'revoked_at', t.revoked_at, 'last_used_at', t.last_used_at);
+end $$;
+
+-- Record in the audit that a token was created or revoked.
+create function public.giftcard_audit_token(
+  p_action text, t public.giftcard_tokens, p_by text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  insert into public.giftcard_audit (at, by, action, subject, details)
+  values (p_now, p_by, p_action, 'token ' || t.name, jsonb_build_object(
+    'tenant_id', t.tenant_id, 'scopes', to_jsonb(t.scopes), 'expires_at', t.expires_at));
+end $$;
+
+-- Create a token, of which only the hash is given. p_tenant_id null: of all tenants; p_expires_seconds null: it never
+-- expires. Called again with the same hash it returns the same token: the first reply was lost. GC409: its name is
+-- taken, also by a revoked token, so that a name in the audit is always the same token.
+create function public.giftcard_create_token(
+  p_name text, p_hash text, p_prefix text, p_scopes text[], p_by text, p_tenant_id text default null,
+  p_expires_seconds double precision default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  t public.giftcard_tokens;
+begin
+  if p_tenant_id is not null and 'metrics' = any (p_scopes) then
+    perform public.giftcard_refuse(
+      'GC400', 'metrics are those of all tenants: a token of one tenant cannot have this scope', 'scopes');
+  end if;
+  insert into public.giftcard_tokens (name, hash, prefix, tenant_id, scopes, created_at, created_by, expires_at)
+  values (p_name, p_hash, p_prefix, p_tenant_id, p_scopes, v_now, p_by,
+          v_now + make_interval(secs => p_expires_seconds))
+  on conflict (name) do nothing returning * into t;
+  if found then
+    perform public.giftcard_audit_token('create_token', t, p_by, v_now);
+    return public.giftcard_token_json(t, v_now);
+  end if;
+  select * into t from public.giftcard_tokens where name = p_name;
+  if t.hash is distinct from p_hash then
+    perform public.giftcard_refuse('GC409', format('token %s exists already: choose another name', p_name), 'name');
+  end if;
+  return public.giftcard_token_json(t, v_now);
+end $$;
+
+-- Revoke a token for good, and return it. One that is revoked already stays as it is. GC404 for none.
+create function public.giftcard_revoke_token(p_name text, p_by text, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  t public.giftcard_tokens;
+begin
+  select * into t from public.giftcard_tokens where name = p_name for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('token %s does not exist', p_name), 'name');
+  end if;
+  if t.revoked_at is null then
+    update public.giftcard_tokens set revoked_at = v_now where id = t.id returning * into t;
+    perform public.giftcard_audit_token('revoke_token', t, p_by, v_now);
+  end if;
+  return public.giftcard_token_json(t, v_now);
+end $$;
+
+-- Return a page of tokens, the newest first: {tokens, older}: the id to continue from, null at the end.
+create function public.giftcard_list_tokens(
+  p_older bigint default null, p_limit integer default 50, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off
+set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  t public.giftcard_tokens;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for t in select * from public.giftcard_tokens where p_older is null or id < p_older
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_token_json(t, coalesce(p_now, clock_timestamp()));
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('tokens', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
+-- Denied requests: wrong tokens and signatures are counted by address, and beyond a limit refused for a while. What is
+-- right is never counted: a caller behind the same address as an attacker is not locked out.
+
+-- A fixed number of rows: addresses share them by hash, so that no number of addresses makes the table grow, and no
+-- address is stored.
+create table public.giftcard_denied_requests (
+  bucket integer not null,
+  window_at timestamptz not null,
+  requests integer not null,
+  former_requests integer not null default 0,
+  constraint giftcard_denied_requests_pkey primary key (bucket),
+  constraint giftcard_denied_requests_bucket_is_known check (bucket between 0 and 4095)
+);
+
+comment on table public.giftcard_denied_requests is
+  'Requests with a wrong token or signature, by a hash of their address, in the current window of five minutes.';
+comment on column public.giftcard_denied_requests.former_requests is
+  'Those of the window before, if this one followed within five minutes.';
+
+-- Count a request with a wrong token or signature. p_bucket: a hash of its address, 0 to 4095; p_reason: unknown,
+-- expired, revoked, signature. Return {reason, retry_after: seconds; null: up to 20 in five minutes}. A database that
+-- accepts no changes counts nothing.
+create function public.giftcard_count_denied(p_bucket integer, p_reason text, p_now timestamptz default null)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_from timestamptz := v_now - interval '5 minutes';
+  d public.giftcard_denied_requests;
+begin
+  if current_setting('transaction_read_only') = 'on' then
+    return jsonb_build_object('reason', p_reason, 'retry_after', null);
+  end if;
+  -- A window in the future: the clock was wrong.
+  insert into public.giftcard_denied_requests as r (bucket, window_at, requests) values (p_bucket, v_now, 1)
+  on conflict (bucket) do update set
+    former_requests = case when r.window_at > v_from and r.window_at <= v_now then r.former_requests
+                           when r.window_at > v_from - interval '5 minutes' and r.window_at <= v_now then r.requests
+                           else 0 end,
+    requests = case when r.window_at > v_from and r.window_at <= v_now then least(r.requests + 1, 1000000) else 1 end,
+    window_at = case when r.window_at > v_from and r.window_at <= v_now then r.window_at else v_now end
+  returning * into d;
+  perform public.giftcard_increment_counters(jsonb_build_array(jsonb_build_object(
+    'name', 'denied_requests', 'label', p_reason, 'value', 1)));
+  return jsonb_build_object('reason', p_reason, 'retry_after', case when d.requests > 20 then
+    ceil(extract(epoch from d.window_at - v_from)) end);
+end $$;
+
+-- Return what a token that is none of the environment's allows: {name, tenant_id, scopes}. One that is unknown, expired
+-- or revoked is counted: {reason, retry_after}, as giftcard_count_denied returns it.
+create function public.giftcard_check_token(p_hash text, p_bucket integer, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  t public.giftcard_tokens;
+begin
+  select * into t from public.giftcard_tokens where hash = p_hash;
+  if not found or t.revoked_at is not null or t.expires_at <= v_now then
+    return public.giftcard_count_denied(p_bucket, case when t.id is null then 'unknown'
+      when t.revoked_at is not null then 'revoked' else 'expired' end, v_now);
+  end if;
+  if (t.last_used_at > v_now - interval '1 minute' and t.last_used_at <= v_now) is not true
+     and current_setting('transaction_read_only') = 'off' then
+    -- Of requests at once one writes it: the others do not wait.
+    perform from public.giftcard_tokens where id = t.id for no key update skip locked;
+    if found then
+      update public.giftcard_tokens set last_used_at = v_now where id = t.id;
+    end if;
+  end if;
+  return jsonb_build_object('name', t.name, 'tenant_id', t.tenant_id, 'scopes', to_jsonb(t.scopes));
+end $$;
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
 -- Totals that only grow, although history and ticks are pruned. giftcard_update_counters defines each.
@@ -6828,8 +7027,8 @@ create table public.giftcard_alerts (
 comment on table public.giftcard_alerts is
   'One row is one condition that was found. It is deleted once its end, and an hour since the last alert, have passed.';
 comment on column public.giftcard_alerts.condition is
-  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit; more:<kind>: a list was cut; '
-  'check_failed:<kind>: the conditions of that kind are unknown.';
+  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit, denied_requests; more:<kind>: a list was '
+  'cut; check_failed:<kind>: the conditions of that kind are unknown.';
 comment on column public.giftcard_alerts.newest is 'dead_letters, books: when the newest of them came.';
 comment on column public.giftcard_alerts.resolved_at is 'When it was over. null: it holds.';
 
@@ -6919,6 +7118,17 @@ set jit = off as $$
    order by 1 limit 1
 $$;
 
+-- Return the condition that at least 100 wrong tokens and signatures came within the last ten minutes.
+create function public.giftcard_denied_condition(p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'denied_requests', min(d.window_at), jsonb_build_object('requests', sum(d.requests + d.former_requests))
+    from public.giftcard_denied_requests d
+   where d.window_at > p_now - interval '5 minutes' and d.window_at <= p_now
+  having sum(d.requests + d.former_requests) >= 100 order by 1 limit 1
+$$;
+
 -- Return the conditions of one kind that hold now, as rows of giftcard_alerts: the first 100; how many more is a
 -- condition of its own, more:<kind>. A check that fails is the condition check_failed:<kind>: it stops no other kind.
 create function public.giftcard_conditions_of(p_kind text, p_stages jsonb, p_late interval, p_now timestamptz)
@@ -6939,6 +7149,8 @@ begin
       select * from public.giftcard_books_conditions(p_now) where p_kind = 'books'
       union all
       select * from public.giftcard_limit_condition(p_stages, p_now) where p_kind = 'limit'
+      union all
+      select * from public.giftcard_denied_condition(p_now) where p_kind = 'denied_requests'
     ), numbered as (
       select f.*, row_number() over (order by f.condition) as n from found f
     ), listed as (
@@ -6963,7 +7175,7 @@ create function public.giftcard_active_conditions(p_stages jsonb, p_late interva
 returns table (condition text, since timestamptz, detail jsonb, newest timestamptz)
 language sql stable security invoker set search_path = '' set jit = off as $$
   select c.condition, c.since, c.detail, c.newest
-    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit']) k(kind)
+    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit', 'denied_requests']) k(kind)
    cross join lateral unnest(public.giftcard_conditions_of(k.kind, p_stages, p_late, p_now)) c
    order by c.condition limit 1000
 $$;

@@ -23,6 +23,8 @@
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
 --   giftcard_inbound_events         an event received from a vendor, never removed
+--   giftcard_tokens                 a token of the API: its hash, tenant and scopes
+--   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel

@@ -10,12 +10,13 @@ create table public.giftcard_audit (
   constraint giftcard_audit_pkey primary key (id),
   constraint giftcard_audit_action_is_known check (action in (
     'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
-    'block_card'))
+    'block_card', 'create_token', 'revoke_token'))
 );
 create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
 
 comment on table public.giftcard_audit is
-  'One row each time personal data was shown in clear or erased, or an operator decided about an order or its money.';
+  'One row each time personal data was shown in clear or erased, an operator decided about an order or its money, or a '
+  'token was created or revoked.';
 
 -- Record that personal data was shown in clear.
 create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb

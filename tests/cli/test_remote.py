@@ -89,7 +89,11 @@ def test_address_that_no_token_may_be_sent_to_is_refused(desk: World) -> None:
 
 @pytest.mark.parametrize(
     ("token", "why"),
-    [(None, "set GIFTCARD_ADMIN_TOKEN to the admin token of 127.0.0.1"), (API, "is not the admin token of 127.0.0.1")],
+    [
+        (None, "set GIFTCARD_ADMIN_TOKEN to the admin token of 127.0.0.1"),
+        (API, "requires a token with the scope admin"),
+        ("wrong", "is no token of 127.0.0.1"),
+    ],
 )
 def test_token_that_does_not_open_the_door_is_refused(
     make_world: Make, remote: Door, token: str | None, why: str

@@ -86,6 +86,25 @@ def webhooks(t: Teller) -> None:
     t.ask("find_offered_payment", tenant_id="shop", correlation_id="none", provider="psp")
 
 
+def tokens(t: Teller) -> None:
+    made = {"name": "shop", "hash": "h1", "prefix": "gct_abcd", "scopes": ("orders:read", "admin"), "by": "käte"}
+    t.do("create_token", **made, tenant_id="shop", expires_seconds=86_400)
+    t.do("create_token", **made)
+    t.do("create_token", **(made | {"hash": "h2"}))
+    t.do("create_token", **(made | {"name": "other", "hash": "h2", "scopes": ("everything",)}))
+    t.do("create_token", **(made | {"name": "other", "hash": "h2", "scopes": ("metrics",)}), tenant_id="shop")
+    t.do("create_token", **(made | {"name": "other", "hash": "h2", "scopes": ("metrics",)}), tenant_id=None)
+    t.do("list_tokens", older=None, limit=1)
+    t.do("check_token", hash="h1", bucket=7)
+    t.do("check_token", hash="none", bucket=7)
+    t.do("revoke_token", name="shop", by="käte")
+    t.do("revoke_token", name="none", by="käte")
+    t.do("check_token", hash="h1", bucket=7)
+    for _ in range(20):
+        t.do("count_denied", bucket=7, reason="signature")
+    t.do("count_denied", bucket=4096, reason="signature")
+
+
 def watching(t: Teller) -> None:
     t.later(1_200)
     t.do("metrics", stages=STAGES)

@@ -28,6 +28,7 @@ def tell(wire: Wire) -> list[Answer]:
         later.schedules,
         later.reports,
         later.webhooks,
+        later.tokens,
         later.watching,
         _a_person,
         later.pruning,
