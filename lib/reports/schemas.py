@@ -46,10 +46,14 @@ Day = Annotated[date, BeforeValidator(_day)]
 
 
 class ReportJob(StrictModel):
-    """The payload of stage `report`. `tenant_id`: by default that of the job; `*`: all. `day`: by default yesterday."""
+    """The payload of stage `report`. `tenant_id`: by default that of the job; `*`: all. `day`: by default yesterday.
+
+    `after`: of all tenants, only those after this name.
+    """
 
     tenant_id: Identifier | None = None
     day: Day | None = None
+    after: Annotated[str, Field(max_length=3000)] | None = None
 
 
 class ReportRequest(StrictModel):

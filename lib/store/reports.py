@@ -21,9 +21,11 @@ class ReportCalls(Calls):
         """Return a page of reports, newest day first."""
         return self._dict("giftcard_list_reports", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
 
-    def report_tenants(self, day: date) -> list[str]:
-        """Return the first thousand tenants with activity on a day."""
-        tenants: list[str] = self._wire.call("giftcard_report_tenants", repeat=True, day=day.isoformat())
+    def report_tenants(self, day: date, *, after: str | None, limit: int) -> list[str]:
+        """Return the first tenants by name with activity on a day. `after`: those after this name."""
+        tenants: list[str] = self._wire.call(
+            "giftcard_report_tenants", repeat=True, day=day.isoformat(), after=after, limit=limit
+        )
         return tenants
 
     def read_pgmq(

@@ -49,7 +49,8 @@ def reports(t: Teller) -> None:
     t.do("make_report", tenant_id="shop", day="2035-02-30")
     t.ask("report", tenant_id="shop", day="2035-01-01")
     t.ask("list_reports", tenant_id=None, older=None, limit=10)
-    t.ask("report_tenants", day="2035-01-01")
+    t.ask("report_tenants", day="2035-01-01", after="ü", limit=10)
+    t.ask("report_tenants", day="2035-01-01", after=None, limit=10)
     t.ask("read_pgmq", queues=("queue",), limit=10)
     t.do("import_pgmq", batches={"queue": [{"msg_id": 1, "sent_at": "1", "job": {"stage": "email"}}]})
 
