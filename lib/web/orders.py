@@ -19,9 +19,12 @@ _ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
 
 
 class OrderRequest(Order):
-    """A gift card for a customer. Without `correlation_id` one is generated."""
+    """A gift card for a customer. Without `correlation_id` one is generated.
 
-    tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] = "default"
+    `tenant_id`: by default that of the token, or `default`.
+    """
+
+    tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] | None = None
     correlation_id: Annotated[str, Field(min_length=1, max_length=200, pattern=_ID)] | None = None
 
 
@@ -36,19 +39,20 @@ def submit() -> tuple[dict[str, Any], int]:
     body = read_body(OrderRequest)
     order = Order.model_validate(body.model_dump(exclude={"tenant_id", "correlation_id"}))
     own = services(current_app)
+    tenant_id = auth.caller().tenant(body.tenant_id)
     submitted = submit_order(
         order,
         store=own.store,
         registry=own.registry(),
         settings=own.settings,
-        tenant_id=body.tenant_id,
+        tenant_id=tenant_id,
         correlation_id=body.correlation_id or str(uuid.uuid4()),
-        body_hash=body_hash(body),
+        body_hash=body_hash(body.model_copy(update={"tenant_id": tenant_id})),
         trigger_type="api",
         idempotency_key=idempotency_key(),
     )
     path = f"/api/v1/giftcards/{submitted['correlation_id']}"
-    return {"correlation_id": submitted["correlation_id"], "tenant_id": body.tenant_id, "status_url": path}, 202
+    return {"correlation_id": submitted["correlation_id"], "tenant_id": tenant_id, "status_url": path}, 202
 
 
 @blueprint.get("/api/v1/giftcards/<correlation_id>")
@@ -56,5 +60,6 @@ def submit() -> tuple[dict[str, Any], int]:
 def show(correlation_id: str) -> dict[str, Any]:
     """Return the state of an order: its jobs, its payment and its card."""
     query, page = read_query(TenantQuery, FlowPage)
-    refuse_nul(query.tenant_id, correlation_id)
-    return services(current_app).store.flow(query.tenant_id, correlation_id, **page.model_dump())
+    tenant_id = auth.caller().tenant(query.tenant_id)
+    refuse_nul(tenant_id, correlation_id)
+    return services(current_app).store.flow(tenant_id, correlation_id, **page.model_dump())

@@ -21,9 +21,9 @@ class RevealQuery(BaseModel):
 
 
 class TenantQuery(BaseModel):
-    """The tenant that a correlation id belongs to."""
+    """The tenant that a correlation id belongs to: by default that of the token, or `default`."""
 
-    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] = "default"
+    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] | None = None
 
 
 def read_body(model: type[M], *, optional: bool = False) -> M:

@@ -11,6 +11,7 @@ import pytest
 from flask import Flask, Response, redirect
 from pydantic import SecretStr
 
+from lib.api_client.audit import AuditClient
 from lib.api_client.jobs import JobsClient
 from lib.api_client.orders import OrdersClient
 from lib.api_client.reports import ReportsClient
@@ -21,6 +22,7 @@ from lib.errors import Unavailable
 from lib.giftcards.decisions import Decisions
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
 from lib.operations import Operations
+from lib.reports.service import Reports
 from lib.schedules.service import Scheduling
 from lib.store.postgres import PostgresWire
 from lib.store.store import Store
@@ -208,7 +210,8 @@ def test_bulk_work_stops_when_its_time_is_over(world: World, remote: Door, monke
         (Decisions, OrdersClient, set(), set()),
         (Scheduling, SchedulesClient, set(), set()),
         (Endpoints, WebhooksClient, set(), set()),
-        (Store, ReportsClient, None, set()),
+        (Reports, ReportsClient, set(), set()),
+        (Store, AuditClient, None, set()),
     ],
 )
 def test_client_has_the_methods_of_the_service(

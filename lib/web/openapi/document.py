@@ -28,7 +28,7 @@ _STATUSES = {
     202: "Accepted; a tick will run it.",
     400: "Bad request: the body is not valid JSON, or a value cannot be read.",
     401: "Unauthorized: the token is missing or wrong.",
-    403: "Forbidden.",
+    403: "Forbidden: the token is for another tenant, or may not do this.",
     404: "Not found.",
     409: "Conflict: the current state does not allow this.",
     413: "Content too large: the body exceeds 256 kB.",
@@ -113,7 +113,7 @@ def _header_parameters(operation: Operation) -> Iterator[Json]:
 
 def _responses(rule: Rule, operation: Operation, *, guarded: bool) -> Json:
     errors = set(operation.errors)
-    errors |= {401, 503} if guarded else set()
+    errors |= {401, 403, 503} if guarded else set()
     errors |= {400, 413, 415, 422} if operation.body else set()
     errors |= {400, 422} if operation.query else set()
     errors |= {400, 404, 422} if rule.arguments else set()
