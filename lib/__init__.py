@@ -18,7 +18,8 @@ Imports point one way, from the top of this list to its bottom; `tests/architect
     safe_http
     telemetry
     config
-    caller, encryption, errors, job, templates, validation
+    caller
+    encryption, errors, job, templates, validation
 
 Postgres makes every transition (`supabase/schemas/`); Python does what SQL should not.
 """

@@ -87,7 +87,7 @@ class Lab:
         job_id = self.add(stage, payload, **columns)
         if not self.run(only_job_id=job_id, limit=1).started:
             ready, missing = self.registry.ready(self.settings), self.registry.unready(self.settings)
-            waiting_for = self.store.job(job_id, stages=ready, missing=missing)["waiting_for"]
+            waiting_for = self.store.job(job_id, tenant_id=None, stages=ready, missing=missing)["waiting_for"]
             raise AssertionError(f"job {job_id} of stage {stage} did not start: {waiting_for and waiting_for['text']}")
         return self.job(job_id)
 

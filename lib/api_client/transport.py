@@ -64,13 +64,13 @@ class Transport:
         idempotency_key: str | None = None,
         **query: Any,
     ) -> Json:
-        """POST `body` as JSON."""
+        """POST `body` as JSON; None in `query` is left out."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._call("POST", path, params=query, json=body, timeout=timeout, headers=headers)
+        return self._call("POST", path, params=_without_none(query), json=body, timeout=timeout, headers=headers)
 
     def patch(self, path: str, body: Json, **query: Any) -> Json:
-        """PATCH with `body` as JSON."""
-        return self._call("PATCH", path, params=query, json=body)
+        """PATCH with `body` as JSON; None in `query` is left out."""
+        return self._call("PATCH", path, params=_without_none(query), json=body)
 
     def delete(self, path: str) -> Json:
         """DELETE."""

@@ -57,9 +57,9 @@ class ReportJob(StrictModel):
 
 
 class ReportRequest(StrictModel):
-    """A report to create. `day`: yesterday in UTC by default."""
+    """A report to create. By default, `tenant_id` is that of the token, or `default`, and `day` is yesterday in UTC."""
 
-    tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] = "default"
+    tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] | None = None
     day: Day | None = None
 
 

@@ -18,4 +18,6 @@ def restore(job_id: int) -> dict[str, Any]:
 
     The job keeps its id, its status and its history.
     """
-    return operations(current_app).restore(path_id(job_id, name="job_id", missing="job {} is not in the archive"))
+    return operations(current_app, caller=auth.caller()).restore(
+        path_id(job_id, name="job_id", missing="job {} is not in the archive")
+    )

@@ -67,8 +67,8 @@ def scope(required: Required, *, all_tenants: bool = False) -> Callable[[Callabl
             access = _presented_access(required)
             g.caller, g.scopes = access.caller, access.scopes
             require(required)
-            if all_tenants and access.caller.tenant_id is not None:
-                detail = f"this token belongs to tenant {access.caller.tenant_id}, and this endpoint to all tenants"
+            if all_tenants and (own := access.caller.tenant_id) is not None:
+                detail = f"this token is for the tenant {own} only, and this endpoint is about all tenants"
                 raise Problem(403, "not allowed for one tenant", detail=detail)
             return view(*args, **kwargs)
 
@@ -93,12 +93,6 @@ def caller() -> Caller:
     """Return who sent this request: whom the view's decorator let in."""
     found: Caller = g.caller
     return found
-
-
-def tenant() -> str | None:
-    """Return the only tenant that this request may see and change. None: all, or an endpoint without a token."""
-    found: Caller | None = g.get("caller")
-    return found.tenant_id if found else None
 
 
 def _presented_access(required: Required) -> _Access:

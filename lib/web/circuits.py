@@ -17,7 +17,7 @@ blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
 def list_circuits() -> dict[str, Any]:
     """Return a page of the circuits that are not closed or have recent failures, by name."""
     (page,) = read_query(CircuitPage)
-    return operations(current_app).circuits(page)
+    return operations(current_app, caller=auth.caller()).circuits(page)
 
 
 @blueprint.post("/<path:name>/reset")
@@ -25,4 +25,4 @@ def list_circuits() -> dict[str, Any]:
 def reset(name: str) -> dict[str, Any]:
     """Close a circuit."""
     refuse_nul(name, title="a circuit's name cannot hold a NUL character")
-    return operations(current_app).reset_circuit(name)
+    return operations(current_app, caller=auth.caller()).reset_circuit(name)

@@ -14,11 +14,11 @@ blueprint = Blueprint("decisions", __name__, url_prefix="/api/v1")
 
 
 def _decisions() -> Decisions:
-    return decisions(current_app)
+    return decisions(current_app, caller=auth.caller())
 
 
-def _checked(query: TenantQuery, correlation_id: str) -> tuple[str, str]:
-    refuse_nul(query.tenant_id, correlation_id)
+def _checked(query: TenantQuery, correlation_id: str) -> tuple[str | None, str]:
+    refuse_nul(query.tenant_id or "", correlation_id)
     return query.tenant_id, correlation_id
 
 

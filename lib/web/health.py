@@ -49,7 +49,7 @@ def status() -> dict[str, Any] | Response:
     unreachable, the 503 problem has the checks in `doctor`.
     """
     try:
-        return operations(current_app).status()
+        return operations(current_app, caller=auth.caller()).status()
     except StoreError as error:
         from lib.monitoring.doctor.examine import examine
 

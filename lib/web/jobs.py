@@ -26,7 +26,7 @@ _BULK_SECONDS = 40.0
 
 
 def _operations() -> Operations:
-    return operations(current_app)
+    return operations(current_app, caller=auth.caller())
 
 
 @blueprint.get("/jobs")
@@ -108,7 +108,7 @@ def cancel_flow(correlation_id: str) -> dict[str, Any]:
     Nothing is charged or issued for a cancelled order. To requeue one of its cancelled jobs reopens it.
     """
     (query,) = read_query(TenantQuery)
-    refuse_nul(query.tenant_id, correlation_id)
+    refuse_nul(query.tenant_id or "", correlation_id)
     return _operations().cancel_flow(query.tenant_id, correlation_id)
 
 

@@ -8,9 +8,10 @@ from flask import Blueprint, Response, current_app, make_response, request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lib.reports.schemas import Day, ReportPage, ReportRequest
+from lib.reports.service import Reports
 from lib.web import auth
 from lib.web.problems import Problem
-from lib.web.request_data import check_tenant, read_body, read_query, refuse_nul
+from lib.web.request_data import read_body, read_query, refuse_nul
 from lib.web.services import services
 
 blueprint = Blueprint("reports", __name__, url_prefix="/api/v1/reports")
@@ -22,12 +23,16 @@ class FormatQuery(BaseModel):
     format: Literal["json", "csv"] | None = None
 
 
+def _reports() -> Reports:
+    return Reports(services(current_app).store, caller=auth.caller())
+
+
 @blueprint.get("")
 @auth.scope("jobs:read")
 def list_reports() -> dict[str, Any]:
     """Return a page of reports, newest day first."""
     (page,) = read_query(ReportPage)
-    return services(current_app).store.list_reports(**page.model_dump())
+    return _reports().list_reports(**page.model_dump())
 
 
 @blueprint.post("")
@@ -35,7 +40,7 @@ def list_reports() -> dict[str, Any]:
 def create() -> dict[str, Any]:
     """Create the report of a day, replacing an earlier one."""
     body = read_body(ReportRequest, optional=True)
-    return services(current_app).store.make_report(body.tenant_id, day=body.day)
+    return _reports().make_report(body.tenant_id, day=body.day)
 
 
 @blueprint.get("/<path:tenant_id>/<day>")
@@ -44,8 +49,7 @@ def show(tenant_id: str, day: str) -> Response:
     """Return a report, as JSON or CSV."""
     (query,) = read_query(FormatQuery)
     refuse_nul(tenant_id)
-    check_tenant(tenant_id, "tenant_id")
-    report = services(current_app).store.report(tenant_id, day=_checked(day))
+    report = _reports().report(tenant_id, day=_checked(day))
     wanted = query.format or (
         "csv" if request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv" else "json"
     )

@@ -12,7 +12,6 @@ from lib.web import auth
 from lib.web.problems import Problem, from_validation
 
 M = TypeVar("M", bound=BaseModel)
-V = TypeVar("V")
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
@@ -23,17 +22,16 @@ class RevealQuery(BaseModel):
 
 
 class TenantQuery(BaseModel):
-    """The tenant that a correlation id belongs to."""
+    """The tenant that a correlation id belongs to: by default that of the token, or `default`."""
 
-    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] = "default"
+    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] | None = None
 
 
 def read_body(model: type[M], *, optional: bool = False) -> M:
     """Return the request's body as `model`. `optional`: an empty body means all defaults.
 
     Raises:
-        Problem: 400 if it is not JSON, 415 for another content type, 422 for an invalid field, 403 for a tenant that
-        the request's token does not belong to.
+        Problem: 400 if it is not JSON, 415 for another content type, 422 for an invalid field.
     """
     return validated(model, json_body(optional=optional))
 
@@ -59,21 +57,20 @@ def validated(model: type[M], value: Any) -> M:
     """Return plain JSON as `model`.
 
     Raises:
-        Problem: 422 for an invalid field, 403 as `read_body`.
+        Problem: 422 for an invalid field.
     """
     try:
-        read = model.model_validate_json(json.dumps(value, ensure_ascii=False))
+        return model.model_validate_json(json.dumps(value, ensure_ascii=False))
     except ValidationError as error:
         raise from_validation(error) from None
-    return of_own_tenant(read)
 
 
 def read_query(*models: type[BaseModel]) -> list[Any]:
     """Return the query string as these models, each with the parameters that it has fields for.
 
     Raises:
-        Problem: 422 for a parameter that is invalid, given twice, or a field of none of them; 403 for a tenant that
-        the request's token does not belong to, and for personal data in clear without the scope admin.
+        Problem: 422 for a parameter that is invalid, given twice, or a field of none of them; 403 for personal data in
+        clear without the scope admin.
     """
     given = {}
     for name, values in request.args.to_dict(flat=False).items():
@@ -93,46 +90,7 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
     if unknown:
         name = unknown[0]
         raise Problem(422, "the query is not valid", detail=f"there is no parameter {name[:50]}", field=name[:50])
-    return [of_own_tenant(model) for model in read]
-
-
-def of_own_tenant(value: V, *path: str) -> V:
-    """Return a request with the tenant that its token belongs to, wherever it names none. Without one it stays.
-
-    The payloads of jobs may name a tenant, too: that of stage `report` does.
-
-    Raises:
-        Problem: 403 if it names another tenant.
-    """
-    tenant = auth.tenant()
-    if tenant is None:
-        return value
-    if isinstance(value, list):
-        return [of_own_tenant(item, *path, str(index)) for index, item in enumerate(value)]  # type: ignore[return-value]
-    if not isinstance(value, BaseModel):
-        return value
-    changes: dict[str, Any] = {}
-    for name in type(value).model_fields:
-        found = getattr(value, name)
-        if name == "tenant_id":
-            check_tenant(found if name in value.model_fields_set else None, *path, name)
-            changes[name] = tenant
-        elif name == "payload" and isinstance(found, dict):
-            check_tenant(found.get("tenant_id"), *path, name, "tenant_id")
-        else:
-            changes[name] = of_own_tenant(found, *path, name)
-    return value.model_copy(update={name: new for name, new in changes.items() if new is not getattr(value, name)})
-
-
-def check_tenant(named: Any, *path: str) -> None:
-    """Check that a tenant which a request names is the one that its token belongs to. None: it names none.
-
-    Raises:
-        Problem: 403 if it is another.
-    """
-    tenant = auth.tenant()
-    if tenant is not None and named not in (None, tenant):
-        raise Problem(403, "not your tenant", detail=f"this token belongs to tenant {tenant}", field=".".join(path))
+    return read
 
 
 def idempotency_key() -> str | None:

@@ -19,7 +19,7 @@ def _scheduling() -> "Scheduling":
     from lib.schedules.service import Scheduling
 
     own = services(current_app)
-    return Scheduling(own.store, own.registry, own.settings, by="admin token")
+    return Scheduling(own.store, own.registry, own.settings, caller=auth.caller())
 
 
 @blueprint.errorhandler(Invalid)

@@ -16,7 +16,7 @@ blueprint = Blueprint("stages", __name__, url_prefix="/api/v1/stages")
 @auth.scope("admin", all_tenants=True)
 def list_stages() -> dict[str, Any]:
     """Return each stage with its effective settings."""
-    return operations(current_app).stages()
+    return operations(current_app, caller=auth.caller()).stages()
 
 
 @blueprint.post("/<stage>/pause")
@@ -27,7 +27,7 @@ def pause(stage: str) -> dict[str, Any]:
     Its jobs wait and use up no attempts. The stage `*` is all of them.
     """
     body = read_body(PauseRequest)
-    return operations(current_app).pause(stage, by=body.by, reason=body.reason)
+    return operations(current_app, caller=auth.caller()).pause(stage, by=body.by, reason=body.reason)
 
 
 @blueprint.post("/<stage>/resume")
@@ -35,4 +35,4 @@ def pause(stage: str) -> dict[str, Any]:
 def resume(stage: str) -> dict[str, Any]:
     """Resume a paused stage."""
     body = read_body(PauseRequest)
-    return operations(current_app).resume(stage, by=body.by)
+    return operations(current_app, caller=auth.caller()).resume(stage, by=body.by)

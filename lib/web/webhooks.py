@@ -18,7 +18,7 @@ def _endpoints() -> "Endpoints":
     from lib.webhooks.service import Endpoints
 
     own = services(current_app)
-    return Endpoints(own.store, own.settings)
+    return Endpoints(own.store, own.settings, caller=auth.caller())
 
 
 @blueprint.get("")

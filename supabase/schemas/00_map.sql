@@ -18,7 +18,7 @@
 --   giftcard_payment_events         a movement of a payment's money: captured, refunded, voided, disputed
 --   giftcard_cards                  the card of an order
 --   giftcard_accepted_differences   a difference between money and cards that an operator has accepted
---   giftcard_audit                  personal data shown in clear or erased, and decisions about orders
+--   giftcard_audit                  an act of an operator; rows are only added
 --   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle

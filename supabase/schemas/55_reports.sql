@@ -96,9 +96,10 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 
 -- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
--- database's clock. A day that is not over gives what there is so far, with complete: false.
+-- database's clock. A day that is not over gives what there is so far, with complete: false. p_by: the operator whose
+-- act it is; null: a job makes it, which the audit leaves out.
 create function public.giftcard_make_report(
-  p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_day date default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -141,6 +142,9 @@ begin
     'currencies', v_money, 'failures', f.rows, 'differences', v_differences, 'last_days', v_days);
   insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
   on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
+  if p_by is not null then
+    perform public.giftcard_record_act(p_by, p_tenant_id, 'make_report', 'report ' || v_day, '{}', v_now);
+  end if;
   return v_report;
 end $$;
 

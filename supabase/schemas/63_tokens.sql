@@ -41,21 +41,21 @@ begin
 end $$;
 
 -- Record in the audit that a token was created or revoked.
-create function public.giftcard_audit_token(
-  p_action text, t public.giftcard_tokens, p_by text, p_now timestamptz) returns void
+create function public.giftcard_record_token(
+  p_by text, p_action text, t public.giftcard_tokens, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (p_now, p_by, p_action, 'token ' || t.name, jsonb_build_object(
-    'tenant_id', t.tenant_id, 'scopes', to_jsonb(t.scopes), 'expires_at', t.expires_at));
+  perform public.giftcard_record_act(
+    p_by, t.tenant_id, p_action, 'token ' || t.name,
+    jsonb_build_object('scopes', to_jsonb(t.scopes), 'expires_at', t.expires_at), p_now);
 end $$;
 
 -- Create a token, of which only the hash is given. p_tenant_id null: of all tenants; p_expires_seconds null: it never
 -- expires. Called again with the same hash it returns the same token: the first reply was lost. GC409: its name is
 -- taken, also by a revoked token, so that a name in the audit is always the same token.
 create function public.giftcard_create_token(
-  p_name text, p_hash text, p_prefix text, p_scopes text[], p_by text, p_tenant_id text default null,
-  p_expires_seconds double precision default null, p_now timestamptz default null) returns jsonb
+  p_name text, p_hash text, p_prefix text, p_scopes text[], p_tenant_id text default null,
+  p_expires_seconds double precision default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -66,11 +66,11 @@ begin
       'GC400', 'metrics are those of all tenants: a token of one tenant cannot have this scope', 'scopes');
   end if;
   insert into public.giftcard_tokens (name, hash, prefix, tenant_id, scopes, created_at, created_by, expires_at)
-  values (p_name, p_hash, p_prefix, p_tenant_id, p_scopes, v_now, p_by,
+  values (p_name, p_hash, p_prefix, p_tenant_id, p_scopes, v_now, public.giftcard_actor(p_by),
           v_now + make_interval(secs => p_expires_seconds))
   on conflict (name) do nothing returning * into t;
   if found then
-    perform public.giftcard_audit_token('create_token', t, p_by, v_now);
+    perform public.giftcard_record_token(p_by, 'create_token', t, v_now);
     return public.giftcard_token_json(t, v_now);
   end if;
   select * into t from public.giftcard_tokens where name = p_name;
@@ -81,7 +81,8 @@ begin
 end $$;
 
 -- Revoke a token for good, and return it. One that is revoked already stays as it is. GC404 for none.
-create function public.giftcard_revoke_token(p_name text, p_by text, p_now timestamptz default null) returns jsonb
+create function public.giftcard_revoke_token(
+  p_name text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -93,7 +94,7 @@ begin
   end if;
   if t.revoked_at is null then
     update public.giftcard_tokens set revoked_at = v_now where id = t.id returning * into t;
-    perform public.giftcard_audit_token('revoke_token', t, p_by, v_now);
+    perform public.giftcard_record_token(p_by, 'revoke_token', t, v_now);
   end if;
   return public.giftcard_token_json(t, v_now);
 end $$;

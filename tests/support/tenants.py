@@ -33,16 +33,21 @@ class Tenant:
     endpoint: int
 
 
-def settle(world: World, name: str) -> Tenant:
-    """Make a tenant with an order that is done, an order that is new, jobs, a schedule, a report and an endpoint."""
-    customer = {"email": f"{name}@example.com", "external_id": f"{name}-1"}
+def settle(world: World, *names: str) -> list[Tenant]:
+    """Make tenants with an order that is done, one that is new, jobs, a schedule, a report and an endpoint."""
     for number in (1, 2):
-        body = an_order(customer=customer, tenant_id=name, correlation_id=f"{name}-{number}")
-        assert world.submit(body).status_code == 202
+        for name in names:
+            customer = {"email": f"{name}@example.com", "external_id": f"{name}-1"}
+            body = an_order(customer=customer, tenant_id=name, correlation_id=f"{name}-{number}")
+            assert world.submit(body).status_code == 202
         if number == 1:
             world.drain()
+    return [_settled(world, name) for name in names]
+
+
+def _settled(world: World, name: str) -> Tenant:
     dead, archived = (
-        world.add("email", {"n": name}, tenant_id=name, correlation_id=f"{name}-{number}", status="error",
+        world.add("report", {"tenant_id": name}, tenant_id=name, correlation_id=f"{name}-{number}", status="error",
                   last_error=f"E: {name}", finished_at="2026-01-01T00:00:00Z")
         for number in (3, 4)
     )  # fmt: skip
@@ -76,6 +81,7 @@ def requests_of(of: Tenant) -> dict[str, list[Request]]:
         **_of_jobs(of, named),
         **_of_schedules(of, named),
         **_of_endpoints(of, named),
+        "list_audit": [Request(), Request(query=named), Request(query={"subject": of.name})],
         "list_reports": [Request(), Request(query=named)],
         "get_report": [Request(path=named | {"day": DAY})],
         "create_report": [Request(body=named | {"day": DAY})],
@@ -124,7 +130,7 @@ def _of_jobs(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
             Request(body={"filter": named}),
             Request(body={"all": True}),
         ],
-        "requeue_job": [*ids, Request(path={"job_id": of.dead}, body={"payload": {"n": 1}})],
+        "requeue_job": [*ids, Request(path={"job_id": of.dead}, body={"payload": named})],
         "restore_job": [ids[2]],
         "cancel_job": ids,
     }

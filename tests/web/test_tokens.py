@@ -164,4 +164,4 @@ def test_metrics_are_closed_to_one_tenant_whatever_its_row_has(world: World) -> 
     world.sql("update giftcard_tokens set tenant_id = 'acme'")
     refused = world.client.get("/api/metrics", headers=bearer(token))
     assert refused.status_code == 403
-    assert refused.json["detail"] == "this token belongs to tenant acme, and this endpoint to all tenants"
+    assert refused.json["detail"] == "this token is for the tenant acme only, and this endpoint is about all tenants"

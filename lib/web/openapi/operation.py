@@ -45,6 +45,7 @@ TAGS: Mapping[str, str] = {
     "inbound-webhooks": "Events received from vendors.",
     "ticks": "Run due jobs.",
     "monitoring": "Health, status and metrics.",
+    "audit": "What operators did.",
     "docs": "The description of this API.",
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from lib.giftcards import schemas as order_requests
 from lib.giftcards import square_events
+from lib.jobs import audit as audit_requests
 from lib.jobs import schemas
 from lib.reports import schemas as report_requests
 from lib.schedules import schemas as schedule_requests
@@ -16,6 +17,7 @@ from lib.web import reports as report_routes
 from lib.web.openapi.client_operations import CLIENTS
 from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
+    audit,
     base,
     circuits,
     decisions,
@@ -40,6 +42,7 @@ _SYSTEM: Mapping[str, Operation] = {
     ),
     "cron.tick": Operation("trigger_cron_tick", "ticks", ticks.TickReport, headers={"x-vercel-execution-id": ""}),
     "cron.run": Operation("trigger_tick", "ticks", ticks.TickReport, body=(cron.Trigger,), body_optional=True),
+    "audit.list_audit": Operation("list_audit", "audit", audit.AuditPage, query=(audit_requests.AuditPage,)),
     "docs.document": Operation("get_openapi_document", "docs", docs.OpenApiDocument),
     "docs.page": Operation("get_docs_page", "docs", media_types=("text/html",)),
 }
