@@ -13,12 +13,13 @@ Imports point one way, from the top of this list to its bottom; `tests/architect
     stages
     api_client, reports
     giftcards, schedules
-    jobs, webhooks
+    jobs, tokens, webhooks
     store
     safe_http
     telemetry
     config, encryption
-    caller, errors, job, templates, validation
+    caller
+    errors, job, templates, validation
 
 Postgres makes every transition (`supabase/schemas/`); Python does what SQL should not.
 """

@@ -12,6 +12,7 @@ GiftcardError
 ├── SettingsError             an environment variable is invalid
 ├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage does not take, or an impossible ttr; also a ValueError
+├── Forbidden                 the caller may not see or change what a request names; nothing was changed
 ├── Pending                   a vendor has accepted a request and not decided yet: ask again later
 ├── LeaseLost                 another run has the job now: stop
 └── StoreError
@@ -107,6 +108,14 @@ class InvalidJob(Invalid, ValueError):
     def __init__(self, message: str, *, field: str, index: int) -> None:
         super().__init__(message, field=field)
         self.index = index
+
+
+class Forbidden(GiftcardError):
+    """A request for what the caller may not see or change. `field` names the part at fault."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Pending(GiftcardError):

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
-from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, JobRequest, Page
+from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
 from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry.redact import covered
@@ -22,35 +23,37 @@ _MASKED = ("payload", "context", "last_error", "error")
 
 
 class Operations:
-    """The operators' verbs over a store. `by`: the operator, recorded in the audit log."""
+    """The operators' verbs over a store, which the audit records."""
 
-    def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, by: str) -> None:
+    def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, caller: Caller) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._by = by
+        self._caller = caller
 
     # Read
 
     def list_jobs(self, wanted: Filter, page: Page, *, reveal: bool = False) -> Json:
         """Return a page of jobs, newest first. `older` and `newer`: the cursors of the pages beside it."""
+        filter_ = self._filter(wanted)
         found = self._store.list_jobs(
-            filter=wanted.as_json(), before=page.older, after=page.newer, limit=page.limit, **self._known()
+            filter=filter_, before=page.older, after=page.newer, limit=page.limit, **self._known()
         )
         if reveal:
-            self._store.record_reveal(by=self._by, subject=f"jobs {[job['id'] for job in found['jobs']]}")
+            subject = f"jobs {[job['id'] for job in found['jobs']]}"
+            self._store.record_reveal(subject=subject, tenant_id=filter_.get("tenant_id"), caller=self._caller)
         return found | {"jobs": [self._masked(job, reveal=reveal) for job in found["jobs"]]}
 
     def job(self, job_id: int, *, reveal: bool = False) -> Json:
         """Return a job, and why it waits."""
-        job = self._store.job(job_id, **self._known())
+        job = self._store.job(job_id, tenant_id=self._caller.tenant_id, **self._known())
         if reveal:
-            self._store.record_reveal(by=self._by, subject=f"job {job_id}")
+            self._store.record_reveal(subject=f"job {job_id}", tenant_id=job["tenant_id"], caller=self._caller)
         return self._masked(job, reveal=reveal)
 
     def history(self, job_id: int, *, limit: int = 10, older: int | None = None) -> Json:
         """Return a page of the runs of a job, newest first. `older`: the cursor of the next page."""
-        found = self._store.history(job_id, limit=limit, older=older)
+        found = self._store.history(job_id, tenant_id=self._caller.tenant_id, limit=limit, older=older)
         return found | {"runs": [_masked(run) for run in found["runs"]]}
 
     def status(self) -> Json:
@@ -102,30 +105,35 @@ class Operations:
 
         Raises:
             Invalid: an unknown stage, or a payload that its stage does not accept.
+            Forbidden: a job of a tenant that the caller may not act for.
         """
         registry = self._registry()
+        rows = []
         for index, job in enumerate(wanted.jobs):
             if job.stage not in registry.stages:
                 raise Invalid(f"there is no stage {job.stage}", field=f"jobs.{index}.stage")
-        rows = [_row(job) | {"trigger_type": trigger_type} for job in wanted.jobs]
+            self._caller.check_payload(job.payload, field=f"jobs.{index}.payload")
+            tenant_id = self._caller.tenant(job.tenant_id, field=f"jobs.{index}.tenant_id")
+            rows.append(job.as_row(tenant_id=tenant_id, trigger_type=trigger_type))
         try:
             jobs = prepare(rows, registry, self._settings)
         except InvalidJob as error:
             raise Invalid(str(error), field=f"jobs.{error.index}.{error.field}") from None
-        return {"jobs": self._store.enqueue(jobs, replace=wanted.replace)}
+        return {"jobs": self._store.enqueue(jobs, replace=wanted.replace, caller=self._caller)}
 
     # Change
 
     def requeue(self, job_id: int, *, payload: Json | None = None, force: bool = False) -> Json:
         """Requeue a job, with a full set of attempts and, if given, a corrected payload."""
         if payload is None:
-            return self._store.requeue(job_id, force=force)
-        name = self._store.job(job_id, **self._known())["stage"]
+            return self._store.requeue(job_id, force=force, caller=self._caller)
+        self._caller.check_payload(payload)
+        name = self._store.job(job_id, tenant_id=self._caller.tenant_id, **self._known())["stage"]
         stage = self._registry().stages.get(name)
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
         circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
-        return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force)
+        return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force, caller=self._caller)
 
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None
@@ -156,12 +164,13 @@ class Operations:
     def _step(self, wanted: BulkRequeueRequest, *, after: int, spread_from: int, limit: int = _STEP) -> Json:
         seconds = 60 / wanted.per_minute if wanted.slowly else 0
         return self._store.requeue_jobs(
-            filter=wanted.filter.as_json(),
+            filter=self._filter(wanted.filter),
             after=after,
             limit=limit,
             dry_run=wanted.dry_run,
             spread_seconds=seconds,
             first_in=seconds * spread_from,
+            caller=self._caller,
         )
 
     def _first_alone(self, wanted: BulkRequeueRequest, total: Json) -> Json | None:
@@ -184,52 +193,49 @@ class Operations:
 
     def cancel(self, job_id: int) -> Json:
         """Cancel a job: now, or when its run ends."""
-        return self._store.cancel(job_id)
+        return self._store.cancel(job_id, caller=self._caller)
 
-    def cancel_flow(self, tenant_id: str, correlation_id: str) -> Json:
+    def cancel_flow(self, tenant_id: str | None, correlation_id: str) -> Json:
         """Cancel a flow: its order and its unfinished jobs. To requeue one of them reopens the order."""
-        return self._store.cancel_flow(tenant_id, correlation_id)
+        return self._store.cancel_flow(self._caller.tenant(tenant_id), correlation_id, caller=self._caller)
 
     def restore(self, job_id: int) -> Json:
         """Restore a job from the archive, unchanged."""
-        return self._store.restore(job_id)
+        return self._store.restore(job_id, caller=self._caller)
 
     def pause(self, stage: str, *, by: str, reason: str | None) -> Json:
-        """Pause a stage, or everything (`*`).
+        """Pause a stage, or everything (`*`). `by`: the name that status shows.
 
         Raises:
             Invalid: there is no such stage.
         """
         if stage != "*" and stage not in self._registry().stages:
             raise Invalid(f"there is no stage {stage}", field="stage")
-        return self._store.pause(stage, by=by, reason=reason)
+        return self._store.pause(stage, paused_by=by, reason=reason, caller=self._caller)
 
     def resume(self, stage: str, *, by: str) -> Json:
         """Resume a paused stage, or everything (`*`)."""
-        return self._store.resume(stage, by=by)
+        return self._store.resume(stage, resumed_by=by, caller=self._caller)
 
     def reset_circuit(self, circuit: str) -> Json:
         """Close a circuit, whether or not its service works again."""
-        return self._store.reset_circuit(circuit, by=self._by)
+        return self._store.reset_circuit(circuit, caller=self._caller)
 
     def erase_customer(self, customer_id: int) -> Json:
         """Erase a customer's personal data from the whole database; amounts stay."""
-        return self._store.erase_customer(customer_id, by=self._by)
+        return self._store.erase_customer(customer_id, caller=self._caller)
 
     def _masked(self, job: Json, *, reveal: bool) -> Json:
         found = _paused_by_setting(job) if self._settings.giftcard_paused else job
         return found if reveal else _masked(found)
 
+    def _filter(self, wanted: Filter) -> dict[str, str]:
+        tenant_id = self._caller.only(wanted.tenant_id)
+        return wanted.as_json() | ({} if tenant_id is None else {"tenant_id": tenant_id})
+
     def _known(self) -> dict[str, Any]:
         registry = self._registry()
         return {"stages": registry.ready(self._settings), "missing": registry.unready(self._settings)}
-
-
-def _row(job: JobRequest) -> Json:
-    row = job.model_dump(exclude_none=True)
-    if job.scheduled_at is not None:
-        row["scheduled_at"] = job.scheduled_at.isoformat()
-    return row
 
 
 def _paused_by_setting(job: Json) -> Json:

@@ -31,7 +31,8 @@ _TIMES = """
      where table_schema = 'public' and data_type = 'timestamp with time zone' and table_name = any (array[
            'giftcard_jobs', 'giftcard_jobs_archive', 'giftcard_job_history', 'giftcard_circuits',
            'giftcard_circuit_changes', 'giftcard_stages', 'giftcard_ticks', 'giftcard_maintenance_tasks',
-           'giftcard_effects', 'giftcard_alerts', 'giftcard_alert_notifications'])
+           'giftcard_effects', 'giftcard_alerts', 'giftcard_alert_notifications', 'giftcard_tokens',
+           'giftcard_denied_requests'])
      group by table_name
 """
 
@@ -87,7 +88,7 @@ class Lab:
         job_id = self.add(stage, payload, **columns)
         if not self.run(only_job_id=job_id, limit=1).started:
             ready, missing = self.registry.ready(self.settings), self.registry.unready(self.settings)
-            waiting_for = self.store.job(job_id, stages=ready, missing=missing)["waiting_for"]
+            waiting_for = self.store.job(job_id, tenant_id=None, stages=ready, missing=missing)["waiting_for"]
             raise AssertionError(f"job {job_id} of stage {stage} did not start: {waiting_for and waiting_for['text']}")
         return self.job(job_id)
 

@@ -100,7 +100,7 @@ class JobsClient:
         """Cancel a job; one that runs is asked to end with this run."""
         return self._http.post(f"/api/v1/jobs/{job_id}/cancel")
 
-    def cancel_flow(self, tenant_id: str, correlation_id: str) -> Json:
+    def cancel_flow(self, tenant_id: str | None, correlation_id: str) -> Json:
         """Cancel the jobs of a flow that have not completed."""
         return self._http.post(f"/api/v1/flows/{segment(correlation_id)}/cancel", tenant_id=tenant_id)
 

@@ -15,7 +15,7 @@ class OrdersClient:
     def __init__(self, transport: Transport) -> None:
         self._http = transport
 
-    def show(self, tenant_id: str, correlation_id: str, page: FlowPage) -> Json:
+    def show(self, tenant_id: str | None, correlation_id: str, page: FlowPage) -> Json:
         """Return the state of an order."""
         return self._http.get(_path(correlation_id), tenant_id=tenant_id, **page.model_dump())
 
@@ -26,24 +26,24 @@ class OrdersClient:
 
     def accept(self, request: AcceptRequest) -> Json:
         """Accept a difference."""
-        return self._http.post("/api/v1/reconciliation/accept", request.model_dump())
+        return self._http.post("/api/v1/reconciliation/accept", request.model_dump(exclude_none=True))
 
-    def make_free(self, tenant_id: str, correlation_id: str, request: FreeRequest) -> Json:
+    def make_free(self, tenant_id: str | None, correlation_id: str, request: FreeRequest) -> Json:
         """Waive the payment of an order."""
         path = f"{_path(correlation_id)}/free-of-charge"
         return self._http.post(path, request.model_dump(), tenant_id=tenant_id)
 
-    def correct_recipient(self, tenant_id: str, correlation_id: str, request: RecipientPatch) -> Json:
+    def correct_recipient(self, tenant_id: str | None, correlation_id: str, request: RecipientPatch) -> Json:
         """Correct the recipient of an order."""
         path = f"{_path(correlation_id)}/recipient"
         return self._http.patch(path, request.changes(), tenant_id=tenant_id)
 
-    def record_event(self, tenant_id: str, correlation_id: str, request: PaymentEventRequest) -> Json:
+    def record_event(self, tenant_id: str | None, correlation_id: str, request: PaymentEventRequest) -> Json:
         """Record a movement of an order's money."""
         path = f"{_path(correlation_id)}/payment-events"
         return self._http.post(path, request.model_dump(mode="json"), tenant_id=tenant_id)
 
-    def block_card(self, tenant_id: str, correlation_id: str) -> Json:
+    def block_card(self, tenant_id: str | None, correlation_id: str) -> Json:
         """Have the card of an order blocked."""
         return self._http.post(f"{_path(correlation_id)}/block-card", tenant_id=tenant_id)
 

@@ -1,4 +1,4 @@
-"""The client for reports of days: the report methods of `lib.store.store.Store`."""
+"""The client for reports of days: the methods of `lib.reports.service.Reports`."""
 
 from datetime import date
 from typing import Any
@@ -11,14 +11,15 @@ _PATH = "/api/v1/reports"
 
 
 class ReportsClient:
-    """Signatures, results and errors are those of the store."""
+    """Signatures, results and errors are those of `Reports`."""
 
     def __init__(self, transport: Transport) -> None:
         self._http = transport
 
-    def make_report(self, tenant_id: str, *, day: date | None) -> Json:
+    def make_report(self, tenant_id: str | None, *, day: date | None) -> Json:
         """Create the report of a day (None: yesterday), or replace it."""
-        return self._http.post(_PATH, {"tenant_id": tenant_id, "day": day and day.isoformat()})
+        body = {"tenant_id": tenant_id, "day": day and day.isoformat()}
+        return self._http.post(_PATH, {name: value for name, value in body.items() if value is not None})
 
     def report(self, tenant_id: str, *, day: date) -> Json:
         """Return a report as it was last created."""

@@ -65,13 +65,13 @@ class Transport:
         idempotency_key: str | None = None,
         **query: Any,
     ) -> Json:
-        """POST `body` as JSON."""
+        """POST `body` as JSON; None in `query` is left out."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        return self._call("POST", path, params=query, json=body, timeout=timeout, headers=headers)
+        return self._call("POST", path, params=_without_none(query), json=body, timeout=timeout, headers=headers)
 
     def patch(self, path: str, body: Json, **query: Any) -> Json:
-        """PATCH with `body` as JSON."""
-        return self._call("PATCH", path, params=query, json=body)
+        """PATCH with `body` as JSON; None in `query` is left out."""
+        return self._call("PATCH", path, params=_without_none(query), json=body)
 
     def delete(self, path: str) -> Json:
         """DELETE."""
@@ -102,7 +102,7 @@ class Transport:
         """Return the exception that the same call on the database would have raised, as far as it is known."""
         title, detail, field = (str(problem.get(name) or "") for name in ("title", "detail", "field"))
         if status == 401:
-            return Invalid(f"GIFTCARD_ADMIN_TOKEN is not the admin token of {self._host}", field="token")
+            return Invalid(f"GIFTCARD_ADMIN_TOKEN is no token of {self._host}: {detail}", field="token")
         # A request that fails validation has a general title, with the sentence in the detail.
         message = detail if detail and title.endswith("not valid") else f"{title}: {detail}" if detail else title
         if status == 413:

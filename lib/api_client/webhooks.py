@@ -26,7 +26,7 @@ class WebhooksClient:
 
     def create(self, request: EndpointRequest, *, idempotency_key: str | None = None) -> Json:
         """Create an endpoint; the result holds its secret. The same key with the same request returns it again."""
-        return self._http.post(_PATH, request.model_dump(), idempotency_key=idempotency_key)
+        return self._http.post(_PATH, request.model_dump(exclude_none=True), idempotency_key=idempotency_key)
 
     def update(self, endpoint_id: int, request: EndpointPatch) -> Json:
         """Update address, events, or on and off."""

@@ -10,7 +10,7 @@
     orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
     customers  erase-customer
     archive    prune, restore
-    schedules, webhooks, reports, keys
+    schedules, webhooks, reports, keys, tokens
                a command group each, with its tables
     views      tables of jobs, runs, stages and the status
     books      tables of orders and of differences between money and cards

@@ -13,6 +13,7 @@ import click
 from flask import current_app
 from flask.cli import AppGroup
 
+from lib.caller import Caller
 from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.telemetry.redact import clean
@@ -23,18 +24,20 @@ if TYPE_CHECKING:
     from lib.api_client.orders import OrdersClient
     from lib.api_client.reports import ReportsClient
     from lib.api_client.schedules import SchedulesClient
+    from lib.api_client.tokens import TokensClient
     from lib.api_client.transport import Transport
     from lib.api_client.webhooks import WebhooksClient
     from lib.cli.tables import Part
     from lib.giftcards.decisions import Decisions
+    from lib.reports.service import Reports
     from lib.schedules.service import Scheduling
-    from lib.store.store import Store
+    from lib.tokens.service import Tokens
     from lib.webhooks.service import Endpoints
 
 L = TypeVar("L")
 R = TypeVar("R")
 
-_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "webhooks", "keys")
+_MODULES = "inspect manage run orders customers archive audit keys schedules reports tokens webhooks".split()
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
@@ -171,14 +174,14 @@ def job_service() -> "Operations | JobsClient":
     """Return the service for jobs, flows, stages and circuits."""
     from lib.api_client.jobs import JobsClient
 
-    return select(lambda own: operations(current_app, by=current_user()), JobsClient)
+    return select(lambda own: operations(current_app, caller=_operator()), JobsClient)
 
 
 def order_service() -> "Decisions | OrdersClient":
     """Return the service for decisions about orders."""
     from lib.api_client.orders import OrdersClient
 
-    return select(lambda own: decisions(current_app, by=current_user()), OrdersClient)
+    return select(lambda own: decisions(current_app, caller=_operator()), OrdersClient)
 
 
 def schedule_service() -> "Scheduling | SchedulesClient":
@@ -186,14 +189,23 @@ def schedule_service() -> "Scheduling | SchedulesClient":
     from lib.api_client.schedules import SchedulesClient
     from lib.schedules.service import Scheduling
 
-    return select(lambda own: Scheduling(own.store, own.registry, own.settings, by=current_user()), SchedulesClient)
+    return select(lambda own: Scheduling(own.store, own.registry, own.settings, caller=_operator()), SchedulesClient)
 
 
-def report_service() -> "Store | ReportsClient":
+def report_service() -> "Reports | ReportsClient":
     """Return the service for reports of days."""
     from lib.api_client.reports import ReportsClient
+    from lib.reports.service import Reports
 
-    return select(lambda own: own.store, ReportsClient)
+    return select(lambda own: Reports(own.store, caller=_operator()), ReportsClient)
+
+
+def token_service() -> "Tokens | TokensClient":
+    """Return the service for tokens."""
+    from lib.api_client.tokens import TokensClient
+    from lib.tokens.service import Tokens
+
+    return select(lambda own: Tokens(own.store, caller=_operator()), TokensClient)
 
 
 def webhook_service() -> "Endpoints | WebhooksClient":
@@ -201,18 +213,22 @@ def webhook_service() -> "Endpoints | WebhooksClient":
     from lib.api_client.webhooks import WebhooksClient
     from lib.webhooks.service import Endpoints
 
-    return select(lambda own: Endpoints(own.store, own.settings), WebhooksClient)
+    return select(lambda own: Endpoints(own.store, own.settings, caller=_operator()), WebhooksClient)
 
 
 def local_service(command: str) -> Operations:
     """Return the service on the database, for a command that the API does not have."""
     if deployment_url() is not None:
         raise BadInput(f"{command} works on the database only: remove --url and GIFTCARD_URL, and set DATABASE_URL")
-    return operations(current_app, by=current_user())
+    return operations(current_app, caller=_operator())
+
+
+def _operator() -> Caller:
+    return Caller(current_user())
 
 
 def current_user() -> str:
-    """Return the name of the operator for audit entries and pauses."""
+    """Return the name of the operator for the audit and for pauses."""
     try:
         return clean(getpass.getuser(), secrets=[], limit=100) or "operator"
     except (OSError, KeyError, ImportError):  # a container's user may have no name

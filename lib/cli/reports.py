@@ -8,6 +8,7 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
+from lib.caller import DEFAULT_TENANT
 from lib.cli.group import BadInput, command_line, jobs, json_option, output, report_service
 from lib.cli.options import TEXT, build, options_of, typed_fields
 from lib.cli.tables import Part, Table, moment
@@ -54,14 +55,14 @@ def show(*, as_csv: bool, as_json: bool, **options: Any) -> None:
 
 
 def _find(wanted: ReportRequest) -> Json:
-    service = report_service()
+    service, tenant_id = report_service(), wanted.tenant_id or DEFAULT_TENANT
     if wanted.day is not None:
-        return service.report(wanted.tenant_id, day=wanted.day)
-    newest = service.list_reports(tenant_id=wanted.tenant_id, older=None, limit=1)["reports"]
+        return service.report(tenant_id, day=wanted.day)
+    newest = service.list_reports(tenant_id=tenant_id, older=None, limit=1)["reports"]
     if not newest:
-        raise BadInput(f"tenant {wanted.tenant_id} has no report yet: flask jobs reports create creates one")
+        raise BadInput(f"tenant {tenant_id} has no report yet: flask jobs reports create creates one")
     try:
-        return service.report(wanted.tenant_id, day=date.fromisoformat(newest[0]["day"]))
+        return service.report(tenant_id, day=date.fromisoformat(newest[0]["day"]))
     except ValueError:  # infinity
         raise BadInput(f"the newest report is of the day {newest[0]['day']}: give --day") from None
 

@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.giftcards.schemas import (
     AcceptRequest,
@@ -22,44 +23,50 @@ MOVEMENTS: tuple[str, ...] = get_args(Movement)
 
 
 class Decisions:
-    """The decisions about the orders of a store. `by`: the operator, recorded in the audit log."""
+    """The decisions about the orders of a store, which the audit records.
 
-    def __init__(self, store: Store, settings: Settings, *, by: str) -> None:
+    A `tenant_id` None is the caller's own. For another one than theirs, every method raises Forbidden.
+    """
+
+    def __init__(self, store: Store, settings: Settings, *, caller: Caller) -> None:
         self._store = store
         self._settings = settings
-        self._by = by
+        self._caller = caller
 
-    def show(self, tenant_id: str, correlation_id: str, page: FlowPage) -> Json:
+    def show(self, tenant_id: str | None, correlation_id: str, page: FlowPage) -> Json:
         """Return the state of an order: its jobs, its payment and its card."""
-        return self._store.flow(tenant_id, correlation_id, **page.model_dump())
+        return self._store.flow(self._caller.tenant(tenant_id), correlation_id, **page.model_dump())
 
     def reconcile(self, query: DifferenceQuery) -> Json:
         """Return where money and cards do not match, the oldest first, and what to do about each."""
-        return self._store.list_differences(**query.model_dump())
+        tenant_id = self._caller.only(query.tenant_id)
+        return self._store.list_differences(tenant_id=tenant_id, verify=query.verify, limit=query.limit)
 
     def accept(self, request: AcceptRequest) -> Json:
         """Accept a difference: it is not listed again unless its amount changes."""
         return self._store.accept_difference(
             kind=request.kind,
-            tenant_id=request.tenant_id,
+            tenant_id=self._caller.tenant(request.tenant_id),
             item=request.reference,
-            by=self._by,
             reason=request.reason,
+            caller=self._caller,
         )
 
-    def make_free(self, tenant_id: str, correlation_id: str, request: FreeRequest) -> Json:
+    def make_free(self, tenant_id: str | None, correlation_id: str, request: FreeRequest) -> Json:
         """Waive the payment of an order that is not paid: its card is issued without one."""
-        return self._store.make_free_of_charge(tenant_id, correlation_id, by=self._by, reason=request.reason)
+        tenant_id = self._caller.tenant(tenant_id)
+        return self._store.make_free_of_charge(tenant_id, correlation_id, reason=request.reason, caller=self._caller)
 
-    def correct_recipient(self, tenant_id: str, correlation_id: str, request: RecipientPatch) -> Json:
+    def correct_recipient(self, tenant_id: str | None, correlation_id: str, request: RecipientPatch) -> Json:
         """Correct address or name of an order's recipient, and return the names of the fields that differ."""
-        return self._store.correct_recipient(tenant_id, correlation_id, customer=request.changes(), by=self._by)
+        tenant_id, changes = self._caller.tenant(tenant_id), request.changes()
+        return self._store.correct_recipient(tenant_id, correlation_id, customer=changes, caller=self._caller)
 
-    def record_event(self, tenant_id: str, correlation_id: str, request: PaymentEventRequest) -> Json:
+    def record_event(self, tenant_id: str | None, correlation_id: str, request: PaymentEventRequest) -> Json:
         """Record a movement of an order's money, once per event id. A refund has the order's card blocked."""
         is_total = request.kind == "captured" if request.is_total is None else request.is_total
         return self._store.record_order_event(
-            tenant_id=tenant_id,
+            tenant_id=self._caller.tenant(tenant_id),
             correlation_id=correlation_id,
             event_id=request.event_id,
             kind=request.kind,
@@ -69,9 +76,9 @@ class Decisions:
             provider=self._settings.giftcard_payment_provider,
             is_total=is_total,
             as_of=request.as_of.isoformat() if request.as_of else None,
-            by=self._by,
+            caller=self._caller,
         )
 
-    def block_card(self, tenant_id: str, correlation_id: str) -> Json:
+    def block_card(self, tenant_id: str | None, correlation_id: str) -> Json:
         """Have the card of an order blocked by the next tick, whether or not the order is paid."""
-        return self._store.request_block(tenant_id, correlation_id, by=self._by)
+        return self._store.request_block(self._caller.tenant(tenant_id), correlation_id, caller=self._caller)

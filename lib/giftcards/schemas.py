@@ -35,11 +35,14 @@ class DifferenceQuery(StrictModel):
 
 
 class AcceptRequest(StrictModel):
-    """The acceptance of a difference: it is not listed again unless its amount changes."""
+    """The acceptance of a difference: it is not listed again unless its amount changes.
+
+    `tenant_id`: by default that of the token, or `default`.
+    """
 
     kind: Difference
     reference: Identifier
-    tenant_id: Identifier = "default"
+    tenant_id: Identifier | None = None
     reason: Identifier
 
 

@@ -11,13 +11,14 @@ from lib.validation import Id, Identifier, Moment, StageName, StrictModel
 class JobRequest(StrictModel):
     """A job to enqueue. Durations are in seconds.
 
-    `payload`: validated by the model of its stage. `ttr_seconds`: the time limit of a run; null: that of the stage.
-    `delay_seconds`: added to `scheduled_at`, or to the current time.
+    `tenant_id`: by default that of the token, or `default`. `payload`: validated by the model of its stage.
+    `ttr_seconds`: the time limit of a run; null: that of the stage. `delay_seconds`: added to `scheduled_at`, or to the
+    current time.
     """
 
     stage: StageName
     correlation_id: Identifier
-    tenant_id: Identifier = "default"
+    tenant_id: Identifier | None = None
     dedup_key: Annotated[str, Field(max_length=200)] = ""
     payload: dict[str, Any] = Field(default_factory=dict)
     max_attempts: Annotated[int, Field(ge=1, le=25)] | None = None
@@ -28,6 +29,11 @@ class JobRequest(StrictModel):
     ) = None
     scheduled_at: Moment | None = None
     delay_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 0
+
+    def as_row(self, *, tenant_id: str, trigger_type: str) -> dict[str, Any]:
+        """Return the job of a tenant, as `lib.jobs.enqueue` prepares it."""
+        row = self.model_dump(exclude_none=True) | {"tenant_id": tenant_id, "trigger_type": trigger_type}
+        return row if self.scheduled_at is None else row | {"scheduled_at": self.scheduled_at.isoformat()}
 
 
 class EnqueueRequest(StrictModel):

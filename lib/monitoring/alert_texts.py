@@ -31,6 +31,11 @@ _MESSAGES = {
         "(limit) or GIFTCARD_CONCURRENCY (budget)",
         "ticks run all due jobs again",
     ),
+    "denied_requests": (
+        "{requests} requests with a wrong token or signature within ten minutes: see which paths in the log, event "
+        "request_denied",
+        "few requests have a wrong token or signature now",
+    ),
     "check_failed": (
         "the check of {subject} fails, so its alerts are not known: {sqlstate} {error}. See flask jobs doctor",
         "the check of {subject} works again",

@@ -22,6 +22,7 @@ _COUNTERS = {
     "ticks": ("giftcard_ticks", "Ticks that have ended, by what stopped them.", ("stopped_because",)),
     "tick_seconds": ("giftcard_tick_seconds", "Seconds that ticks took.", ()),
     "leases_lost": ("giftcard_leases_lost", "Settles rejected because another run held the job.", ()),
+    "denied_requests": ("giftcard_denied_requests", "Requests with a wrong token or signature.", ("reason",)),
     "interrupted": ("giftcard_runs_interrupted", "Runs of killed functions that were taken over.", ()),
 }
 
@@ -55,7 +56,13 @@ def _counters(counters: list[Json]) -> "Iterator[Metric]":
         family = CounterMetricFamily(name, text, labels=labels)
         for row in counters:
             if row["name"] == source:
-                label_values = {"stage": row["stage"], "result": row["label"].lower(), "stopped_because": row["label"]}
+                label = row["label"]
+                label_values = {
+                    "stage": row["stage"],
+                    "result": label.lower(),
+                    "stopped_because": label,
+                    "reason": label,
+                }
                 family.add_metric([label_values[label] for label in labels], row["value"])
         yield family
 

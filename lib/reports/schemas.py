@@ -46,16 +46,20 @@ Day = Annotated[date, BeforeValidator(_day)]
 
 
 class ReportJob(StrictModel):
-    """The payload of stage `report`. `tenant_id`: by default that of the job; `*`: all. `day`: by default yesterday."""
+    """The payload of stage `report`. `tenant_id`: by default that of the job; `*`: all. `day`: by default yesterday.
+
+    `after`: of all tenants, only those after this name.
+    """
 
     tenant_id: Identifier | None = None
     day: Day | None = None
+    after: Annotated[str, Field(max_length=3000)] | None = None
 
 
 class ReportRequest(StrictModel):
-    """A report to create. `day`: yesterday in UTC by default."""
+    """A report to create. By default, `tenant_id` is that of the token, or `default`, and `day` is yesterday in UTC."""
 
-    tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] = "default"
+    tenant_id: Annotated[Identifier, AfterValidator(_one_tenant)] | None = None
     day: Day | None = None
 
 

@@ -58,6 +58,6 @@ def _with_creation(due: Sequence[Json], store: Store) -> tuple[list[Json], int]:
         if is_new and "created_at" not in row:
             calls += 1
             with contextlib.suppress(Refused):  # deleted meanwhile
-                row = row | {"created_at": store.schedule(row["id"])["created_at"]}
+                row = row | {"created_at": store.schedule(row["id"], tenant_id=None)["created_at"]}
         rows.append(row)
     return rows, calls

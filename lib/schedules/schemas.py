@@ -62,10 +62,13 @@ class SchedulePatch(StrictModel):
 
 
 class ScheduleRequest(SchedulePatch):
-    """A schedule: its expression, and either `stage` with `payload` or `api`. Other fields: as in a change."""
+    """A schedule: its expression, and either `stage` with `payload` or `api`. Other fields: as in a change.
+
+    `tenant_id`: by default that of the token, or `default`.
+    """
 
     schedule: Expression
-    tenant_id: Identifier = "default"
+    tenant_id: Identifier | None = None
 
     def columns(self) -> dict[str, Any]:
         """Return its row, as `giftcard_save_schedule` expects it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob, Refused
 from lib.jobs.enqueue import check_payload, check_ttr, prepare
@@ -26,31 +27,32 @@ _NEXT_TIMES = 5
 
 
 class Scheduling:
-    """The verbs over one store. `by` names the operator in the audit log."""
+    """The verbs over one store, which the audit records."""
 
-    def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, by: str) -> None:
+    def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, caller: Caller) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._by = by
+        self._caller = caller
 
     def create(self, request: ScheduleRequest) -> Json:
         """Create a schedule. Return it with its next times."""
-        row = self._checked(request)
+        row = self._checked(request) | {"tenant_id": self._caller.tenant(request.tenant_id)}
         times = Times(request.schedule, request.timezone).upcoming(self._now(), limit=1)
-        return _with_next_times(self._store.save_schedule(row, next_at=utc_text(times[0])))
+        return _with_next_times(self._store.save_schedule(row, next_at=utc_text(times[0]), caller=self._caller))
 
     def show(self, schedule_id: int, *, reveal: bool = False) -> Json:
-        """Return a schedule with its next times. `reveal`: personal data in clear, recorded in the audit log."""
-        row = self._store.schedule(schedule_id)
+        """Return a schedule with its next times. `reveal`: personal data in clear, recorded in the audit."""
+        row = self._row(schedule_id)
         if reveal:
-            self._store.record_reveal(by=self._by, subject=f"schedule {schedule_id}")
+            subject, tenant = f"schedule {schedule_id}", row["tenant_id"]
+            self._store.record_reveal(subject=subject, tenant_id=tenant, caller=self._caller)
         return _with_next_times(row, reveal=reveal)
 
     def find(self, query: ScheduleFilter) -> Json:
         """Return a page of schedules, newest first. The `older` of the result fetches the next page."""
         found = self._store.list_schedules(
-            tenant_id=query.tenant_id,
+            tenant_id=self._caller.only(query.tenant_id),
             name=query.name,
             paused=None if query.status is None else query.status == "paused",
             before=query.older,
@@ -61,7 +63,7 @@ class Scheduling:
     def update(self, schedule_id: int, patch: SchedulePatch) -> Json:
         """Update the fields of the patch. Another expression or time zone means another next time."""
         _check_one_work(patch)
-        row = self._store.schedule(schedule_id)
+        row = self._row(schedule_id)
         request = _merged(row, patch)
         columns = self._checked(request)
         if patch.payload is None and patch.api is None:
@@ -76,33 +78,38 @@ class Scheduling:
                 next_at=None if row["paused_at"] or has_run else next_at,
                 schedule_id=schedule_id,
                 version=row["version"],
+                caller=self._caller,
             )
         )
 
     def delete(self, schedule_id: int) -> Json:
         """Delete a schedule. Its jobs stay."""
-        return self._store.delete_schedule(schedule_id)
+        return self._store.delete_schedule(schedule_id, caller=self._caller)
 
     def pause(self, schedule_id: int, *, by: str, reason: str | None) -> Json:
-        """Pause a schedule: no occurrences until it is resumed."""
-        return _with_next_times(self._store.pause_schedule(schedule_id, by=by, reason=reason))
+        """Pause a schedule: no occurrences until it is resumed. `by`: the name that is shown with the pause."""
+        return _with_next_times(
+            self._store.pause_schedule(schedule_id, paused_by=by, reason=reason, caller=self._caller)
+        )
 
     def resume(self, schedule_id: int) -> Json:
         """Resume a schedule from its next time on. Occurrences missed during the pause do not run."""
-        row = self._store.schedule(schedule_id)
+        row = self._row(schedule_id)
         times = Times(row["schedule"], row["timezone"]).upcoming(_time(row["now"]), limit=1)
         has_run = not row["is_recurring"] and row["last_at"] is not None
         next_at = None if has_run else utc_text(times[0])
-        return _with_next_times(self._store.resume_schedule(schedule_id, version=row["version"], next_at=next_at))
+        return _with_next_times(
+            self._store.resume_schedule(schedule_id, version=row["version"], next_at=next_at, caller=self._caller)
+        )
 
     def run(self, schedule_id: int) -> Json:
         """Enqueue one occurrence now, regardless of time, policies and pause. A one-off schedule then ends."""
-        row = self._store.schedule(schedule_id)
+        row = self._row(schedule_id)
         due = Due.from_row(row | {"payload_json": json.dumps(row["payload"]), "busy_since": None, "busy_until": None})
         plan: Json = {"id": due.id, "version": due.version, "last_at": utc_text(due.now)}
         plan |= {"jobs": jobs_of(due, [due.now], prepare=self._prepare)}
         plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "check_in": 1}
-        done = self._store.enqueue_occurrences([plan])
+        done = self._store.run_schedule(plan, caller=self._caller)
         if done["paused"]:
             raise Refused(done["paused"][0]["reason"], sqlstate="GC400", field="payload")
         if done["left"]:
@@ -111,19 +118,24 @@ class Scheduling:
 
     def occurrences(self, schedule_id: int, *, limit: int = 10, older: str | None = None) -> Json:
         """Return a page of the jobs of a schedule, newest first. `older`: the cursor of the next page."""
-        found = self._store.occurrences(schedule_id, limit=limit, older=older)
+        tenant_id = self._caller.tenant_id
+        found = self._store.occurrences(schedule_id, tenant_id=tenant_id, limit=limit, older=older)
         return found | {
             "occurrences": [row | {"last_error": covered(row["last_error"])} for row in found["occurrences"]]
         }
 
     def history(self, schedule_id: int, *, limit: int = 10, older: str | None = None) -> Json:
         """Return a page of the runs of all jobs of a schedule, newest first. `older`: the cursor of the next page."""
-        found = self._store.schedule_history(schedule_id, limit=limit, older=older)
+        tenant_id = self._caller.tenant_id
+        found = self._store.schedule_history(schedule_id, tenant_id=tenant_id, limit=limit, older=older)
         return found | {"runs": [run | {"error": covered(run["error"])} for run in found["runs"]]}
 
     def precision(self, *, window_seconds: float) -> Json:
         """Return by stage how long after its time each run began."""
         return {"precision": self._store.precision(window_seconds=window_seconds), "window_seconds": window_seconds}
+
+    def _row(self, schedule_id: int) -> Json:
+        return self._store.schedule(schedule_id, tenant_id=self._caller.tenant_id)
 
     def _now(self) -> datetime:
         return _time(self._store.clock())
@@ -140,6 +152,7 @@ class Scheduling:
             message = "missed_policy all needs queue or allow: skip would drop all missed occurrences but one"
             raise Invalid(message, field="overlap_policy")
         check_ttr(request.ttr_seconds, self._settings)
+        self._caller.check_payload(request.payload)
         row = request.columns()
         of_api = request.api is not None
         stage = self._registry().stages.get(row["stage"])

@@ -5,6 +5,8 @@ from datetime import UTC, date, timedelta
 from email.utils import parseaddr
 from typing import Any
 
+from pydantic import ValidationError
+
 from lib.config.settings import Settings
 from lib.errors import PermanentError
 from lib.job import Complete, NextJob
@@ -12,9 +14,10 @@ from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
 from lib.reports.schemas import ALL_TENANTS, ReportJob
+from lib.validation import harmless
 
-# One call enqueues as many jobs.
-_MAX_TENANTS = 1000
+# A job for all tenants enqueues the reports of so many, and a job for the next ones.
+_TENANTS = 500
 
 
 def _missing_setting(settings: Settings) -> str | None:
@@ -36,7 +39,7 @@ def report(job: ReportJob, context: Context) -> Complete:
     # The payload of a pgmq message may have no tenant; its job has one.
     tenant = job.tenant_id or context.job.tenant_id
     if tenant == ALL_TENANTS:
-        return Complete(context={"day": day.isoformat()}, next=_per_tenant(context.store.report_tenants(day), day))
+        return _per_tenant(context.store.report_tenants(day, after=job.after, limit=_TENANTS), day)
     _mail(context.store.make_report(tenant, day=day), context)
     return Complete(context={"day": day.isoformat()})
 
@@ -48,13 +51,27 @@ def _yesterday(context: Context) -> date:
     return date.fromisoformat(stored["day"])
 
 
-def _per_tenant(tenants: list[str], day: date) -> tuple[NextJob, ...]:
-    if len(tenants) >= _MAX_TENANTS:
-        raise PermanentError(f"{_MAX_TENANTS} tenants are too many for one job: enqueue a job per tenant instead")
-    return tuple(
-        NextJob(stage="report", dedup_key=tenant, payload={"tenant_id": tenant, "day": day.isoformat()})
-        for tenant in tenants
-    )
+def _per_tenant(tenants: list[str], day: date) -> Complete:
+    """Enqueue the report of each tenant: a job of its own, so that none fails by another's."""
+    payload = {"day": day.isoformat()}
+    # No payload can hold the others: names that only plain SQL writes.
+    named = [tenant for tenant in tenants if _has_name(tenant)]
+    jobs = [NextJob(stage="report", dedup_key=name, payload=payload | {"tenant_id": name}) for name in named]
+    if len(tenants) == _TENANTS:
+        last = tenants[-1]
+        # No tenant that has a job is called like this.
+        key = f"{ALL_TENANTS}/{hashlib.sha256(last.encode()).hexdigest()[:16]}"
+        jobs.append(NextJob(stage="report", dedup_key=key, payload=payload | {"tenant_id": ALL_TENANTS, "after": last}))
+    left_out = [harmless(tenant) for tenant in tenants if tenant not in set(named)]
+    detail = {"left_out": len(left_out), "first_left_out": ", ".join(left_out[:20])} if left_out else None
+    return Complete(context=payload, next=tuple(jobs), detail=detail)
+
+
+def _has_name(tenant: str) -> bool:
+    try:
+        return ReportJob(tenant_id=tenant).tenant_id == tenant and not tenant.startswith(ALL_TENANTS)
+    except ValidationError:
+        return False
 
 
 def _mail(content: dict[str, Any], context: Context) -> None:

@@ -2,80 +2,98 @@
 
 from typing import Any
 
+from lib.caller import Caller
 from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """Documented in `supabase/schemas/`: 12 (circuits), 20, 30 to 33, 36 and 42."""
+    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 and 42.
 
-    def enqueue(self, jobs: list[dict[str, Any]], *, replace: bool = False) -> list[dict[str, Any]]:
-        """Enqueue prepared jobs (`lib.jobs.enqueue`). Return the id and status of each, and whether it was created."""
-        enqueued: list[dict[str, Any]] = self._wire.call("giftcard_enqueue", repeat=True, jobs=jobs, replace=replace)
+    `caller`: who acts, recorded in the audit; a row of another tenant than theirs does not exist for them.
+    """
+
+    def enqueue(
+        self, jobs: list[dict[str, Any]], *, replace: bool = False, caller: Caller | None = None
+    ) -> list[dict[str, Any]]:
+        """Enqueue prepared jobs (`lib.jobs.enqueue`). Return the id and status of each, and whether it was created.
+
+        `caller` None: no act of an operator.
+        """
+        by = caller and caller.name
+        enqueued: list[dict[str, Any]] = self._wire.call(
+            "giftcard_enqueue", repeat=True, jobs=jobs, replace=replace, by=by
+        )
         return enqueued
 
     def requeue(
         self,
         job_id: int,
         *,
+        caller: Caller,
         payload: dict[str, Any] | None = None,
         circuit: str | None = None,
         force: bool = False,
     ) -> dict[str, Any]:
         """Requeue a job. `circuit`: that of the payload. Not repeated on a lost connection: the job may already run."""
-        return self._dict("giftcard_requeue", job_id=job_id, payload=payload, force=force, circuit=circuit)
+        return self._act("giftcard_requeue", caller, job_id=job_id, payload=payload, force=force, circuit=circuit)
 
-    def cancel(self, job_id: int) -> dict[str, Any]:
+    def cancel(self, job_id: int, *, caller: Caller) -> dict[str, Any]:
         """Cancel a job: at once if queued or in error; a running one by request."""
-        return self._dict("giftcard_cancel", job_id=job_id)
+        return self._act("giftcard_cancel", caller, job_id=job_id)
 
-    def job(self, job_id: int, *, stages: dict[str, int], missing: dict[str, str]) -> dict[str, Any]:
-        """Return a job, with the reason why it waits."""
-        return self._dict("giftcard_show_job", repeat=True, job_id=job_id, stages=stages, missing=missing)
+    def job(self, job_id: int, *, tenant_id: str | None, **known: Any) -> dict[str, Any]:
+        """Return a job, with the reason why it waits. `tenant_id`: the only tenant that the caller may see."""
+        return self._dict("giftcard_show_job", repeat=True, job_id=job_id, tenant_id=tenant_id, **known)
 
-    def history(self, job_id: int, *, limit: int, older: int | None = None) -> dict[str, Any]:
+    def history(self, job_id: int, *, tenant_id: str | None, **page: int | None) -> dict[str, Any]:
         """Return a page of a job's runs, newest first. `older`: the cursor of the page before."""
-        return self._dict("giftcard_history", repeat=True, job_id=job_id, limit=limit, older=older)
+        return self._dict("giftcard_history", repeat=True, job_id=job_id, tenant_id=tenant_id, **page)
 
     def list_jobs(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the jobs that match a filter."""
         return self._dict("giftcard_list_jobs", repeat=True, **arguments)
 
-    def requeue_jobs(self, **arguments: Any) -> dict[str, Any]:
+    def requeue_jobs(self, *, caller: Caller, **arguments: Any) -> dict[str, Any]:
         """Requeue one batch of the jobs that match. Not repeated on a lost connection: what was requeued is unknown."""
-        return self._dict("giftcard_requeue_jobs", **arguments)
+        return self._dict("giftcard_requeue_jobs", by=caller.name, **arguments)
 
-    def cancel_flow(self, tenant_id: str, correlation_id: str) -> dict[str, Any]:
+    def cancel_flow(self, tenant_id: str, correlation_id: str, *, caller: Caller) -> dict[str, Any]:
         """Cancel the unfinished jobs of a flow."""
-        return self._dict("giftcard_cancel_flow", tenant_id=tenant_id, correlation_id=correlation_id)
+        arguments: dict[str, Any] = {"tenant_id": tenant_id, "correlation_id": correlation_id, "by": caller.name}
+        return self._dict("giftcard_cancel_flow", **arguments)
 
-    def pause(self, stage: str, *, by: str, reason: str | None) -> dict[str, Any]:
-        """Pause a stage, or all ('*')."""
-        return self._dict("giftcard_pause", stage=stage, by=by, reason=reason)
+    def pause(self, stage: str, *, paused_by: str, reason: str | None, caller: Caller) -> dict[str, Any]:
+        """Pause a stage, or all ('*'). `paused_by`: the name that status shows."""
+        return self._dict("giftcard_pause", stage=stage, paused_by=paused_by, reason=reason, by=caller.name)
 
-    def resume(self, stage: str, *, by: str) -> dict[str, Any]:
+    def resume(self, stage: str, *, resumed_by: str, caller: Caller) -> dict[str, Any]:
         """Resume a stage, or all ('*')."""
-        return self._dict("giftcard_resume", stage=stage, by=by)
+        return self._dict("giftcard_resume", stage=stage, resumed_by=resumed_by, by=caller.name)
 
     def list_circuits(self, *, older: str | None, limit: int) -> dict[str, Any]:
         """Return a page of the circuits that are not closed or have recent failures, by name."""
         return self._dict("giftcard_list_circuits", repeat=True, older=older, limit=limit)
 
-    def reset_circuit(self, circuit: str, *, by: str) -> dict[str, Any]:
+    def reset_circuit(self, circuit: str, *, caller: Caller) -> dict[str, Any]:
         """Close a circuit."""
-        return self._dict("giftcard_reset_circuit", circuit=circuit, by=by)
+        return self._dict("giftcard_reset_circuit", circuit=circuit, by=caller.name)
 
-    def record_reveal(self, *, by: str, subject: str) -> None:
-        """Record in the audit log that personal data was revealed."""
-        self._wire.call("giftcard_record_reveal", by=by, subject=subject)
+    def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller) -> None:
+        """Record in the audit that personal data of a tenant (None: of several) was revealed."""
+        self._wire.call("giftcard_record_reveal", subject=subject, by=caller.name, tenant_id=tenant_id)
+
+    def list_audit(self, **arguments: Any) -> dict[str, Any]:
+        """Return a page of the acts of operators, newest first."""
+        return self._dict("giftcard_list_audit", repeat=True, **arguments)
 
     def find_customer(self, tenant_id: str, **known: str) -> int:
         """Return the id of the customer with this external_id, correlation_id, or (without an external id) email."""
         found = self._dict("giftcard_find_customer", repeat=True, tenant_id=tenant_id, **known)
         return int(found["id"])
 
-    def erase_customer(self, customer_id: int, *, by: str) -> dict[str, Any]:
+    def erase_customer(self, customer_id: int, *, caller: Caller) -> dict[str, Any]:
         """Erase a customer's personal data everywhere."""
-        return self._dict("giftcard_erase_customer", customer_id=customer_id, by=by)
+        return self._act("giftcard_erase_customer", caller, customer_id=customer_id)
 
     def flow(self, tenant_id: str, correlation_id: str, **page: int | None) -> dict[str, Any]:
         """Return the state of an order, with a page of its jobs (`older`, `limit`)."""
@@ -87,6 +105,6 @@ class OperatorCalls(Calls):
         """Prune one batch. `limits`: how long each kind is retained, like {"jobs": "30 days"}; None: forever."""
         return self._dict("giftcard_prune", repeat=True, limit=limit, dry_run=dry_run, **limits)
 
-    def restore(self, job_id: int) -> dict[str, Any]:
+    def restore(self, job_id: int, *, caller: Caller) -> dict[str, Any]:
         """Restore a job from the archive. Not repeated on a lost connection: a second call would not find it."""
-        return self._dict("giftcard_restore_job", job_id=job_id)
+        return self._act("giftcard_restore_job", caller, job_id=job_id)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lib.caller import Caller
 from lib.job import Job
 from lib.store.calls import Calls
 
@@ -76,31 +77,33 @@ class OrderCalls(Calls):
 
     # Decisions of operators
 
-    def make_free_of_charge(self, tenant_id: str, correlation_id: str, *, by: str, reason: str) -> dict[str, Any]:
+    def make_free_of_charge(
+        self, tenant_id: str, correlation_id: str, *, reason: str, caller: Caller
+    ) -> dict[str, Any]:
         """Waive the payment of an order."""
-        arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "by": by, "reason": reason}
+        arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "reason": reason, "by": caller.name}
         return self._dict("giftcard_make_free_of_charge", repeat=True, **arguments)
 
     def correct_recipient(
-        self, tenant_id: str, correlation_id: str, *, customer: dict[str, Any], by: str
+        self, tenant_id: str, correlation_id: str, *, customer: dict[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Change the recipient of an order."""
-        arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "customer": customer, "by": by}
+        arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "customer": customer, "by": caller.name}
         return self._dict("giftcard_correct_recipient", repeat=True, **arguments)
 
     def list_differences(self, *, tenant_id: str | None, verify: bool, limit: int) -> dict[str, Any]:
         """Return where money and cards do not match."""
         return self._dict("giftcard_list_differences", repeat=True, tenant_id=tenant_id, verify=verify, limit=limit)
 
-    def accept_difference(self, *, kind: str, tenant_id: str, item: str, by: str, reason: str) -> dict[str, Any]:
+    def accept_difference(self, *, caller: Caller, **arguments: Any) -> dict[str, Any]:
         """Accept a difference. Not repeated on a lost connection: a second call would not find it."""
-        return self._dict("giftcard_accept_difference", kind=kind, tenant_id=tenant_id, item=item, by=by, reason=reason)
+        return self._dict("giftcard_accept_difference", by=caller.name, **arguments)
 
-    def record_order_event(self, **arguments: Any) -> dict[str, Any]:
+    def record_order_event(self, *, caller: Caller, **arguments: Any) -> dict[str, Any]:
         """Record a movement of the money of an order, of its own payment unless another one is named."""
-        return self._dict("giftcard_record_order_event", repeat=True, **arguments)
+        return self._dict("giftcard_record_order_event", repeat=True, by=caller.name, **arguments)
 
-    def request_block(self, tenant_id: str, correlation_id: str, *, by: str) -> dict[str, Any]:
+    def request_block(self, tenant_id: str, correlation_id: str, *, caller: Caller) -> dict[str, Any]:
         """Enqueue the job that blocks the card of an order, whether or not the order is paid."""
-        arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "by": by}
+        arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "by": caller.name}
         return self._dict("giftcard_request_block", repeat=True, **arguments)

@@ -3,15 +3,20 @@
 from datetime import date
 from typing import Any
 
+from lib.caller import Caller
 from lib.store.calls import Calls
 
 
 class ReportCalls(Calls):
     """Documented in `supabase/schemas/`: 55, 56, 80 and 82."""
 
-    def make_report(self, tenant_id: str, *, day: date | None) -> dict[str, Any]:
-        """Create and store the report of a tenant's day. `day` None: yesterday by the database's clock."""
-        return self._dict("giftcard_make_report", repeat=True, tenant_id=tenant_id, day=day and day.isoformat())
+    def make_report(self, tenant_id: str, *, day: date | None, caller: Caller | None = None) -> dict[str, Any]:
+        """Create and store the report of a tenant's day. `day` None: yesterday by the database's clock.
+
+        `caller` None: no act of an operator.
+        """
+        arguments = {"tenant_id": tenant_id, "day": day and day.isoformat(), "by": caller and caller.name}
+        return self._dict("giftcard_make_report", repeat=True, **arguments)
 
     def report(self, tenant_id: str, *, day: date) -> dict[str, Any]:
         """Return the stored report. Raise Refused (GC404) if there is none."""
@@ -21,9 +26,11 @@ class ReportCalls(Calls):
         """Return a page of reports, newest day first."""
         return self._dict("giftcard_list_reports", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
 
-    def report_tenants(self, day: date) -> list[str]:
-        """Return the first thousand tenants with activity on a day."""
-        tenants: list[str] = self._wire.call("giftcard_report_tenants", repeat=True, day=day.isoformat())
+    def report_tenants(self, day: date, *, after: str | None, limit: int) -> list[str]:
+        """Return the first tenants by name with activity on a day. `after`: those after this name."""
+        tenants: list[str] = self._wire.call(
+            "giftcard_report_tenants", repeat=True, day=day.isoformat(), after=after, limit=limit
+        )
         return tenants
 
     def read_pgmq(

@@ -13,6 +13,7 @@ from lib.store.monitoring import MonitoringCalls
 from lib.store.orders import OrderCalls
 from lib.store.reports import ReportCalls
 from lib.store.schedules import ScheduleCalls
+from lib.store.tokens import TokenCalls
 from lib.store.webhooks import WebhookCalls
 
 # A tick begins only if code and schema are compatible: each states the oldest version of the other that it supports.
@@ -22,7 +23,7 @@ OLDEST_SCHEMA = 1
 _READS = 2
 
 
-class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, WebhookCalls, KeyCalls, MonitoringCalls):
+class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, TokenCalls, WebhookCalls, KeyCalls, MonitoringCalls):
     """All calls. Those defined here are documented in `supabase/schemas/`: 13, 16, 23 to 25, 30 and 72."""
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lib.caller import Caller
 from lib.job import Job
 from lib.store.calls import Calls
 
@@ -13,45 +14,45 @@ class WebhookCalls(Calls):
         """Return the id for a new endpoint, which its secret is bound to."""
         return int(self._dict("giftcard_next_webhook_endpoint_id", repeat=True)["id"])
 
-    def create_webhook_endpoint(self, *, idempotency_key: str | None = None, **arguments: Any) -> dict[str, Any]:
+    def create_webhook_endpoint(
+        self, *, caller: Caller, idempotency_key: str | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         """Create an endpoint, and return it with its encrypted secret.
 
         Repeated on a lost connection only with a key: without one, a second call would find the endpoint taken.
         """
-        repeat = idempotency_key is not None
-        return self._dict(
-            "giftcard_create_webhook_endpoint", repeat=repeat, idempotency_key=idempotency_key, **arguments
-        )
+        arguments |= {"idempotency_key": idempotency_key, "by": caller.name}
+        return self._dict("giftcard_create_webhook_endpoint", repeat=idempotency_key is not None, **arguments)
 
-    def webhook_endpoint(self, endpoint_id: int) -> dict[str, Any]:
-        """Return an endpoint, without its secrets."""
-        return self._dict("giftcard_webhook_endpoint", repeat=True, endpoint_id=endpoint_id)
+    def webhook_endpoint(self, endpoint_id: int, *, tenant_id: str | None) -> dict[str, Any]:
+        """Return an endpoint, without its secrets. `tenant_id`: the only tenant that the caller may see."""
+        return self._dict("giftcard_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, tenant_id=tenant_id)
 
     def list_webhook_endpoints(self, *, tenant_id: str | None, older: int | None, limit: int) -> dict[str, Any]:
         """Return a page of endpoints."""
         return self._dict("giftcard_list_webhook_endpoints", repeat=True, tenant_id=tenant_id, older=older, limit=limit)
 
-    def update_webhook_endpoint(self, endpoint_id: int, **changes: Any) -> dict[str, Any]:
+    def update_webhook_endpoint(self, endpoint_id: int, *, caller: Caller, **changes: Any) -> dict[str, Any]:
         """Update the fields in `changes`."""
-        return self._dict("giftcard_update_webhook_endpoint", repeat=True, endpoint_id=endpoint_id, **changes)
+        return self._act("giftcard_update_webhook_endpoint", caller, repeat=True, endpoint_id=endpoint_id, **changes)
 
-    def delete_webhook_endpoint(self, endpoint_id: int) -> dict[str, Any]:
+    def delete_webhook_endpoint(self, endpoint_id: int, *, caller: Caller) -> dict[str, Any]:
         """Delete an endpoint. Not repeated on a lost connection: a second call would not find it."""
-        return self._dict("giftcard_delete_webhook_endpoint", endpoint_id=endpoint_id)
+        return self._act("giftcard_delete_webhook_endpoint", caller, endpoint_id=endpoint_id)
 
     def rotate_webhook_secret(
-        self, endpoint_id: int, *, idempotency_key: str | None = None, **arguments: Any
+        self, endpoint_id: int, *, caller: Caller, idempotency_key: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
         """Replace the secret, and return the endpoint with the new one, encrypted.
 
         Repeated on a lost connection only with a key: without one, a second call would demote the new secret.
         """
         arguments |= {"endpoint_id": endpoint_id, "idempotency_key": idempotency_key}
-        return self._dict("giftcard_rotate_webhook_secret", repeat=idempotency_key is not None, **arguments)
+        return self._act("giftcard_rotate_webhook_secret", caller, repeat=idempotency_key is not None, **arguments)
 
-    def test_webhook_endpoint(self, endpoint_id: int) -> dict[str, Any]:
+    def test_webhook_endpoint(self, endpoint_id: int, *, caller: Caller) -> dict[str, Any]:
         """Send a test event. Not repeated: each call sends another event."""
-        return self._dict("giftcard_test_webhook_endpoint", endpoint_id=endpoint_id)
+        return self._act("giftcard_test_webhook_endpoint", caller, endpoint_id=endpoint_id)
 
     def webhook_target(self, job: Job, *, endpoint_id: int) -> dict[str, Any] | None:
         """Return {url, secrets, at} for a delivery. None: the endpoint is disabled or deleted, the job is cancelled."""

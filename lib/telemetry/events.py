@@ -27,6 +27,7 @@ LEVELS = {
     "planning_failed": logging.ERROR,
     "tick_failed": logging.ERROR,
     "request_failed": logging.ERROR,
+    "request_denied": logging.WARNING,
     "alert": logging.WARNING,
     "alert_failed": logging.ERROR,
     "sentry_failed": logging.WARNING,

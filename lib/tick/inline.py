@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Interrupted, PermanentError, TransientError
 from lib.job import Complete, Error, Job, NextJob, Outcome, Retry
@@ -41,9 +42,11 @@ class InlineStore(Store):
         """Return an inline store over the wire of another store."""
         return cls(store._wire, registry, settings)
 
-    def enqueue(self, jobs: list[dict[str, Any]], *, replace: bool = False) -> list[dict[str, Any]]:
+    def enqueue(
+        self, jobs: list[dict[str, Any]], *, replace: bool = False, caller: Caller | None = None
+    ) -> list[dict[str, Any]]:
         """Enqueue and run jobs; `status` is that after the run. Raises the first failure; later jobs stay queued."""
-        enqueued = super().enqueue(jobs, replace=replace)
+        enqueued = super().enqueue(jobs, replace=replace, caller=caller)
         return [row | {"status": self._run(row["id"])} if row["status"] == "queued" else row for row in enqueued]
 
     def submit_order(self, **arguments: Any) -> dict[str, Any]:

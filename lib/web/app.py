@@ -5,6 +5,7 @@ from flask import Flask, Response
 from lib.telemetry import sentry
 from lib.web import (
     archive,
+    audit,
     circuits,
     cron,
     decisions,
@@ -18,6 +19,7 @@ from lib.web import (
     reports,
     schedules,
     stages,
+    tokens,
     webhooks,
 )
 from lib.web.paths import decoded
@@ -26,8 +28,8 @@ from lib.web.services import Services
 # A longer body is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024
 _RESOURCES = (
-    *(archive, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, metrics, orders, reports, schedules),
-    *(stages, webhooks),
+    *(archive, audit, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, metrics, orders, reports),
+    *(schedules, stages, tokens, webhooks),
 )
 
 

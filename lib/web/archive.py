@@ -12,10 +12,12 @@ blueprint = Blueprint("archive", __name__, url_prefix="/api/v1")
 
 
 @blueprint.post("/jobs/<int:job_id>/restore")
-@auth.admin
+@auth.scope("jobs:write")
 def restore(job_id: int) -> dict[str, Any]:
     """Restore a job from the archive.
 
     The job keeps its id, its status and its history.
     """
-    return operations(current_app).restore(path_id(job_id, name="job_id", missing="job {} is not in the archive"))
+    return operations(current_app, caller=auth.caller()).restore(
+        path_id(job_id, name="job_id", missing="job {} is not in the archive")
+    )

@@ -1,20 +1,51 @@
-"""Authentication: bearer tokens, compared in constant time. An endpoint whose token is not set is disabled."""
+"""Authentication: who calls, by a bearer token, and what that token allows.
+
+The tokens of the environment are compared in constant time, without the database: the clock and the operators get in
+while it is away. Any other token is a row of `giftcard_tokens`. An endpoint declares the scope that it requires.
+"""
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar, get_args
 
 from flask import current_app, g, request
-from pydantic import SecretStr
 
 from lib.caller import Caller
 from lib.config.settings import Settings
+from lib.tokens.schemas import Scope
+from lib.tokens.service import PREFIX, hash_of
+from lib.web import throttle
 from lib.web.problems import Problem
 from lib.web.services import services
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# Beside the scopes of rows: to run ticks as a scheduler, which only `CRON_SECRET` may.
+Required = Scope | Literal["ticks"]
+_EVERY_SCOPE: frozenset[str] = frozenset(get_args(Scope))
+# The tokens of the environment, the one that allows least first.
+_SCOPES: dict[str, frozenset[str]] = {
+    "CRON_SECRET": frozenset({"ticks"}),
+    "GIFTCARD_API_TOKEN": frozenset({"orders:write", "orders:read"}),
+    "GIFTCARD_METRICS_TOKEN": frozenset({"metrics"}),
+    "GIFTCARD_ADMIN_TOKEN": _EVERY_SCOPE,
+}
+_DENIED = {
+    "unknown": "this token is not known here",
+    "expired": "this token has expired: create another one",
+    "revoked": "this token is revoked: create another one",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A caller, and the scopes of the token that they presented."""
+
+    caller: Caller
+    scopes: frozenset[str]
 
 
 def disabled(setting: str) -> Problem:
@@ -22,21 +53,40 @@ def disabled(setting: str) -> Problem:
     return Problem(503, "endpoint disabled", detail=f"{setting} is not set: set it to enable this endpoint")
 
 
-def check(*secrets: SecretStr | None, names: str) -> None:
-    """Check that the request has one of these secrets.
+def scope(required: Required, *, all_tenants: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Require a token with this scope. `all_tenants`: the endpoint is about every tenant, so the token has to be, too.
+
+    The view raises:
+        Problem: 401 for a token that is missing, unknown, expired or revoked; 429 after too many of them; 403 for a
+        token without the scope, or of one tenant; 503 if no token of the environment has the scope.
+    """
+
+    def decorated(view: Callable[P, T]) -> Callable[P, T]:
+        @wraps(view)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            access = _presented_access(required)
+            g.caller, g.scopes = access.caller, access.scopes
+            require(required)
+            if all_tenants and (own := access.caller.tenant_id) is not None:
+                detail = f"this token is for the tenant {own} only, and this endpoint is about all tenants"
+                raise Problem(403, "not allowed for one tenant", detail=detail)
+            return view(*args, **kwargs)
+
+        # The OpenAPI document reads them.
+        vars(guarded).update(scope=required, all_tenants=all_tenants)
+        return guarded
+
+    return decorated
+
+
+def require(required: Required) -> None:
+    """Require a scope of the token that let this request in.
 
     Raises:
-        Problem: 503 if none of them is set, 401 if none of them matches.
+        Problem: 403 without it.
     """
-    values = [secret.get_secret_value() for secret in secrets if secret is not None]
-    known = [value.encode() for value in values if value.strip()]
-    if not known:
-        raise disabled(names)
-    presented = _presented()
-    # Compare all of them, so that the time does not reveal which one was close.
-    matches = [hmac.compare_digest(presented, secret) for secret in known]
-    if not any(matches):
-        raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and the value of {names}")
+    if required not in g.scopes and not (required in _EVERY_SCOPE and "admin" in g.scopes):
+        raise Problem(403, "not allowed with this token", detail=f"this requires a token with the scope {required}")
 
 
 def caller() -> Caller:
@@ -45,67 +95,45 @@ def caller() -> Caller:
     return found
 
 
+def _presented_access(required: Required) -> _Access:
+    known = list(_environment(services(current_app).settings))
+    presented = _presented()
+    # Compare all of them, so that the time does not reveal which one was close.
+    matches = [access for secret, access in known if hmac.compare_digest(presented, secret)]
+    if matches:
+        scopes = frozenset[str]().union(*(access.scopes for access in matches))
+        return _Access(next((a for a in matches if required in a.scopes), matches[0]).caller, scopes)
+    if not presented.startswith(PREFIX.encode()) and not any(required in access.scopes for _, access in known):
+        raise disabled(_variable(required))
+    wanted = "the value of CRON_SECRET" if required == "ticks" else f"a token with the scope {required}"
+    if not presented:
+        raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and {wanted}")
+    return _access_of_row(presented)
+
+
+def _access_of_row(presented: bytes) -> _Access:
+    row = services(current_app).store.check_token(hash_of(presented), bucket=throttle.bucket())
+    if "reason" in row:
+        raise throttle.denied(row, Problem(401, "not allowed", detail=_DENIED[row["reason"]]))
+    return _Access(Caller(f"token {row['name']}", row["tenant_id"]), frozenset(row["scopes"]))
+
+
+def _environment(settings: Settings) -> Iterator[tuple[bytes, _Access]]:
+    """Yield the tokens of the environment that are set, each with what it allows."""
+    for variable, scopes in _SCOPES.items():
+        secret = getattr(settings, variable.lower())
+        value = secret.get_secret_value() if secret else ""
+        if value.strip():
+            name = variable.removeprefix("GIFTCARD_").replace("_", " ").lower()
+            yield value.encode(), _Access(Caller(name), scopes)
+
+
+def _variable(required: Required) -> str:
+    """Return the variable of the environment's token for a scope: the one that allows least."""
+    return next(variable for variable, scopes in _SCOPES.items() if required in scopes)
+
+
 def _presented() -> bytes:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     # WSGI hands a header's bytes over as Latin-1.
     return token.encode("latin-1", "backslashreplace") if scheme.lower() == "bearer" else b""
-
-
-def _settings() -> Settings:
-    return services(current_app).settings
-
-
-def _marked(guarded: Callable[P, T], scheme: str) -> Callable[P, T]:
-    """Attach the security scheme, which the OpenAPI document reads."""
-    vars(guarded)["scheme"] = scheme
-    return guarded
-
-
-def cron(view: Callable[P, T]) -> Callable[P, T]:
-    """Require `CRON_SECRET`: endpoints for schedulers."""
-
-    @wraps(view)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-        check(_settings().cron_secret, names="CRON_SECRET")
-        g.caller = Caller("cron secret")
-        return view(*args, **kwargs)
-
-    return _marked(guarded, "cron")
-
-
-def admin(view: Callable[P, T]) -> Callable[P, T]:
-    """Require `GIFTCARD_ADMIN_TOKEN`: endpoints for operators."""
-
-    @wraps(view)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-        check(_settings().giftcard_admin_token, names="GIFTCARD_ADMIN_TOKEN")
-        g.caller = Caller("admin token")
-        return view(*args, **kwargs)
-
-    return _marked(guarded, "admin")
-
-
-def metrics(view: Callable[P, T]) -> Callable[P, T]:
-    """Require `GIFTCARD_METRICS_TOKEN` or the admin token: endpoints for monitors."""
-
-    @wraps(view)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-        settings = _settings()
-        check(settings.giftcard_metrics_token, settings.giftcard_admin_token, names="GIFTCARD_METRICS_TOKEN")
-        g.caller = Caller("metrics token")
-        return view(*args, **kwargs)
-
-    return _marked(guarded, "metrics")
-
-
-def api(view: Callable[P, T]) -> Callable[P, T]:
-    """Require `GIFTCARD_API_TOKEN` or the admin token: endpoints for tenants."""
-
-    @wraps(view)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-        settings = _settings()
-        check(settings.giftcard_api_token, settings.giftcard_admin_token, names="GIFTCARD_API_TOKEN")
-        g.caller = Caller("api token")
-        return view(*args, **kwargs)
-
-    return _marked(guarded, "api")

@@ -13,16 +13,16 @@ blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
 
 
 @blueprint.get("")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def list_circuits() -> dict[str, Any]:
     """Return a page of the circuits that are not closed or have recent failures, by name."""
     (page,) = read_query(CircuitPage)
-    return operations(current_app).circuits(page)
+    return operations(current_app, caller=auth.caller()).circuits(page)
 
 
 @blueprint.post("/<path:name>/reset")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def reset(name: str) -> dict[str, Any]:
     """Close a circuit."""
     refuse_nul(name, title="a circuit's name cannot hold a NUL character")
-    return operations(current_app).reset_circuit(name)
+    return operations(current_app, caller=auth.caller()).reset_circuit(name)

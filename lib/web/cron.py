@@ -44,7 +44,7 @@ def _tick(own: Services, **options: Any) -> dict[str, Any]:
 
 
 @blueprint.route("/api/cron/giftcard-jobs", methods=["GET", "POST"])
-@auth.cron
+@auth.scope("ticks")
 def tick() -> dict[str, Any]:
     """Run a tick, on behalf of a scheduler.
 
@@ -58,7 +58,7 @@ def tick() -> dict[str, Any]:
 
 
 @blueprint.post("/api/jobs/run")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def run() -> dict[str, Any]:
     """Run a tick now.
 

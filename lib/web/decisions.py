@@ -14,16 +14,16 @@ blueprint = Blueprint("decisions", __name__, url_prefix="/api/v1")
 
 
 def _decisions() -> Decisions:
-    return decisions(current_app)
+    return decisions(current_app, caller=auth.caller())
 
 
-def _checked(query: TenantQuery, correlation_id: str) -> tuple[str, str]:
-    refuse_nul(query.tenant_id, correlation_id)
+def _checked(query: TenantQuery, correlation_id: str) -> tuple[str | None, str]:
+    refuse_nul(query.tenant_id or "", correlation_id)
     return query.tenant_id, correlation_id
 
 
 @blueprint.get("/reconciliation")
-@auth.admin
+@auth.scope("admin")
 def reconcile() -> dict[str, Any]:
     """Return where money and cards do not match, the oldest first.
 
@@ -35,7 +35,7 @@ def reconcile() -> dict[str, Any]:
 
 
 @blueprint.post("/reconciliation/accept")
-@auth.admin
+@auth.scope("admin")
 def accept() -> dict[str, Any]:
     """Accept a difference.
 
@@ -45,7 +45,7 @@ def accept() -> dict[str, Any]:
 
 
 @blueprint.post("/giftcards/<path:correlation_id>/free-of-charge")
-@auth.admin
+@auth.scope("admin")
 def make_free(correlation_id: str) -> dict[str, Any]:
     """Waive the payment of an order.
 
@@ -56,7 +56,7 @@ def make_free(correlation_id: str) -> dict[str, Any]:
 
 
 @blueprint.patch("/giftcards/<path:correlation_id>/recipient")
-@auth.admin
+@auth.scope("admin")
 def correct_recipient(correlation_id: str) -> dict[str, Any]:
     """Correct the recipient of an order.
 
@@ -67,7 +67,7 @@ def correct_recipient(correlation_id: str) -> dict[str, Any]:
 
 
 @blueprint.post("/giftcards/<path:correlation_id>/payment-events")
-@auth.admin
+@auth.scope("admin")
 def record_event(correlation_id: str) -> dict[str, Any]:
     """Record a movement of an order's money.
 
@@ -79,7 +79,7 @@ def record_event(correlation_id: str) -> dict[str, Any]:
 
 
 @blueprint.post("/giftcards/<path:correlation_id>/block-card")
-@auth.admin
+@auth.scope("admin")
 def block_card(correlation_id: str) -> tuple[dict[str, Any], int]:
     """Block the card of an order.
 

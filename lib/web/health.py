@@ -25,7 +25,7 @@ def health() -> tuple[dict[str, str], int]:
 
 
 @blueprint.get("/api/health/deep")
-@auth.metrics
+@auth.scope("metrics", all_tenants=True)
 def deep() -> tuple[dict[str, Any], int]:
     """Return the alert conditions that hold, with 503 if there are any.
 
@@ -41,7 +41,7 @@ def deep() -> tuple[dict[str, Any], int]:
 
 
 @blueprint.get("/api/status")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def status() -> dict[str, Any] | Response:
     """Return the state of the whole system.
 
@@ -49,7 +49,7 @@ def status() -> dict[str, Any] | Response:
     unreachable, the 503 problem has the checks in `doctor`.
     """
     try:
-        return operations(current_app).status()
+        return operations(current_app, caller=auth.caller()).status()
     except StoreError as error:
         from lib.monitoring.doctor.examine import examine
 

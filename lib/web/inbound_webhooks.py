@@ -10,6 +10,7 @@ from flask import Blueprint, current_app, request
 from lib.telemetry import events
 from lib.telemetry.redact import clean
 from lib.validation import harmless
+from lib.web import throttle
 from lib.web.auth import disabled
 from lib.web.problems import Problem
 from lib.web.request_data import json_body, validated
@@ -53,7 +54,7 @@ def _check_signature(own: Services) -> None:
     """Check that Square signed the request.
 
     Raises:
-        Problem: 503 if a setting is missing, 403 if the signature does not match.
+        Problem: 503 if a setting is missing, 403 if the signature does not match, 429 after too many of them.
     """
     from lib.giftcards.square import is_signed, missing_setting
 
@@ -63,8 +64,6 @@ def _check_signature(own: Services) -> None:
         raise disabled(missing or "SQUARE_WEBHOOK_URL")
     signature = request.headers.get("X-Square-Hmacsha256-Signature", "")
     if not is_signed(signature, key=key.get_secret_value(), url=url.get_secret_value(), body=request.get_data()):
-        raise Problem(
-            403,
-            "the signature does not match",
-            detail="check that SQUARE_WEBHOOK_URL and the key are those of the subscription in Square",
-        )
+        counted = own.store.count_denied(throttle.bucket(), reason="signature")
+        detail = "check that SQUARE_WEBHOOK_URL and the key are those of the subscription in Square"
+        raise throttle.denied(counted, Problem(403, "the signature does not match", detail=detail))

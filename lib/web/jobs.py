@@ -26,11 +26,11 @@ _BULK_SECONDS = 40.0
 
 
 def _operations() -> Operations:
-    return operations(current_app)
+    return operations(current_app, caller=auth.caller())
 
 
 @blueprint.get("/jobs")
-@auth.admin
+@auth.scope("jobs:read")
 def list_jobs() -> dict[str, Any]:
     """Return a page of jobs, newest first."""
     filter_, page, query = read_query(Filter, Page, RevealQuery)
@@ -38,7 +38,7 @@ def list_jobs() -> dict[str, Any]:
 
 
 @blueprint.post("/jobs")
-@auth.admin
+@auth.scope("jobs:write")
 def enqueue() -> tuple[dict[str, Any], int]:
     """Enqueue one job, or up to 1,000 jobs.
 
@@ -54,7 +54,7 @@ def enqueue() -> tuple[dict[str, Any], int]:
 
 
 @blueprint.get("/jobs/<int:job_id>")
-@auth.admin
+@auth.scope("jobs:read")
 def show(job_id: int) -> dict[str, Any]:
     """Return a job, and why it is not running."""
     (query,) = read_query(RevealQuery)
@@ -62,7 +62,7 @@ def show(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.get("/jobs/<int:job_id>/history")
-@auth.admin
+@auth.scope("jobs:read")
 def history(job_id: int) -> dict[str, Any]:
     """Return a page of the runs of a job, newest first."""
     (page,) = read_query(HistoryPage)
@@ -70,7 +70,7 @@ def history(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/jobs/<int:job_id>/requeue")
-@auth.admin
+@auth.scope("jobs:write")
 def requeue(job_id: int) -> dict[str, Any]:
     """Requeue a job, optionally with a corrected payload.
 
@@ -81,7 +81,7 @@ def requeue(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/jobs/requeue")
-@auth.admin
+@auth.scope("jobs:write")
 def requeue_jobs() -> dict[str, Any]:
     """Requeue the jobs that match a filter.
 
@@ -91,7 +91,7 @@ def requeue_jobs() -> dict[str, Any]:
 
 
 @blueprint.post("/jobs/<int:job_id>/cancel")
-@auth.admin
+@auth.scope("jobs:write")
 def cancel(job_id: int) -> dict[str, Any]:
     """Cancel a job.
 
@@ -101,14 +101,14 @@ def cancel(job_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/flows/<path:correlation_id>/cancel")
-@auth.admin
+@auth.scope("jobs:write")
 def cancel_flow(correlation_id: str) -> dict[str, Any]:
     """Cancel a flow: its order and its unfinished jobs.
 
     Nothing is charged or issued for a cancelled order. To requeue one of its cancelled jobs reopens it.
     """
     (query,) = read_query(TenantQuery)
-    refuse_nul(query.tenant_id, correlation_id)
+    refuse_nul(query.tenant_id or "", correlation_id)
     return _operations().cancel_flow(query.tenant_id, correlation_id)
 
 

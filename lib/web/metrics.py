@@ -9,7 +9,7 @@ blueprint = Blueprint("metrics", __name__)
 
 
 @blueprint.get("/api/metrics")
-@auth.metrics
+@auth.scope("metrics", all_tenants=True)
 def metrics() -> Response:
     """Return metrics in the Prometheus text format."""
     from lib.monitoring.metrics import CONTENT_TYPE, exposition

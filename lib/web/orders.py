@@ -2,10 +2,12 @@
 
 import uuid
 from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
 from flask import Blueprint, current_app
 from pydantic import Field
 
+from lib.caller import DEFAULT_TENANT
 from lib.giftcards.orders import Order, body_hash
 from lib.giftcards.submit import submit_order
 from lib.jobs.schemas import FlowPage
@@ -19,14 +21,17 @@ _ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
 
 
 class OrderRequest(Order):
-    """A gift card for a customer. Without `correlation_id` one is generated."""
+    """A gift card for a customer. Without `correlation_id` one is generated.
 
-    tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] = "default"
+    `tenant_id`: by default that of the token, or `default`.
+    """
+
+    tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] | None = None
     correlation_id: Annotated[str, Field(min_length=1, max_length=200, pattern=_ID)] | None = None
 
 
 @blueprint.post("/api/v1/giftcards")
-@auth.api
+@auth.scope("orders:write")
 def submit() -> tuple[dict[str, Any], int]:
     """Submit an order.
 
@@ -36,25 +41,33 @@ def submit() -> tuple[dict[str, Any], int]:
     body = read_body(OrderRequest)
     order = Order.model_validate(body.model_dump(exclude={"tenant_id", "correlation_id"}))
     own = services(current_app)
+    tenant_id = auth.caller().tenant(body.tenant_id)
     submitted = submit_order(
         order,
         store=own.store,
         registry=own.registry(),
         settings=own.settings,
-        tenant_id=body.tenant_id,
+        tenant_id=tenant_id,
         correlation_id=body.correlation_id or str(uuid.uuid4()),
-        body_hash=body_hash(body),
+        body_hash=body_hash(body.model_copy(update={"tenant_id": tenant_id})),
         trigger_type="api",
         idempotency_key=idempotency_key(),
     )
-    path = f"/api/v1/giftcards/{submitted['correlation_id']}"
-    return {"correlation_id": submitted["correlation_id"], "tenant_id": body.tenant_id, "status_url": path}, 202
+    found = {"correlation_id": submitted["correlation_id"], "tenant_id": tenant_id}
+    return found | {"status_url": _status_url(**found)}, 202
+
+
+def _status_url(tenant_id: str, correlation_id: str) -> str:
+    """Return the path of an order, with the tenant that its id belongs to."""
+    query = "" if tenant_id == DEFAULT_TENANT else "?" + urlencode({"tenant_id": tenant_id})
+    return f"/api/v1/giftcards/{quote(correlation_id, safe='')}{query}"
 
 
 @blueprint.get("/api/v1/giftcards/<correlation_id>")
-@auth.api
+@auth.scope("orders:read")
 def show(correlation_id: str) -> dict[str, Any]:
     """Return the state of an order: its jobs, its payment and its card."""
     query, page = read_query(TenantQuery, FlowPage)
-    refuse_nul(query.tenant_id, correlation_id)
-    return services(current_app).store.flow(query.tenant_id, correlation_id, **page.model_dump())
+    tenant_id = auth.caller().tenant(query.tenant_id)
+    refuse_nul(tenant_id, correlation_id)
+    return services(current_app).store.flow(tenant_id, correlation_id, **page.model_dump())

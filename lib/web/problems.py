@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from flask import Flask, Response, current_app, json, request
+from flask import Flask, Response, current_app, g, json, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
-from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError, Unavailable
+from lib.errors import Conflict, Forbidden, Invalid, Misconfigured, Refused, StoreError, Unavailable
 from lib.store.sqlstate import class_of
 from lib.telemetry import events
 from lib.telemetry.redact import clean
@@ -19,7 +19,8 @@ _TICKS = frozenset({"cron.tick", "cron.run"})
 _IDEMPOTENT = frozenset(
     {
         *("decisions.make_free", "decisions.correct_recipient", "decisions.record_event", "decisions.block_card"),
-        *("inbound_webhooks.from_square", "jobs.enqueue", "reports.create", "schedules.pause", "webhooks.update"),
+        *("inbound_webhooks.from_square", "jobs.enqueue", "reports.create", "schedules.pause", "tokens.revoke"),
+        "webhooks.update",
     }
 )
 # Changes in several calls: the last one may be undone and an earlier one not.
@@ -27,11 +28,17 @@ _IN_STEPS = frozenset({"jobs.requeue_jobs"})
 
 
 class Problem(Exception):
-    """End the request with this status. `field` names the invalid field or parameter."""
+    """End the request with this status. `field` names the invalid field or parameter.
 
-    def __init__(self, status: int, title: str, *, detail: str = "", field: str | None = None) -> None:
+    `retry_after`: the seconds before another request makes sense.
+    """
+
+    def __init__(
+        self, status: int, title: str, *, detail: str = "", field: str | None = None, retry_after: int | None = None
+    ) -> None:
         super().__init__(title)
         self.status, self.title, self.detail, self.field = status, title, detail, field
+        self.retry_after = retry_after
 
 
 def problem(status: int, title: str, *, detail: str = "", field: str | None = None, **more: Any) -> Response:
@@ -58,12 +65,16 @@ def register(app: Flask) -> None:
     app.register_error_handler(Problem, _problem)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(Invalid, _invalid)
+    app.register_error_handler(Forbidden, _forbidden)
     app.register_error_handler(StoreError, of_store)
     app.register_error_handler(Exception, _unexpected)
 
 
 def _problem(error: Problem) -> Response:
-    return problem(error.status, error.title, detail=error.detail, field=error.field)
+    response = problem(error.status, error.title, detail=error.detail, field=error.field)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
 
 
 def _http(error: HTTPException) -> Response:
@@ -76,6 +87,10 @@ def _http(error: HTTPException) -> Response:
 
 def _invalid(error: Invalid) -> Response:
     return problem(422, "the request is not valid", detail=str(error), field=error.field)
+
+
+def _forbidden(error: Forbidden) -> Response:
+    return problem(403, "not allowed", detail=str(error), field=error.field)
 
 
 def of_store(error: StoreError, **more: Any) -> Response:
@@ -107,6 +122,8 @@ def _what_now(error: StoreError) -> str:
         return "nothing was lost: the next call continues where this one stopped"
     if request.method in ("GET", "HEAD") or request.endpoint in _IDEMPOTENT or _is_keyed_order():
         return "repeat the request: it is safe"
+    if g.get("caller") is None:  # the token was being looked up
+        return "nothing was changed: repeat the request"
     if isinstance(error, Unavailable) and error.undone and request.endpoint not in _IN_STEPS:
         return "nothing was changed: repeat the request"
     return "it may have been carried out: look before you repeat it"

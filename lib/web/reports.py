@@ -8,6 +8,7 @@ from flask import Blueprint, Response, current_app, make_response, request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lib.reports.schemas import Day, ReportPage, ReportRequest
+from lib.reports.service import Reports
 from lib.web import auth
 from lib.web.problems import Problem
 from lib.web.request_data import read_body, read_query, refuse_nul
@@ -22,29 +23,33 @@ class FormatQuery(BaseModel):
     format: Literal["json", "csv"] | None = None
 
 
+def _reports() -> Reports:
+    return Reports(services(current_app).store, caller=auth.caller())
+
+
 @blueprint.get("")
-@auth.admin
+@auth.scope("jobs:read")
 def list_reports() -> dict[str, Any]:
     """Return a page of reports, newest day first."""
     (page,) = read_query(ReportPage)
-    return services(current_app).store.list_reports(**page.model_dump())
+    return _reports().list_reports(**page.model_dump())
 
 
 @blueprint.post("")
-@auth.admin
+@auth.scope("jobs:write")
 def create() -> dict[str, Any]:
     """Create the report of a day, replacing an earlier one."""
     body = read_body(ReportRequest, optional=True)
-    return services(current_app).store.make_report(body.tenant_id, day=body.day)
+    return _reports().make_report(body.tenant_id, day=body.day)
 
 
 @blueprint.get("/<path:tenant_id>/<day>")
-@auth.admin
+@auth.scope("jobs:read")
 def show(tenant_id: str, day: str) -> Response:
     """Return a report, as JSON or CSV."""
     (query,) = read_query(FormatQuery)
     refuse_nul(tenant_id)
-    report = services(current_app).store.report(tenant_id, day=_checked(day))
+    report = _reports().report(tenant_id, day=_checked(day))
     wanted = query.format or (
         "csv" if request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv" else "json"
     )

@@ -8,6 +8,7 @@ from flask import request
 from pydantic import BaseModel, Field, ValidationError
 
 from lib.validation import JsonError, strict_json
+from lib.web import auth
 from lib.web.problems import Problem, from_validation
 
 M = TypeVar("M", bound=BaseModel)
@@ -21,9 +22,9 @@ class RevealQuery(BaseModel):
 
 
 class TenantQuery(BaseModel):
-    """The tenant that a correlation id belongs to."""
+    """The tenant that a correlation id belongs to: by default that of the token, or `default`."""
 
-    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] = "default"
+    tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] | None = None
 
 
 def read_body(model: type[M], *, optional: bool = False) -> M:
@@ -68,7 +69,8 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
     """Return the query string as these models, each with the parameters that it has fields for.
 
     Raises:
-        Problem: 422 for a parameter that is invalid, given twice, or a field of none of them.
+        Problem: 422 for a parameter that is invalid, given twice, or a field of none of them; 403 for personal data in
+        clear without the scope admin.
     """
     given = {}
     for name, values in request.args.to_dict(flat=False).items():
@@ -82,6 +84,8 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
             read.append(model.model_validate_strings(own, strict=False))
         except ValidationError as error:
             raise from_validation(error, what="query") from None
+        if getattr(read[-1], "reveal", False):
+            auth.require("admin")
     unknown = sorted(given)
     if unknown:
         name = unknown[0]

@@ -19,7 +19,7 @@ def _scheduling() -> "Scheduling":
     from lib.schedules.service import Scheduling
 
     own = services(current_app)
-    return Scheduling(own.store, own.registry, own.settings, by="admin token")
+    return Scheduling(own.store, own.registry, own.settings, caller=auth.caller())
 
 
 @blueprint.errorhandler(Invalid)
@@ -30,7 +30,7 @@ def _invalid(error: Invalid) -> Response:
 
 
 @blueprint.get("/schedules")
-@auth.admin
+@auth.scope("jobs:read")
 def list_schedules() -> dict[str, Any]:
     """Return a page of schedules, newest first."""
     from lib.schedules.schemas import ScheduleFilter
@@ -40,7 +40,7 @@ def list_schedules() -> dict[str, Any]:
 
 
 @blueprint.post("/schedules")
-@auth.admin
+@auth.scope("jobs:write")
 def create() -> tuple[dict[str, Any], int]:
     """Create a schedule."""
     from lib.schedules.schemas import ScheduleRequest
@@ -49,7 +49,7 @@ def create() -> tuple[dict[str, Any], int]:
 
 
 @blueprint.get("/schedules/<int:schedule_id>")
-@auth.admin
+@auth.scope("jobs:read")
 def show(schedule_id: int) -> dict[str, Any]:
     """Return a schedule, with its next times."""
     (query,) = read_query(RevealQuery)
@@ -57,7 +57,7 @@ def show(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.patch("/schedules/<int:schedule_id>")
-@auth.admin
+@auth.scope("jobs:write")
 def update(schedule_id: int) -> dict[str, Any]:
     """Update the given fields of a schedule."""
     from lib.schedules.schemas import SchedulePatch
@@ -66,14 +66,14 @@ def update(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.delete("/schedules/<int:schedule_id>")
-@auth.admin
+@auth.scope("jobs:write")
 def delete(schedule_id: int) -> dict[str, Any]:
     """Delete a schedule. Jobs that it has enqueued still run."""
     return _scheduling().delete(_checked(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/pause")
-@auth.admin
+@auth.scope("jobs:write")
 def pause(schedule_id: int) -> dict[str, Any]:
     """Pause a schedule. It enqueues no jobs until it is resumed."""
     from lib.schedules.schemas import PauseSchedule
@@ -83,21 +83,21 @@ def pause(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/schedules/<int:schedule_id>/resume")
-@auth.admin
+@auth.scope("jobs:write")
 def resume(schedule_id: int) -> dict[str, Any]:
     """Resume a paused schedule, from its next time on."""
     return _scheduling().resume(_checked(schedule_id))
 
 
 @blueprint.post("/schedules/<int:schedule_id>/run")
-@auth.admin
+@auth.scope("jobs:write")
 def run(schedule_id: int) -> tuple[dict[str, Any], int]:
     """Enqueue one occurrence of a schedule now."""
     return _scheduling().run(_checked(schedule_id)), 202
 
 
 @blueprint.get("/schedules/<int:schedule_id>/occurrences")
-@auth.admin
+@auth.scope("jobs:read")
 def occurrences(schedule_id: int) -> dict[str, Any]:
     """Return a page of the occurrences of a schedule, newest first."""
     from lib.schedules.schemas import RunPage
@@ -107,7 +107,7 @@ def occurrences(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.get("/schedules/<int:schedule_id>/history")
-@auth.admin
+@auth.scope("jobs:read")
 def history(schedule_id: int) -> dict[str, Any]:
     """Return a page of the runs of all jobs of a schedule, newest first.
 
@@ -120,7 +120,7 @@ def history(schedule_id: int) -> dict[str, Any]:
 
 
 @blueprint.get("/precision")
-@auth.admin
+@auth.scope("jobs:read", all_tenants=True)
 def precision() -> dict[str, Any]:
     """Return how long after their due time runs began, by stage."""
     from lib.schedules.schemas import Window

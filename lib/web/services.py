@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from flask import Flask
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.giftcards.decisions import Decisions
 from lib.jobs.stage import Registry
@@ -29,13 +30,13 @@ def services(app: Flask) -> Services:
     return found
 
 
-def decisions(app: Flask, *, by: str = "admin token") -> Decisions:
-    """Return the decisions about an application's orders. `by` is recorded in the audit log."""
+def decisions(app: Flask, *, caller: Caller) -> Decisions:
+    """Return the decisions about an application's orders."""
     own = services(app)
-    return Decisions(own.store, own.settings, by=by)
+    return Decisions(own.store, own.settings, caller=caller)
 
 
-def operations(app: Flask, *, by: str = "admin token") -> Operations:
-    """Return the operators' verbs over an application's store. `by` is recorded in the audit log."""
+def operations(app: Flask, *, caller: Caller) -> Operations:
+    """Return the operators' verbs over an application's store."""
     own = services(app)
-    return Operations(own.store, own.registry, own.settings, by=by)
+    return Operations(own.store, own.registry, own.settings, caller=caller)

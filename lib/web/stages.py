@@ -13,26 +13,26 @@ blueprint = Blueprint("stages", __name__, url_prefix="/api/v1/stages")
 
 
 @blueprint.get("")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def list_stages() -> dict[str, Any]:
     """Return each stage with its effective settings."""
-    return operations(current_app).stages()
+    return operations(current_app, caller=auth.caller()).stages()
 
 
 @blueprint.post("/<stage>/pause")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def pause(stage: str) -> dict[str, Any]:
     """Pause a stage.
 
     Its jobs wait and use up no attempts. The stage `*` is all of them.
     """
     body = read_body(PauseRequest)
-    return operations(current_app).pause(stage, by=body.by, reason=body.reason)
+    return operations(current_app, caller=auth.caller()).pause(stage, by=body.by, reason=body.reason)
 
 
 @blueprint.post("/<stage>/resume")
-@auth.admin
+@auth.scope("admin", all_tenants=True)
 def resume(stage: str) -> dict[str, Any]:
     """Resume a paused stage."""
     body = read_body(PauseRequest)
-    return operations(current_app).resume(stage, by=body.by)
+    return operations(current_app, caller=auth.caller()).resume(stage, by=body.by)

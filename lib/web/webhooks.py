@@ -18,11 +18,11 @@ def _endpoints() -> "Endpoints":
     from lib.webhooks.service import Endpoints
 
     own = services(current_app)
-    return Endpoints(own.store, own.settings)
+    return Endpoints(own.store, own.settings, caller=auth.caller())
 
 
 @blueprint.get("")
-@auth.admin
+@auth.scope("admin")
 def list_endpoints() -> dict[str, Any]:
     """Return a page of webhook endpoints, newest first."""
     from lib.webhooks.schemas import EndpointPage
@@ -32,7 +32,7 @@ def list_endpoints() -> dict[str, Any]:
 
 
 @blueprint.post("")
-@auth.admin
+@auth.scope("admin")
 def create() -> tuple[dict[str, Any], int]:
     """Create a webhook endpoint.
 
@@ -45,7 +45,7 @@ def create() -> tuple[dict[str, Any], int]:
 
 
 @blueprint.get("/<int:endpoint_id>")
-@auth.admin
+@auth.scope("admin")
 def show(endpoint_id: int) -> dict[str, Any]:
     """Return a webhook endpoint."""
     read_query()
@@ -53,7 +53,7 @@ def show(endpoint_id: int) -> dict[str, Any]:
 
 
 @blueprint.patch("/<int:endpoint_id>")
-@auth.admin
+@auth.scope("admin")
 def update(endpoint_id: int) -> dict[str, Any]:
     """Update the given fields of a webhook endpoint."""
     from lib.webhooks.schemas import EndpointPatch
@@ -62,14 +62,14 @@ def update(endpoint_id: int) -> dict[str, Any]:
 
 
 @blueprint.delete("/<int:endpoint_id>")
-@auth.admin
+@auth.scope("admin")
 def delete(endpoint_id: int) -> dict[str, Any]:
     """Delete a webhook endpoint."""
     return _endpoints().delete(_checked(endpoint_id))
 
 
 @blueprint.post("/<int:endpoint_id>/rotate-secret")
-@auth.admin
+@auth.scope("admin")
 def rotate_secret(endpoint_id: int) -> dict[str, Any]:
     """Replace the signing secret of a webhook endpoint.
 
@@ -83,7 +83,7 @@ def rotate_secret(endpoint_id: int) -> dict[str, Any]:
 
 
 @blueprint.post("/<int:endpoint_id>/test")
-@auth.admin
+@auth.scope("admin")
 def test(endpoint_id: int) -> tuple[dict[str, Any], int]:
     """Send a test event to a webhook endpoint."""
     return _endpoints().test(_checked(endpoint_id)), 202

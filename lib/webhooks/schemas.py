@@ -28,9 +28,9 @@ Url = Annotated[str, Field(json_schema_extra={"format": "uri"}), AfterValidator(
 
 
 class EndpointRequest(StrictModel):
-    """A webhook endpoint: a URL that receives these events."""
+    """A webhook endpoint: a URL that receives these events. `tenant_id`: by default that of the token, or `default`."""
 
-    tenant_id: Identifier = "default"
+    tenant_id: Identifier | None = None
     url: Url
     events: Events
     enabled: bool = True

@@ -4,6 +4,7 @@ import hashlib
 import json
 from typing import Any
 
+from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.encryption import Cipher
 from lib.errors import Failure, Invalid, Refused
@@ -18,19 +19,21 @@ Json = dict[str, Any]
 
 
 class Endpoints:
-    """Webhook endpoints in a store. Only `create` and `rotate` return a secret, once."""
+    """Webhook endpoints in a store; the audit records each act. Only `create` and `rotate` return a secret, once."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, *, caller: Caller) -> None:
         self._store = store
         self._settings = settings
+        self._caller = caller
 
     def find(self, page: EndpointPage) -> Json:
         """Return a page of endpoints, newest first."""
-        return self._store.list_webhook_endpoints(**page.model_dump())
+        tenant_id = self._caller.only(page.tenant_id)
+        return self._store.list_webhook_endpoints(tenant_id=tenant_id, older=page.older, limit=page.limit)
 
     def show(self, endpoint_id: int) -> Json:
         """Return an endpoint."""
-        return self._store.webhook_endpoint(endpoint_id)
+        return self._store.webhook_endpoint(endpoint_id, tenant_id=self._caller.tenant_id)
 
     def create(self, request: EndpointRequest, *, idempotency_key: str | None = None) -> Json:
         """Create an endpoint and return it with its secret.
@@ -39,17 +42,19 @@ class Endpoints:
         """
         self._check(request.url)
         cipher = self._cipher()
+        tenant_id = self._caller.tenant(request.tenant_id)
         # Its secret is bound to its id, so the id comes first.
         endpoint_id = self._store.next_webhook_endpoint_id()
         endpoint = self._store.create_webhook_endpoint(
             endpoint_id=endpoint_id,
-            tenant_id=request.tenant_id,
+            tenant_id=tenant_id,
             url=request.url,
             events=tuple(request.events),
             enabled=request.enabled,
-            secret_encrypted=cipher.encrypt(new_secret(), place_of(request.tenant_id, endpoint_id)),
+            secret_encrypted=cipher.encrypt(new_secret(), place_of(tenant_id, endpoint_id)),
             idempotency_key=idempotency_key,
-            body_hash=_hash(request),
+            body_hash=_hash(request.model_copy(update={"tenant_id": tenant_id})),
+            caller=self._caller,
         )
         return self._with_secret(endpoint)
 
@@ -60,11 +65,11 @@ class Endpoints:
             self._check(request.url)
         if request.events:
             changes["events"] = tuple(request.events)
-        return self._store.update_webhook_endpoint(endpoint_id, **changes)
+        return self._store.update_webhook_endpoint(endpoint_id, caller=self._caller, **changes)
 
     def delete(self, endpoint_id: int) -> Json:
         """Delete an endpoint. Its pending webhooks are cancelled when they run."""
-        return self._store.delete_webhook_endpoint(endpoint_id)
+        return self._store.delete_webhook_endpoint(endpoint_id, caller=self._caller)
 
     def rotate(self, endpoint_id: int, request: RotateRequest, *, idempotency_key: str | None = None) -> Json:
         """Create a new secret. The previous one continues to sign for `former_hours`.
@@ -80,12 +85,13 @@ class Endpoints:
             former_seconds=request.former_hours * 3600,
             idempotency_key=idempotency_key,
             body_hash=_hash(request),
+            caller=self._caller,
         )
         return self._with_secret(endpoint)
 
     def test(self, endpoint_id: int) -> Json:
         """Enqueue a test event and return its job's id and its own."""
-        return self._store.test_webhook_endpoint(endpoint_id)
+        return self._store.test_webhook_endpoint(endpoint_id, caller=self._caller)
 
     def _check(self, url: str) -> None:
         try:

@@ -18,11 +18,13 @@
 --   giftcard_payment_events         a movement of a payment's money: captured, refunded, voided, disputed
 --   giftcard_cards                  the card of an order
 --   giftcard_accepted_differences   a difference between money and cards that an operator has accepted
---   giftcard_audit                  personal data shown in clear or erased, and decisions about orders
+--   giftcard_audit                  an act of an operator; rows are only added
 --   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
 --   giftcard_inbound_events         an event received from a vendor, never removed
+--   giftcard_tokens                 a token of the API: its hash, tenant and scopes
+--   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
@@ -619,20 +621,26 @@ end $$;
 
 -- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
 create function public.giftcard_reset_circuit(
-  p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
+  p_circuit text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_state text;
+  v_failures integer;
 begin
-  select state into v_state from public.giftcard_circuits where circuit = p_circuit for update;
+  select state, failures into v_state, v_failures from public.giftcard_circuits where circuit = p_circuit for update;
   if not found then
     perform public.giftcard_refuse(
       'GC404', format('circuit %s has never failed: there is nothing to reset', p_circuit), 'circuit');
   elsif v_state <> 'closed' then
     perform public.giftcard_change_circuit(
-      p_circuit, 'closed', 'reset by ' || p_by, null, null, coalesce(p_now, clock_timestamp()));
+      p_circuit, 'closed', 'reset by ' || public.giftcard_actor(p_by), null, null, v_now);
   else
     update public.giftcard_circuits set failures = 0 where circuit = p_circuit;
+  end if;
+  if v_state <> 'closed' or v_failures > 0 then
+    perform public.giftcard_record_act(
+      p_by, null, 'reset_circuit', 'circuit ' || p_circuit, jsonb_build_object('was', v_state), v_now);
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
 end $$;
@@ -1286,6 +1294,117 @@ begin
     -- Many queues, limits and a single job need a scan each time.
     case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end);
 end $$;
+-- The audit: one row for each act of an operator, written in the transaction of the act. Rows are only added.
+
+create table public.giftcard_audit (
+  id bigint generated always as identity,
+  at timestamptz not null,
+  by text collate "C" not null,
+  role text not null default session_user,
+  tenant_id text collate "C",
+  action text collate "C" not null,
+  subject text collate "C" not null,
+  details jsonb not null default '{}',
+  constraint giftcard_audit_pkey primary key (id),
+  constraint giftcard_audit_by_is_short check (char_length(by) between 1 and 200),
+  constraint giftcard_audit_action_is_a_name check (action ~ '^[a-z_]{1,50}$')
+);
+create index giftcard_audit_by_tenant on public.giftcard_audit (tenant_id, id);
+create index giftcard_audit_by_actor on public.giftcard_audit (by, id);
+create index giftcard_audit_by_action on public.giftcard_audit (action, id);
+-- A hash: a subject may be longer than an index entry of another kind.
+create index giftcard_audit_by_subject on public.giftcard_audit using hash (subject);
+create index giftcard_audit_by_time on public.giftcard_audit (at, id);
+
+comment on table public.giftcard_audit is
+  'One row is one act of an operator. It holds no personal data: names of fields, not their values.';
+comment on column public.giftcard_audit.by is
+  'The name of the token, the user of the command line, or the database role.';
+comment on column public.giftcard_audit.role is
+  'The database role that connected: authenticator is the Data API. Nobody but its owner can set it.';
+comment on column public.giftcard_audit.tenant_id is 'The tenant whose data the act changed; null: all, or none.';
+
+-- Refuse a change of the audit, also by its owner.
+create function public.giftcard_refuse_audit_change() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_refuse('GC409', 'the audit is append-only: its rows are neither changed nor removed');
+  return null;
+end $$;
+create trigger giftcard_audit_is_append_only before update or delete or truncate on public.giftcard_audit
+  for each statement execute function public.giftcard_refuse_audit_change();
+
+-- Return the name of who acts: p_by, or the database role that connected.
+create function public.giftcard_actor(p_by text) returns text
+language sql stable security invoker set search_path = '' as $$
+  select left(coalesce(nullif(p_by, ''), session_user), 200)
+$$;
+
+-- Record an act of an operator. p_action: a verb like 'cancel'. p_subject: what it changed, like 'job 7'. p_details:
+-- names and numbers, never personal data.
+create function public.giftcard_record_act(
+  p_by text, p_tenant_id text, p_action text, p_subject text, p_details jsonb default '{}',
+  p_now timestamptz default null) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  insert into public.giftcard_audit (at, by, tenant_id, action, subject, details)
+  values (coalesce(p_now, clock_timestamp()), public.giftcard_actor(p_by), p_tenant_id, p_action, p_subject,
+          jsonb_strip_nulls(coalesce(p_details, '{}')));
+end $$;
+
+-- Record an act on jobs: one row for each tenant whose jobs they are. None for no job.
+create function public.giftcard_record_jobs(
+  p_by text, p_action text, p_ids bigint[], p_details jsonb default '{}', p_now timestamptz default null) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_record_act(
+      p_by, t.tenant_id, p_action,
+      case when t.jobs = 1 then 'job ' || t.first else format('jobs %s to %s', t.first, t.last) end,
+      p_details || jsonb_build_object('jobs', nullif(t.jobs, 1)), p_now)
+    from (select tenant_id, count(*) as jobs, min(id) as first, max(id) as last
+            from public.giftcard_jobs where id = any (p_ids) group by tenant_id order by tenant_id) t;
+end $$;
+
+-- Return the names of the fields that differ, the first 50 of them: what the audit keeps of a change.
+create function public.giftcard_changed_fields(p_old jsonb, p_new jsonb) returns jsonb
+language sql immutable security invoker set search_path = '' as $$
+  select coalesce(jsonb_agg(k.name order by k.name), '[]') from (
+    select left(n.name, 100) as name
+      from (select jsonb_object_keys(p_old) union select jsonb_object_keys(p_new)) n(name)
+     where p_old -> n.name is distinct from p_new -> n.name order by 1 limit 50) k
+$$;
+
+-- Return a page of the audit, the newest first: {acts: [{id, at, by, role, tenant_id, action, subject, details}],
+-- older: the id to continue from, null at the end}. Each filter that is not null must match; p_since: at or after it.
+create function public.giftcard_list_audit(
+  p_by text default null, p_action text default null, p_subject text default null, p_since timestamptz default null,
+  p_older bigint default null, p_limit integer default 50, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  a public.giftcard_audit;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for a in select * from public.giftcard_audit
+            where (p_older is null or id < p_older) and (p_by is null or by = p_by)
+              and (p_action is null or action = p_action) and (p_subject is null or subject = p_subject)
+              and (p_since is null or at >= p_since) and (p_tenant_id is null or tenant_id = p_tenant_id)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_readable_row(to_jsonb(a), 20000);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('acts', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
 -- Enqueue: one job or many.
 
 -- Raise a refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault becomes the error's DETAIL.
@@ -1334,18 +1453,20 @@ begin
     select json_agg(
       case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled')
            then a.answer::jsonb
-           else public.giftcard_requeue(
+           else (public.giftcard_requeue_job(
                   (a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
-                  p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now) || '{"created": false}' end order by a.n)
+                  p_jobs -> (a.n - 1)::integer ->> 'circuit', null, p_now)).answer || '{"created": false}' end
+      order by a.n)
     from json_array_elements(v_answers) with ordinality a(answer, n));
 end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its
 -- zone), delay_seconds. Return [{id, status, created}] in the same order. A job that exists already is returned as it
--- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload.
+-- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload. p_by: the
+-- operator whose act it is; null: a program enqueues, which the audit leaves out.
 create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -1373,11 +1494,16 @@ begin
     returning id)
   select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
     into v_new, v_answers from inserted;
-  if cardinality(v_new) = jsonb_array_length(p_jobs) then
-    return v_answers;
+  if cardinality(v_new) is distinct from jsonb_array_length(p_jobs) then
+    -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
+    v_answers := public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
   end if;
-  -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
-  return public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
+  if p_by is not null then
+    perform public.giftcard_record_jobs(p_by, 'enqueue', array(
+      select (a ->> 'id')::bigint from json_array_elements(v_answers) a
+       where (a ->> 'created')::boolean or (a -> 'was') is not null), '{}', v_now);
+  end if;
+  return v_answers;
 end $$;
 -- The claim: scan the queues, pick jobs, mark them, take over what killed functions left. All of it in one call.
 
@@ -1754,7 +1880,7 @@ begin
     cross join lateral jsonb_array_elements(p_by_id -> j.id::text -> 'next') n(job)
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
-    perform public.giftcard_enqueue(v_next, false, p_now);
+    perform public.giftcard_enqueue(v_next, p_now => p_now);
   end if;
 end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
@@ -2103,26 +2229,32 @@ end $$;
 -- Record a person's decision on an effect whose outcome cannot be found out ("outcome unknown"): it happened (p_result:
 -- how), or it did not. Requeue the job afterwards. GC404 for no unfinished effect of this name.
 create function public.giftcard_decide_effect(
-  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
-  p_by text default 'operator') returns jsonb
+  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
+  v_actor text := public.giftcard_actor(p_by);
 begin
   select e.vendor_key into v_key
     from public.giftcard_jobs j
     join public.giftcard_effects e using (tenant_id, correlation_id, stage)
-   where j.id = p_job_id and e.dedup_key in (j.dedup_key, '') and e.name = p_name and e.result is null
-     and e.started_at is not null order by e.dedup_key = j.dedup_key desc limit 1;
+   where j.id = p_job_id and (p_tenant_id is null or j.tenant_id = p_tenant_id)
+     and e.dedup_key in (j.dedup_key, '') and e.name = p_name and e.result is null and e.started_at is not null
+   order by e.dedup_key = j.dedup_key desc limit 1;
   if not found then
     perform public.giftcard_refuse(
       'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
   elsif p_happened and p_result is null then
     perform public.giftcard_refuse('GC400', 'give p_result, what came of it, like {"reference": "ch_123"}', 'result');
-  elsif p_happened then
-    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', p_by));
   end if;
-  return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || p_by);
+  perform public.giftcard_record_jobs(
+    p_by, 'decide_effect', array[p_job_id], jsonb_build_object('name', p_name, 'happened', p_happened), p_now);
+  if p_happened then
+    return public.giftcard_finish_effect(
+      v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', v_actor), p_now);
+  end if;
+  return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || v_actor);
 end $$;
 -- Limits of whole stages, and longer leases.
 
@@ -3058,17 +3190,19 @@ end $$;
 -- Return one job as it stands, with next_run_at, waiting_for and archived_at (null: not in the archive). GC404 for
 -- none.
 create function public.giftcard_show_job(
-  p_job_id bigint, p_stages jsonb default null,
-  p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   j public.giftcard_jobs;
   v_archived jsonb;
 begin
-  select * into j from public.giftcard_jobs where id = p_job_id;
+  select * into j from public.giftcard_jobs
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id);
   if not found then
     select public.giftcard_archived_job_json(a) into v_archived
-      from public.giftcard_jobs_archive a where a.id = p_job_id;
+      from public.giftcard_jobs_archive a
+     where a.id = p_job_id and (p_tenant_id is null or a.tenant_id = p_tenant_id);
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;
@@ -3081,21 +3215,19 @@ begin
 end $$;
 -- Manage jobs and stages: the operators' actions.
 
--- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
--- a corrected payload (p_circuit: its circuit), refused once the job has begun an external effect, which is bound to
--- the old one. History stays. Return {id, status, was}. GC409 for any other state.
-create function public.giftcard_requeue(
-  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
-  p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
-set jit = off as $$
+-- Requeue a job, as giftcard_requeue does. Return its answer, and the names of the payload's fields that changed.
+create function public.giftcard_requeue_job(
+  p_job_id bigint, p_payload jsonb, p_force boolean, p_circuit text, p_tenant_id text, p_now timestamptz,
+  out answer jsonb, out changed jsonb)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   j public.giftcard_jobs;
 begin
-  select * into j from public.giftcard_jobs where id = p_job_id for update;
+  select * into j from public.giftcard_jobs
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
   if not found then
-    perform public.giftcard_refuse_absent(p_job_id);
+    perform public.giftcard_refuse_absent(p_job_id, p_tenant_id);
   elsif j.status in ('queued', 'running') then
     perform public.giftcard_refuse('GC409', format('job %s is %s already', p_job_id, j.status), 'status');
   elsif j.status = 'completed' and not coalesce(p_force, false) then
@@ -3124,28 +3256,66 @@ begin
          revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null,
          updated_at = v_now
    where id = p_job_id;
-  return jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
+  answer := jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
+  changed := public.giftcard_changed_fields(j.payload, coalesce(p_payload, j.payload));
+end $$;
+
+-- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
+-- a corrected payload (p_circuit: its circuit), refused once the job has begun an external effect, which is bound to
+-- the old one. History stays. Return {id, status, was}. GC409 for any other state.
+create function public.giftcard_requeue(
+  p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
+  p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_tenant_id, p_now);
+begin
+  if r.changed = '[]' then
+    perform public.giftcard_record_jobs(
+      p_by, 'requeue', array[p_job_id], jsonb_build_object('was', r.answer -> 'was'), p_now);
+  else
+    perform public.giftcard_record_jobs(
+      p_by, 'payload', array[p_job_id], jsonb_build_object('was', r.answer -> 'was', 'changed', r.changed), p_now);
+  end if;
+  return r.answer;
+end $$;
+
+-- Cancel jobs that are queued or in error, and record the request for running ones. Return how many this changes. The
+-- caller holds their rows.
+create function public.giftcard_cancel_locked(p_ids bigint[], p_now timestamptz) returns bigint
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_requested bigint;
+  v_cancelled bigint;
+begin
+  update public.giftcard_jobs set cancel_requested_at = p_now, updated_at = p_now
+   where id = any (p_ids) and status = 'running' and cancel_requested_at is null;
+  get diagnostics v_requested = row_count;
+  update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
+   where id = any (p_ids) and status in ('queued', 'error');
+  get diagnostics v_cancelled = row_count;
+  return v_requested + v_cancelled;
 end $$;
 
 -- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
 -- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
-create function public.giftcard_cancel(p_job_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_cancel(
+  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_status text;
 begin
-  select status into v_status from public.giftcard_jobs where id = p_job_id for update;
+  select status into v_status from public.giftcard_jobs
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
   if not found then
-    perform public.giftcard_refuse_absent(p_job_id);
+    perform public.giftcard_refuse_absent(p_job_id, p_tenant_id);
   elsif v_status = 'completed' then
     perform public.giftcard_refuse(
       'GC409', format('job %s is completed: there is nothing to cancel', p_job_id), 'status');
-  elsif v_status = 'running' then
-    update public.giftcard_jobs set cancel_requested_at = v_now, updated_at = v_now where id = p_job_id;
-  elsif v_status <> 'cancelled' then
-    update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = v_now, updated_at = v_now
-      where id = p_job_id;
+  elsif public.giftcard_cancel_locked(array[p_job_id], v_now) > 0 then
+    perform public.giftcard_record_jobs(
+      p_by, 'cancel', array[p_job_id], jsonb_build_object('was', v_status), v_now);
   end if;
   return jsonb_build_object('id', p_job_id, 'was', v_status,
                             'status', case v_status when 'running' then 'running' else 'cancelled' end,
@@ -3153,36 +3323,54 @@ begin
 end $$;
 
 -- Pause a stage, or everything ('*'): its jobs wait and lose no attempt. Runs that have begun end normally.
+-- p_paused_by: the name that status shows; null: p_by. Paused once more with this name and reason, it stays as it is.
 create function public.giftcard_pause(
-  p_stage text, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
+  p_stage text, p_paused_by text default null, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_name text := coalesce(nullif(p_paused_by, ''), public.giftcard_actor(p_by));
+  s public.giftcard_stages;
 begin
-  if coalesce(p_stage, '') = '' or coalesce(p_by, '') = '' then
-    perform public.giftcard_refuse(
-      'GC400', 'p_stage (''*'' for all) and p_by must be given',
-      case when coalesce(p_stage, '') = '' then 'stage' else 'by' end);
+  if coalesce(p_stage, '') = '' then
+    perform public.giftcard_refuse('GC400', 'p_stage (''*'' for all) must be given', 'stage');
   end if;
-  insert into public.giftcard_stages (stage, paused_at, paused_by, reason) values (p_stage, v_now, p_by, p_reason)
-  on conflict (stage) do update set paused_at = v_now, paused_by = p_by, reason = p_reason, resumed_at = null,
-  resumed_by = null;
+  insert into public.giftcard_stages as x (stage, paused_at, paused_by, reason)
+  values (p_stage, v_now, v_name, p_reason)
+  on conflict (stage) do update set
+    paused_at = excluded.paused_at, paused_by = excluded.paused_by, reason = excluded.reason, resumed_at = null,
+    resumed_by = null
+   where x.paused_at is null or (x.paused_by, x.reason) is distinct from (excluded.paused_by, excluded.reason)
+  returning * into s;
+  if found then
+    perform public.giftcard_record_act(
+      p_by, null, 'pause', 'stage ' || p_stage,
+      jsonb_build_object('paused_by', nullif(v_name, public.giftcard_actor(p_by)), 'reason', p_reason), v_now);
+  else
+    select * into s from public.giftcard_stages where stage = p_stage;
+  end if;
   return jsonb_build_object(
-    'stage', p_stage, 'paused', true, 'paused_at', v_now, 'paused_by', p_by, 'reason', p_reason);
+    'stage', p_stage, 'paused', true, 'paused_at', s.paused_at, 'paused_by', s.paused_by, 'reason', s.reason);
 end $$;
 
--- End a pause. GC404 for a stage that is not paused.
-create function public.giftcard_resume(p_stage text, p_by text, p_now timestamptz default null) returns jsonb
+-- End a pause. p_resumed_by: the name that is kept; null: p_by. GC404 for a stage that is not paused.
+create function public.giftcard_resume(
+  p_stage text, p_resumed_by text default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_name text := coalesce(nullif(p_resumed_by, ''), public.giftcard_actor(p_by));
 begin
-  update public.giftcard_stages set paused_at = null, resumed_at = v_now, resumed_by = p_by
+  update public.giftcard_stages set paused_at = null, resumed_at = v_now, resumed_by = v_name
     where stage = p_stage and paused_at is not null;
   if not found then
     perform public.giftcard_refuse('GC404', format('stage %s is not paused', p_stage), 'stage');
   end if;
-  return jsonb_build_object('stage', p_stage, 'paused', false, 'resumed_at', v_now, 'resumed_by', p_by);
+  perform public.giftcard_record_act(
+    p_by, null, 'resume', 'stage ' || p_stage,
+    jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by))), v_now);
+  return jsonb_build_object('stage', p_stage, 'paused', false, 'resumed_at', v_now, 'resumed_by', v_name);
 end $$;
 -- Many jobs at once, in bounded steps.
 
@@ -3218,12 +3406,13 @@ end $$;
 -- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
-  p_spread_seconds double precision default 0, p_first_in double precision default 0,
+  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_by text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
   v_status text := coalesce(p_filter ->> 'status', 'error');
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_found bigint[];
   v_ids bigint[] := '{}'::bigint[];
 begin
@@ -3236,7 +3425,10 @@ begin
       select j.id from public.giftcard_jobs j
        where j.id = any (v_found) and j.status = v_status and public.giftcard_fits(j, p_filter)
        order by j.id for update);
-    perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, coalesce(p_now, clock_timestamp()));
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, v_now);
+    -- The text of the error may name a person.
+    perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
+      'filter', p_filter - 'error', 'by_error', p_filter ->> 'error' is not null or null), v_now);
   end if;
   return jsonb_build_object(
     'matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
@@ -3249,7 +3441,8 @@ end $$;
 -- requeued}.
 create function public.giftcard_requeue_dead_letters(
   p_stage text default null, p_error text default null, p_older_than interval default null,
-  p_limit integer default 1000, p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
+  p_limit integer default 1000, p_dry_run boolean default true, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3263,6 +3456,9 @@ declare
 begin
   if not v_dry_run then
     perform public.giftcard_requeue_locked(v_ids, 0, 0, v_now);
+    perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
+      'filter', jsonb_build_object('stage', p_stage, 'older_than', p_older_than),
+      'by_error', p_error is not null or null), v_now);
   end if;
   return jsonb_build_object('dry_run', v_dry_run, 'matched', cardinality(v_ids),
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
@@ -3271,26 +3467,31 @@ end $$;
 -- Cancel what is left of a flow, and its order: queued and dead jobs at once; for running ones the request is recorded.
 -- Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
-  p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_ids bigint[] := array(
     select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id
       order by id for update);
-  v_answers jsonb;
+  v_cancelled bigint;
+  v_requested bigint;
 begin
   if v_ids = '{}' then
     perform public.giftcard_refuse(
       'GC404', format('no job has the correlation id %s', p_correlation_id), 'correlation_id');
   end if;
-  select coalesce(jsonb_agg(public.giftcard_cancel(j.id, p_now)), '[]') into v_answers
-    from public.giftcard_jobs j where j.id = any (v_ids) and j.status in ('queued', 'error', 'running');
-  update public.giftcard_orders set cancelled_at = coalesce(p_now, clock_timestamp())
+  select count(*) filter (where status in ('queued', 'error')), count(*) filter (where status = 'running')
+    into v_cancelled, v_requested from public.giftcard_jobs where id = any (v_ids);
+  update public.giftcard_orders set cancelled_at = v_now
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id and cancelled_at is null;
+  if public.giftcard_cancel_locked(v_ids, v_now) > 0 or found then
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'cancel_flow', 'flow ' || p_correlation_id,
+      jsonb_build_object('jobs', v_cancelled + v_requested), v_now);
+  end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
-    'cancelled', (select count(*) from jsonb_array_elements(v_answers) a where a ->> 'status' = 'cancelled'),
-    'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a
-                         where (a ->> 'cancel_requested')::boolean));
+                            'cancelled', v_cancelled, 'cancel_requested', v_requested);
 end $$;
 -- Prune: finished rows leave the tables that ticks read and write.
 -- A job moves to giftcard_jobs_archive once it is finished for good: it has ended, it has not been changed for as long
@@ -3617,11 +3818,13 @@ exception when others then
   return v_moved;
 end $$;
 
--- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
-create function public.giftcard_refuse_absent(p_job_id bigint) returns void
+-- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other. p_tenant_id, here
+-- and in other functions: the only tenant that the caller may see, for whom those of others do not exist; null: all.
+create function public.giftcard_refuse_absent(p_job_id bigint, p_tenant_id text) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+  if exists (select from public.giftcard_jobs_archive
+              where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)) then
     perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
   end if;
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
@@ -3630,15 +3833,18 @@ end $$;
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
-create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_restore_job(
+  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_job jsonb;
   v_other bigint;
 begin
-  delete from public.giftcard_jobs_archive where id = p_job_id returning job into v_job;
+  delete from public.giftcard_jobs_archive
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) returning job into v_job;
   if not found then
-    if exists (select from public.giftcard_jobs where id = p_job_id) then
+    if exists (select from public.giftcard_jobs
+                where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)) then
       perform public.giftcard_refuse(
         'GC409', format('job %s is not archived: there is nothing to restore', p_job_id), 'job_id');
     end if;
@@ -3655,6 +3861,7 @@ begin
       'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other),
       'job_id');
   end if;
+  perform public.giftcard_record_jobs(p_by, 'restore', array[p_job_id], '{}', p_now);
   return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;
 -- The runs of a job.
@@ -3679,7 +3886,8 @@ end $$;
 -- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,
 -- null at the end}. p_older: the run_no of an earlier page. GC404 for an unknown job.
 create function public.giftcard_history(
-  p_job_id bigint, p_limit integer default 10, p_older integer default null) returns jsonb
+  p_job_id bigint, p_limit integer default 10, p_older integer default null, p_tenant_id text default null)
+returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
@@ -3689,9 +3897,13 @@ declare
   v_rows jsonb[] := array[]::jsonb[];
   v_more boolean := false;
 begin
-  if not exists (select from public.giftcard_jobs where id = p_job_id)
-      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
-     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+  if not exists (select from public.giftcard_jobs
+                  where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id))
+     and not exists (select from public.giftcard_jobs_archive
+                      where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id))
+     -- Runs name no tenant: those that outlive their job are for callers who may see all.
+     and (p_tenant_id is not null
+          or not exists (select from public.giftcard_job_history where job_id = p_job_id)) then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
   end if;
   for h in select * from public.giftcard_job_history
@@ -3808,7 +4020,7 @@ begin
   if found then
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
-      'trigger_type', p_trigger_type) || p_job), false, p_now) -> 0;
+      'trigger_type', p_trigger_type) || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
@@ -3954,32 +4166,14 @@ language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return p_stage = 'webhook';
 end $$;
--- The audit, and personal data: shown in clear only with an audit record, and erased on request.
+-- Personal data: shown in clear only with a row in the audit, and erased on request.
 
-create table public.giftcard_audit (
-  id bigint generated always as identity,
-  at timestamptz not null,
-  by text not null,
-  action text not null,
-  subject text not null,
-  details jsonb not null default '{}',
-  constraint giftcard_audit_pkey primary key (id),
-  constraint giftcard_audit_action_is_known check (action in (
-    'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
-    'block_card', 'rotate_keys'))
-);
-create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
-
-comment on table public.giftcard_audit is
-  'One row each time personal data was shown in clear or erased, an operator decided about an order or its money, or '
-  'encryption keys were rotated.';
-
--- Record that personal data was shown in clear.
-create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+-- Record that personal data was shown in clear. p_tenant_id: the tenant whose data it is; null: several.
+create function public.giftcard_record_reveal(
+  p_subject text, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  insert into public.giftcard_audit (at, by, action, subject)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
+  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject, '{}', p_now);
   return jsonb_build_object('noted', true);
 end $$;
 
@@ -4081,7 +4275,8 @@ end $$;
 -- and amounts stay, so that totals do. Return {customer_id, flows, jobs, mails: the vendor keys of their mails (an
 -- outbox of files is named by them)}. GC409 while one of their jobs runs.
 create function public.giftcard_erase_customer(
-  p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
+  p_customer_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -4093,7 +4288,8 @@ declare
   v_mails jsonb;
 begin
   select tenant_id, external_id, email into v_tenant, v_external_id, v_email
-    from public.giftcard_customers where id = p_customer_id for update;
+    from public.giftcard_customers
+   where id = p_customer_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
   end if;
@@ -4113,9 +4309,9 @@ begin
      set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
          family_name = null, personal_code = null, updated_at = v_now
    where id = p_customer_id;
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'erase_customer', 'customer ' || p_customer_id,
-          jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)));
+  perform public.giftcard_record_act(
+    p_by, v_tenant, 'erase_customer', 'customer ' || p_customer_id,
+    jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)), v_now);
   return jsonb_build_object(
     'customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
 end $$;
@@ -4428,9 +4624,10 @@ $$;
 -- giftcard_record_payment_event does, and reference and provider. What it changes has a row in the audit. GC404 for an
 -- unknown order, or one that accepted no payment. GC409 also for the payment of another order.
 create function public.giftcard_record_order_event(
-  p_tenant_id text, p_correlation_id text, p_event_id text, p_kind text, p_amount bigint, p_by text,
+  p_tenant_id text, p_correlation_id text, p_event_id text, p_kind text, p_amount bigint,
   p_currency text default null, p_provider_ref text default null, p_provider text default null,
-  p_is_total boolean default false, p_as_of timestamptz default null, p_now timestamptz default null) returns jsonb
+  p_is_total boolean default false, p_as_of timestamptz default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_order_currency text := (select currency from public.giftcard_orders
@@ -4465,10 +4662,10 @@ begin
     p_tenant_id, p.provider, p.provider_ref, p_event_id, p_kind, p_amount,
     coalesce(p_currency, p.currency, v_order_currency), p_correlation_id, p_is_total, p_as_of, p_now);
   if (v_recorded ->> 'changed')::boolean then
-    insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'payment_event', 'order ' || p_correlation_id,
-            jsonb_build_object('tenant_id', p_tenant_id, 'reference', p.provider_ref, 'event_id', p_event_id,
-                               'kind', p_kind, 'amount', p_amount, 'currency', v_recorded -> 'currency'));
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'payment_event', 'order ' || p_correlation_id,
+      jsonb_build_object('reference', p.provider_ref, 'event_id', p_event_id, 'kind', p_kind, 'amount', p_amount,
+                         'currency', v_recorded -> 'currency'), p_now);
   end if;
   return v_recorded || jsonb_build_object('reference', p.provider_ref, 'provider', p.provider);
 end $$;
@@ -4544,7 +4741,7 @@ begin
     -- Not p_now, which may be that of an earlier job.
     perform public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card', 'trigger_type', 'books',
-      'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), false, p_now);
+      'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now);
   end if;
 end $$;
 
@@ -4923,8 +5120,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
       -- An operator's block of a card that is paid is a decision about its money, until money moves again.
       and (o.cancelled_at is not null or c.unpaid > 0 or not exists (
         select from public.giftcard_audit a
-         where a.action = 'block_card' and a.subject = 'order ' || c.correlation_id
-           and a.details ->> 'tenant_id' = c.tenant_id
+         where a.action = 'block_card' and a.subject = 'order ' || c.correlation_id and a.tenant_id = c.tenant_id
            and a.at >= (select max(e.recorded_at) from public.giftcard_payment_events e
                          where e.payment_id = c.payment_id)))
       and (p_tenant_id is null or c.tenant_id = p_tenant_id)
@@ -5037,15 +5233,13 @@ begin
 end $$;
 -- What operators decide about orders. Each decision has a row in the audit.
 
-create index giftcard_audit_free_orders on public.giftcard_audit (subject) where action = 'free_of_charge';
-
 -- Refuse an order that is free of charge although no operator has decided so.
 create function public.giftcard_require_decision() returns trigger
 language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if not exists (select from public.giftcard_audit
                   where action = 'free_of_charge' and subject = 'order ' || new.correlation_id
-                    and details ->> 'tenant_id' = new.tenant_id) then
+                    and tenant_id = new.tenant_id) then
     raise exception 'order % is free of charge only by giftcard_make_free_of_charge', new.correlation_id
       using errcode = '23514', constraint = 'giftcard_orders_free_of_charge_is_audited', table = 'giftcard_orders',
             schema = 'public';
@@ -5059,7 +5253,8 @@ create trigger giftcard_orders_free_of_charge_is_audited before insert or update
 -- Make an order free of charge: its card needs no payment. Return {correlation_id, free_of_charge}. GC404 for an
 -- unknown order. GC409 for one that is cancelled, paid, or whose charge has begun.
 create function public.giftcard_make_free_of_charge(
-  p_tenant_id text, p_correlation_id text, p_by text, p_reason text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_reason text, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_problem text;
@@ -5081,10 +5276,9 @@ begin
   if v_problem is not null then
     perform public.giftcard_refuse('GC409', format('order %s %s', p_correlation_id, v_problem), 'correlation_id');
   elsif not o.free_of_charge then
-    insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'free_of_charge', 'order ' || p_correlation_id,
-            jsonb_build_object('tenant_id', p_tenant_id, 'reason', p_reason, 'amount', o.amount,
-                               'currency', o.currency));
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'free_of_charge', 'order ' || p_correlation_id,
+      jsonb_build_object('reason', p_reason, 'amount', o.amount, 'currency', o.currency), p_now);
     update public.giftcard_orders set free_of_charge = true
      where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
     perform public.giftcard_make_due(p_tenant_id, p_correlation_id, 'payment', p_now);
@@ -5096,7 +5290,8 @@ end $$;
 -- that run after it read the new ones. Return {correlation_id, changed: the names of the fields that differ}. GC404 for
 -- an unknown order, GC409 once the customer is erased, GC400 for another field.
 create function public.giftcard_correct_recipient(
-  p_tenant_id text, p_correlation_id text, p_customer jsonb, p_by text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_customer jsonb, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_customer jsonb;
@@ -5123,9 +5318,9 @@ begin
     update public.giftcard_orders
        set details = jsonb_set(details, '{customer}', v_customer || p_customer)
      where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
-    insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'correct_recipient', 'order ' || p_correlation_id,
-            jsonb_build_object('tenant_id', p_tenant_id, 'changed', to_jsonb(v_changed)));
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'correct_recipient', 'order ' || p_correlation_id,
+      jsonb_build_object('changed', v_changed), p_now);
   end if;
   return jsonb_build_object('correlation_id', p_correlation_id, 'changed', to_jsonb(v_changed));
 end $$;
@@ -5133,7 +5328,8 @@ end $$;
 -- Accept a difference that giftcard_reconcile returns: it is not shown again unless its amount changes. p_item: its
 -- reference. Return {kind, tenant_id, item, amount}. GC404 for none.
 create function public.giftcard_accept_difference(
-  p_kind text, p_tenant_id text, p_item text, p_by text, p_reason text, p_now timestamptz default null) returns jsonb
+  p_kind text, p_tenant_id text, p_item text, p_reason text, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -5145,19 +5341,19 @@ begin
     perform public.giftcard_refuse('GC404', format('there is no difference %s of %s', p_kind, p_item), 'reference');
   end if;
   insert into public.giftcard_accepted_differences (kind, tenant_id, item, amount, by, reason, accepted_at)
-  values (p_kind, p_tenant_id, p_item, v_amount, p_by, p_reason, v_now)
+  values (p_kind, p_tenant_id, p_item, v_amount, public.giftcard_actor(p_by), p_reason, v_now)
   on conflict on constraint giftcard_accepted_differences_pkey do update set
     amount = excluded.amount, by = excluded.by, reason = excluded.reason, accepted_at = excluded.accepted_at;
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'accept_difference', p_kind || ' ' || p_item,
-          v_accepted || jsonb_build_object('reason', p_reason));
+  perform public.giftcard_record_act(
+    p_by, p_tenant_id, 'accept_difference', p_kind || ' ' || p_item,
+    jsonb_build_object('amount', v_amount, 'reason', p_reason), v_now);
   return v_accepted;
 end $$;
 
 -- Enqueue the job that blocks the card of an order in any case, unless such a job waits or runs. Return
 -- {correlation_id, job_id, created}. GC404 for no card.
 create function public.giftcard_request_block(
-  p_tenant_id text, p_correlation_id text, p_by text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -5177,10 +5373,10 @@ begin
   v_job_id := (public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card',
       'trigger_type', 'operator', 'payload', '{"force": true}'::jsonb,
-      'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), false, p_now)
+      'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now)
     -> 0 ->> 'id')::bigint;
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'block_card', 'order ' || p_correlation_id, jsonb_build_object('tenant_id', p_tenant_id));
+  perform public.giftcard_record_act(
+    p_by, p_tenant_id, 'block_card', 'order ' || p_correlation_id, jsonb_build_object('job_id', v_job_id), v_now);
   return jsonb_build_object('correlation_id', p_correlation_id, 'job_id', v_job_id, 'created', true);
 end $$;
 
@@ -5332,11 +5528,13 @@ begin
 end $$;
 
 -- Return one schedule. GC404 for none.
-create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_show_schedule(
+  p_id bigint, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_schedule jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()))
-                     from public.giftcard_schedules s where s.id = p_id);
+                     from public.giftcard_schedules s
+                        where s.id = p_id and (p_tenant_id is null or s.tenant_id = p_tenant_id));
 begin
   if v_schedule is null then
     perform public.giftcard_refuse('GC404', format('schedule %s does not exist', p_id), 'schedule_id');
@@ -5448,7 +5646,7 @@ begin
     cross join lateral jsonb_array_elements(p.plan -> 'jobs') with ordinality j(job, n)
     join public.giftcard_schedules s on s.id = (p.plan ->> 'id')::bigint;
   if v_jobs is not null then
-    v_answers := public.giftcard_enqueue(v_jobs, false, p_now)::jsonb;
+    v_answers := public.giftcard_enqueue(v_jobs, p_now => p_now)::jsonb;
   end if;
   with made as (
     select v_owners[e.n] as schedule_id, array_agg((e.job ->> 'id')::bigint order by e.n) as ids,
@@ -5611,17 +5809,41 @@ begin
 end $$;
 -- Manage schedules: the operators' actions.
 
+-- Record an act on a schedule.
+create function public.giftcard_record_schedule(
+  s public.giftcard_schedules, p_by text, p_action text, p_details jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_record_act(
+    p_by, s.tenant_id, p_action, 'schedule ' || s.id, jsonb_build_object('name', s.name) || p_details, p_now);
+end $$;
+
+-- Record the update of a schedule, with the names of the fields that it changed. None changed: it is no act.
+create function public.giftcard_record_schedule_update(
+  p_old jsonb, s public.giftcard_schedules, p_by text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_changed jsonb := public.giftcard_changed_fields(p_old, to_jsonb(s))
+                     - '{version,updated_at,next_at,check_at}'::text[];
+begin
+  if v_changed <> '[]' then
+    perform public.giftcard_record_schedule(
+      s, p_by, 'update_schedule', jsonb_build_object('changed', v_changed), p_now);
+  end if;
+end $$;
+
 -- Create a schedule, or update one (p_id) that is still at p_version. p_schedule holds all columns that a caller may
 -- set; without a payload an update keeps the stored one. p_next_at is its next occurrence (null: none). GC409 for a
 -- name that another has, and for another version.
 create function public.giftcard_save_schedule(
   p_schedule jsonb, p_next_at timestamptz, p_id bigint default null, p_version integer default null,
-  p_now timestamptz default null) returns jsonb
+  p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   n public.giftcard_schedules := jsonb_populate_record(null::public.giftcard_schedules, p_schedule);
   s public.giftcard_schedules;
+  v_old jsonb;
 begin
   if n.payload @? '$.**{100}' then
     perform public.giftcard_refuse('GC400', 'the payload is nested too deeply: 100 levels are allowed', 'payload');
@@ -5636,7 +5858,15 @@ begin
             p_next_at, p_next_at,
             v_now, v_now)
     returning * into s;
+    perform public.giftcard_record_schedule(s, p_by, 'create_schedule', '{}', v_now);
   else
+    select to_jsonb(x) into v_old from public.giftcard_schedules x
+     where id = p_id and version = p_version and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
+    if not found then
+      perform public.giftcard_show_schedule(p_id, p_tenant_id);  -- GC404 for one that is gone
+      perform public.giftcard_refuse(
+        'GC409', format('schedule %s has changed meanwhile: read it and try again', p_id), 'schedule_id');
+    end if;
     update public.giftcard_schedules
        set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage,
            payload = coalesce(n.payload, payload), semantics = n.semantics,
@@ -5647,13 +5877,8 @@ begin
            pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at),
            version = version + 1,
            updated_at = v_now
-     where id = p_id and version = p_version
-    returning * into s;
-    if not found then
-      perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
-      perform public.giftcard_refuse(
-        'GC409', format('schedule %s has changed meanwhile: read it and try again', p_id), 'schedule_id');
-    end if;
+     where id = p_id returning * into s;
+    perform public.giftcard_record_schedule_update(v_old, s, p_by, v_now);
   end if;
   return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
@@ -5662,49 +5887,93 @@ exception when unique_violation then
 end $$;
 
 -- Delete a schedule. Its jobs go on. GC404 for none.
-create function public.giftcard_delete_schedule(p_id bigint) returns jsonb
+create function public.giftcard_delete_schedule(
+  p_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  s public.giftcard_schedules;
 begin
-  delete from public.giftcard_schedules where id = p_id;
+  delete from public.giftcard_schedules
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id) returning * into s;
   if not found then
     perform public.giftcard_refuse('GC404', format('schedule %s does not exist', p_id), 'schedule_id');
   end if;
+  perform public.giftcard_record_schedule(s, p_by, 'delete_schedule', '{}', p_now);
   return jsonb_build_object('id', p_id, 'deleted', true);
 end $$;
 
--- Pause a schedule: no occurrences until it is resumed. Its jobs go on.
+-- Pause a schedule: no occurrences until it is resumed. Its jobs go on. p_paused_by: the name that is shown; null:
+-- p_by. Paused once more with this name and reason, it stays as it is.
 create function public.giftcard_pause_schedule(
-  p_id bigint, p_by text, p_reason text default null, p_now timestamptz default null) returns jsonb
+  p_id bigint, p_paused_by text default null, p_reason text default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_name text := coalesce(nullif(p_paused_by, ''), public.giftcard_actor(p_by));
+  s public.giftcard_schedules;
 begin
   update public.giftcard_schedules
-     set paused_at = coalesce(paused_at, v_now), paused_by = p_by, pause_reason = p_reason, next_at = null,
+     set paused_at = coalesce(paused_at, v_now), paused_by = v_name, pause_reason = p_reason, next_at = null,
          version = version + 1,
          -- a schedule that runs once still waits for the end of its one job
          check_at = case when not is_recurring and last_at is not null then check_at end
-   where id = p_id;
-  return public.giftcard_show_schedule(p_id, v_now);
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id)
+     and (paused_at is null or (paused_by, pause_reason) is distinct from (v_name, p_reason))
+  returning * into s;
+  if found then
+    perform public.giftcard_record_schedule(s, p_by, 'pause_schedule', jsonb_build_object(
+      'paused_by', nullif(v_name, public.giftcard_actor(p_by)), 'reason', p_reason), v_now);
+  end if;
+  return public.giftcard_show_schedule(p_id, p_tenant_id, v_now);
 end $$;
 
 -- Resume a schedule from p_next_at on: occurrences of the pause are not made up for. GC409 for one that is not paused
 -- or not at p_version.
 create function public.giftcard_resume_schedule(
-  p_id bigint, p_version integer, p_next_at timestamptz, p_now timestamptz default null) returns jsonb
+  p_id bigint, p_version integer, p_next_at timestamptz, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  s public.giftcard_schedules;
 begin
   update public.giftcard_schedules
      set paused_at = null, paused_by = null, pause_reason = null, failures = 0,
          open_jobs = (public.giftcard_schedule_outcomes(open_jobs, is_recurring, failures)).unfinished,
          next_at = p_next_at, check_at = coalesce(p_next_at, check_at), version = version + 1
-   where id = p_id and version = p_version and paused_at is not null;
+   where id = p_id and version = p_version and paused_at is not null
+     and (p_tenant_id is null or tenant_id = p_tenant_id)
+  returning * into s;
   if not found then
-    perform public.giftcard_show_schedule(p_id);  -- GC404 for one that is gone
+    perform public.giftcard_show_schedule(p_id, p_tenant_id);  -- GC404 for one that is gone
     perform public.giftcard_refuse(
       'GC409', format('schedule %s is not paused, or has changed meanwhile', p_id), 'schedule_id');
   end if;
-  return public.giftcard_show_schedule(p_id, p_now);
+  perform public.giftcard_record_schedule(s, p_by, 'resume_schedule', '{}', p_now);
+  return public.giftcard_show_schedule(p_id, p_tenant_id, p_now);
+end $$;
+
+-- Enqueue occurrences of a schedule on request: p_plan is one of those that giftcard_enqueue_occurrences takes. Return
+-- what that returns. GC404 for no schedule.
+create function public.giftcard_run_schedule(
+  p_plan jsonb, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_id bigint := (p_plan ->> 'id')::bigint;
+  v_done jsonb;
+  s public.giftcard_schedules;
+begin
+  select * into s from public.giftcard_schedules
+   where id = v_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('schedule %s does not exist', v_id), 'schedule_id');
+  end if;
+  v_done := public.giftcard_enqueue_occurrences(jsonb_build_array(p_plan), p_now);
+  if v_done -> 'jobs' <> '[]' then
+    perform public.giftcard_record_schedule(
+      s, p_by, 'run_schedule', jsonb_build_object('job_id', v_done -> 'jobs' -> 0), p_now);
+  end if;
+  return v_done;
 end $$;
 -- Precision: how long after its time each run began.
 
@@ -5777,11 +6046,11 @@ end $$;
 -- Return a page of the jobs of a schedule, the newest occurrence first: {occurrences: [{id, time (of the occurrence),
 -- status, …}], older: the cursor to continue from, null at the end}. Archived ones are left out.
 create function public.giftcard_occurrences(
-  p_id bigint, p_limit integer default 10, p_older text default null) returns jsonb
+  p_id bigint, p_limit integer default 10, p_older text default null, p_tenant_id text default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
-  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
+  v_tenant text := public.giftcard_show_schedule(p_id, p_tenant_id) ->> 'tenant_id';
   v_prefix text := 'schedule:' || p_id || ':';
   v_cursor text[] := public.giftcard_schedule_cursor(p_older);
   v_bytes integer := 0;
@@ -5808,11 +6077,11 @@ end $$;
 -- time of the occurrence; older: the cursor to continue from, null at the end}. The newest occurrence comes first, of
 -- each the newest run. A page passes over 1,000 jobs at most, and may be short if they have no runs.
 create function public.giftcard_schedule_history(
-  p_id bigint, p_limit integer default 10, p_older text default null) returns jsonb
+  p_id bigint, p_limit integer default 10, p_older text default null, p_tenant_id text default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
-  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
+  v_tenant text := public.giftcard_show_schedule(p_id, p_tenant_id) ->> 'tenant_id';
   v_prefix text := 'schedule:' || p_id || ':';
   v_cursor text[] := public.giftcard_schedule_cursor(p_older);
   v_bytes integer := 0;
@@ -5943,9 +6212,10 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 
 -- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
--- database's clock. A day that is not over gives what there is so far, with complete: false.
+-- database's clock. A day that is not over gives what there is so far, with complete: false. p_by: the operator whose
+-- act it is; null: a job makes it, which the audit leaves out.
 create function public.giftcard_make_report(
-  p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_day date default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -5988,40 +6258,45 @@ begin
     'currencies', v_money, 'failures', f.rows, 'differences', v_differences, 'last_days', v_days);
   insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
   on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
+  if p_by is not null then
+    perform public.giftcard_record_act(p_by, p_tenant_id, 'make_report', 'report ' || v_day, '{}', v_now);
+  end if;
   return v_report;
 end $$;
 
--- Return the tenants with an order, a payment, a card or a failure on a day: an array, by name.
-create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
+-- Return tenants with an order, a payment, a card or a failure on a day, the first p_limit by name, only those after
+-- p_after: an array.
+create function public.giftcard_report_tenants(
+  p_day date, p_limit integer default 1000, p_after text default null) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
-    -- From one name to the next, whatever the number of orders.
-    select least((select min(tenant_id) from public.giftcard_orders),
-                 (select min(tenant_id) from public.giftcard_payments),
-                 (select min(tenant_id) from public.giftcard_cards)) as tenant_id
+    -- From one name to the next, whatever the number of orders, until there are enough.
+    select coalesce(p_after, '') collate "C" as tenant_id
     union all
     select least((select min(tenant_id) from public.giftcard_orders where tenant_id > k.tenant_id),
                  (select min(tenant_id) from public.giftcard_payments where tenant_id > k.tenant_id),
                  (select min(tenant_id) from public.giftcard_cards where tenant_id > k.tenant_id))
       from known k where k.tenant_id is not null)
   select coalesce(jsonb_agg(t.tenant_id order by t.tenant_id), '[]') from (
-    select k.tenant_id from known k cross join span s
-     where exists (select from public.giftcard_orders o
-                   where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
-        or exists (select from public.giftcard_payments p
-                   where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
-        or exists (select from public.giftcard_cards c
-                   where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until)
+    (select k.tenant_id from known k cross join span s
+      where k.tenant_id > coalesce(p_after, '')
+        and (exists (select from public.giftcard_orders o
+                      where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
+             or exists (select from public.giftcard_payments p
+                         where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
+             or exists (select from public.giftcard_cards c
+                         where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until))
+      limit least(p_limit, 1000))
     union
     select j.tenant_id from span s
       join public.giftcard_job_history h on h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= s.since
           and h.finished_at < s.until
-      join public.giftcard_jobs j on j.id = h.job_id
+      join public.giftcard_jobs j on j.id = h.job_id and j.tenant_id > coalesce(p_after, '')
     union
     select j.tenant_id from span s
       join public.giftcard_jobs j on j.status = 'error' and j.run_no = 0 and j.finished_at >= s.since
-          and j.finished_at < s.until
+          and j.finished_at < s.until and j.tenant_id > coalesce(p_after, '')
      order by 1 limit least(p_limit, 1000)) t
 $$;
 -- Show reports: one, and a page of them.
@@ -6275,8 +6550,7 @@ create function public.giftcard_webhook_endpoint_json(
   e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return jsonb_build_object(
-    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url,
+  return jsonb_build_object('id', e.id, 'tenant_id', e.tenant_id, 'url', e.url,
     -- The constraint lets an event twice and arrays of arrays pass.
     'events', (select jsonb_agg(d.event order by d.n) from (
         select u.event, min(u.n) as n from unnest(e.events) with ordinality u(event, n) group by u.event) d),
@@ -6305,16 +6579,26 @@ begin
 end $$;
 
 -- Lock an endpoint and return it. GC404 for none.
-create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
+create function public.giftcard_lock_webhook_endpoint(
+  p_endpoint_id bigint, p_tenant_id text) returns public.giftcard_webhook_endpoints
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
-  select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id for update;
+  select * into e from public.giftcard_webhook_endpoints
+   where id = p_endpoint_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
   end if;
   return e;
+end $$;
+
+-- Record an act on an endpoint. Its address may hold a secret: the audit leaves it out.
+create function public.giftcard_record_endpoint(
+  e public.giftcard_webhook_endpoints, p_by text, p_action text, p_details jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_record_act(p_by, e.tenant_id, p_action, 'webhook endpoint ' || e.id, p_details, p_now);
 end $$;
 
 -- Refuse an address that another endpoint of the tenant has: each event would arrive there twice.
@@ -6346,7 +6630,7 @@ end $$;
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
   p_idempotency_key text default null, p_body_hash text default null, p_endpoint_id bigint default null,
-  p_now timestamptz default null) returns jsonb
+  p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -6369,33 +6653,44 @@ begin
           p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted, p_idempotency_key,
           p_body_hash, v_now, v_now)
   returning * into e;
+  perform public.giftcard_record_endpoint(e, p_by, 'create_endpoint', jsonb_build_object('events', e.events), v_now);
   return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Update what is given: another address, other events, enabled or not. Queued webhooks use the new values.
 create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null,
-  p_now timestamptz default null) returns jsonb
+  p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
+  v_changed jsonb;
+  u public.giftcard_webhook_endpoints;
 begin
   perform public.giftcard_refuse_duplicate_endpoint(e.tenant_id, p_url, e.id);
   update public.giftcard_webhook_endpoints
      set url = coalesce(p_url, url), events = coalesce(p_events, events), enabled = coalesce(p_enabled, enabled),
          disabled_reason = case when coalesce(p_enabled, enabled) then null
                                 else coalesce(disabled_reason, 'turned off by hand') end, updated_at = v_now
-   where id = p_endpoint_id returning * into e;
-  return public.giftcard_webhook_endpoint_json(e, v_now);
+   where id = p_endpoint_id returning * into u;
+  v_changed := jsonb_build_object('changed', public.giftcard_changed_fields(to_jsonb(e), to_jsonb(u)) - 'updated_at');
+  if v_changed <> '{"changed": []}' then
+    perform public.giftcard_record_endpoint(e, p_by, 'update_endpoint', v_changed, v_now);
+  end if;
+  return public.giftcard_webhook_endpoint_json(u, v_now);
 end $$;
 
 -- Delete an endpoint for good. Its queued webhooks are cancelled when they run.
-create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
+create function public.giftcard_delete_webhook_endpoint(
+  p_endpoint_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
 begin
-  perform public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   delete from public.giftcard_webhook_endpoints where id = p_endpoint_id;
+  perform public.giftcard_record_endpoint(e, p_by, 'delete_endpoint', '{}', p_now);
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
 
@@ -6405,11 +6700,12 @@ end $$;
 -- know. The idempotency key of the latest rotation with the same request returns the same secret again.
 create function public.giftcard_rotate_webhook_secret(
   p_endpoint_id bigint, p_secret_encrypted text, p_former_seconds double precision,
-  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+  p_idempotency_key text default null, p_body_hash text default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
 begin
   if public.giftcard_is_repeated(p_idempotency_key, p_body_hash, e.rotate_key, e.rotate_hash) then
     return public.giftcard_webhook_endpoint_with_secret(e, v_now);
@@ -6433,18 +6729,21 @@ begin
          oldest_secret_until = e.oldest_secret_until, rotate_key = p_idempotency_key, rotate_hash = p_body_hash,
          updated_at = v_now
    where id = p_endpoint_id returning * into e;
+  perform public.giftcard_record_endpoint(
+    e, p_by, 'rotate_secret', jsonb_build_object('former_seconds', p_former_seconds), v_now);
   return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Send a test event, whatever events the endpoint receives; each call is a new event. Return {job_id, event_id}. GC409
 -- for a disabled endpoint.
 create function public.giftcard_test_webhook_endpoint(
-  p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
+  p_endpoint_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
-  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
   v_job json;
 begin
   if not e.enabled then
@@ -6458,17 +6757,20 @@ begin
     'circuit', 'webhook:' || e.id, 'trigger_type', 'test', 'payload', jsonb_build_object(
       'endpoint_id', e.id, 'event_id', v_event_id, 'body', json_build_object(
         'type', 'webhook.test', 'timestamp', to_char(v_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text))), false, p_now) -> 0;
+        'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text))), p_now => p_now) -> 0;
+  perform public.giftcard_record_endpoint(e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job -> 'id'), v_now);
   return jsonb_build_object('job_id', v_job -> 'id', 'event_id', v_event_id);
 end $$;
 
 -- Return one endpoint. GC404 for none.
-create function public.giftcard_webhook_endpoint(p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_webhook_endpoint(
+  p_endpoint_id bigint, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
-  select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id;
+  select * into e from public.giftcard_webhook_endpoints
+   where id = p_endpoint_id and (p_tenant_id is null or tenant_id = p_tenant_id);
   if not found then
     perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
   end if;
@@ -6582,7 +6884,7 @@ declare
 begin
   if p_action ? 'job' then
     v_kind := 'job';
-    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), false, p_now);
+    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), p_now => p_now);
   elsif p_action ? 'movements' then
     v_kind := 'payment';
     perform public.giftcard_record_movements(p_tenant_id, p_source, p_action -> 'movements', p_now);
@@ -6751,12 +7053,11 @@ end $$;
 
 -- Record that an operator makes one key take over from the others. p_texts: how many are to be encrypted again.
 create function public.giftcard_record_key_rotation(
-  p_by text, p_key_id text, p_texts bigint, p_now timestamptz default null) returns jsonb
+  p_key_id text, p_texts bigint, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'rotate_keys', 'key ' || p_key_id,
-            jsonb_build_object('texts', p_texts));
+  perform public.giftcard_record_act(
+    p_by, null, 'rotate_keys', 'key ' || p_key_id, jsonb_build_object('texts', p_texts), p_now);
   return jsonb_build_object('noted', true);
 end $$;
 
@@ -6782,6 +7083,203 @@ begin
              'id', c.id, 'key_id', e.key_id, 'tenant_id', c.tenant_id, 'correlation_id', c.correlation_id,
              'encrypted', left(c.number_encrypted, 1000), 'hash', c.number_hash)), '[]')
       from ends e join public.giftcard_cards c on c.id = e.card_id);
+end $$;
+-- Tokens: who may call the API, as rows. The tokens of the environment are no rows: they work without the database.
+
+-- hash: SHA-256 of the token, in hex. A token has 256 random bits, so it cannot be guessed from its hash: a slow or
+-- salted hash, as passwords need, would only make each request slower.
+create table public.giftcard_tokens (
+  id bigint generated always as identity,
+  name text collate "C" not null,
+  hash text collate "C" not null,
+  prefix text not null,
+  tenant_id text collate "C",
+  scopes text[] not null,
+  created_at timestamptz not null,
+  created_by text not null,
+  expires_at timestamptz,
+  revoked_at timestamptz,
+  last_used_at timestamptz,
+  constraint giftcard_tokens_pkey primary key (id),
+  constraint giftcard_tokens_name_key unique (name),
+  constraint giftcard_tokens_hash_key unique (hash),
+  constraint giftcard_tokens_scopes_are_known check (cardinality(scopes) > 0 and scopes <@ array[
+    'orders:write', 'orders:read', 'jobs:read', 'jobs:write', 'admin', 'metrics'])
+);
+
+comment on table public.giftcard_tokens is
+  'A token of the API: its hash, what it allows, and for which tenant. The token itself is not stored.';
+comment on column public.giftcard_tokens.prefix is 'The first characters of the token, to recognize it in a leak.';
+comment on column public.giftcard_tokens.tenant_id is 'The only tenant that it sees and changes. null: all.';
+comment on column public.giftcard_tokens.last_used_at is 'Written once a minute at most.';
+
+-- Return a token as the API shows it, never with its hash.
+create function public.giftcard_token_json(t public.giftcard_tokens, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', t.id, 'name', left(t.name, 200), 'prefix', left(t.prefix, 20), 'tenant_id', left(t.tenant_id, 500),
+    'scopes', to_jsonb(t.scopes),
+    'state', case when t.revoked_at is not null then 'revoked' when t.expires_at <= p_now then 'expired'
+                  else 'active' end,
+    'created_at', t.created_at, 'created_by', left(t.created_by, 200), 'expires_at', t.expires_at,
+    'revoked_at', t.revoked_at, 'last_used_at', t.last_used_at);
+end $$;
+
+-- Record in the audit that a token was created or revoked.
+create function public.giftcard_record_token(
+  p_by text, p_action text, t public.giftcard_tokens, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_record_act(
+    p_by, t.tenant_id, p_action, 'token ' || t.name,
+    jsonb_build_object('scopes', to_jsonb(t.scopes), 'expires_at', t.expires_at), p_now);
+end $$;
+
+-- Create a token, of which only the hash is given. p_tenant_id null: of all tenants; p_expires_seconds null: it never
+-- expires. Called again with the same hash it returns the same token: the first reply was lost. GC409: its name is
+-- taken, also by a revoked token, so that a name in the audit is always the same token.
+create function public.giftcard_create_token(
+  p_name text, p_hash text, p_prefix text, p_scopes text[], p_tenant_id text default null,
+  p_expires_seconds double precision default null, p_by text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  t public.giftcard_tokens;
+begin
+  if p_tenant_id is not null and 'metrics' = any (p_scopes) then
+    perform public.giftcard_refuse(
+      'GC400', 'metrics are those of all tenants: a token of one tenant cannot have this scope', 'scopes');
+  end if;
+  insert into public.giftcard_tokens (name, hash, prefix, tenant_id, scopes, created_at, created_by, expires_at)
+  values (p_name, p_hash, p_prefix, p_tenant_id, p_scopes, v_now, public.giftcard_actor(p_by),
+          v_now + make_interval(secs => p_expires_seconds))
+  on conflict (name) do nothing returning * into t;
+  if found then
+    perform public.giftcard_record_token(p_by, 'create_token', t, v_now);
+    return public.giftcard_token_json(t, v_now);
+  end if;
+  select * into t from public.giftcard_tokens where name = p_name;
+  if t.hash is distinct from p_hash then
+    perform public.giftcard_refuse('GC409', format('token %s exists already: choose another name', p_name), 'name');
+  end if;
+  return public.giftcard_token_json(t, v_now);
+end $$;
+
+-- Revoke a token for good, and return it. One that is revoked already stays as it is. GC404 for none.
+create function public.giftcard_revoke_token(
+  p_name text, p_by text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  t public.giftcard_tokens;
+begin
+  select * into t from public.giftcard_tokens where name = p_name for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('token %s does not exist', p_name), 'name');
+  end if;
+  if t.revoked_at is null then
+    update public.giftcard_tokens set revoked_at = v_now where id = t.id returning * into t;
+    perform public.giftcard_record_token(p_by, 'revoke_token', t, v_now);
+  end if;
+  return public.giftcard_token_json(t, v_now);
+end $$;
+
+-- Return a page of tokens, the newest first: {tokens, older}: the id to continue from, null at the end.
+create function public.giftcard_list_tokens(
+  p_older bigint default null, p_limit integer default 50, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off
+set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  t public.giftcard_tokens;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for t in select * from public.giftcard_tokens where p_older is null or id < p_older
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_token_json(t, coalesce(p_now, clock_timestamp()));
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('tokens', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
+-- Denied requests: wrong tokens and signatures are counted by address, and beyond a limit refused for a while. What is
+-- right is never counted: a caller behind the same address as an attacker is not locked out.
+
+-- A fixed number of rows: addresses share them by hash, so that no number of addresses makes the table grow, and no
+-- address is stored.
+create table public.giftcard_denied_requests (
+  bucket integer not null,
+  window_at timestamptz not null,
+  requests integer not null,
+  former_requests integer not null default 0,
+  constraint giftcard_denied_requests_pkey primary key (bucket),
+  constraint giftcard_denied_requests_bucket_is_known check (bucket between 0 and 4095)
+);
+
+comment on table public.giftcard_denied_requests is
+  'Requests with a wrong token or signature, by a hash of their address, in the current window of five minutes.';
+comment on column public.giftcard_denied_requests.former_requests is
+  'Those of the window before, if this one followed within five minutes.';
+
+-- Count a request with a wrong token or signature. p_bucket: a hash of its address, 0 to 4095; p_reason: unknown,
+-- expired, revoked, signature. Return {reason, retry_after: seconds; null: up to 20 in five minutes}. A database that
+-- accepts no changes counts nothing.
+create function public.giftcard_count_denied(p_bucket integer, p_reason text, p_now timestamptz default null)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_from timestamptz := v_now - interval '5 minutes';
+  d public.giftcard_denied_requests;
+begin
+  if current_setting('transaction_read_only') = 'on' then
+    return jsonb_build_object('reason', p_reason, 'retry_after', null);
+  end if;
+  -- A window in the future: the clock was wrong.
+  insert into public.giftcard_denied_requests as r (bucket, window_at, requests) values (p_bucket, v_now, 1)
+  on conflict (bucket) do update set
+    former_requests = case when r.window_at > v_from and r.window_at <= v_now then r.former_requests
+                           when r.window_at > v_from - interval '5 minutes' and r.window_at <= v_now then r.requests
+                           else 0 end,
+    requests = case when r.window_at > v_from and r.window_at <= v_now then least(r.requests + 1, 1000000) else 1 end,
+    window_at = case when r.window_at > v_from and r.window_at <= v_now then r.window_at else v_now end
+  returning * into d;
+  perform public.giftcard_increment_counters(jsonb_build_array(jsonb_build_object(
+    'name', 'denied_requests', 'label', p_reason, 'value', 1)));
+  return jsonb_build_object('reason', p_reason, 'retry_after', case when d.requests > 20 then
+    ceil(extract(epoch from d.window_at - v_from)) end);
+end $$;
+
+-- Return what a token that is none of the environment's allows: {name, tenant_id, scopes}. One that is unknown, expired
+-- or revoked is counted: {reason, retry_after}, as giftcard_count_denied returns it.
+create function public.giftcard_check_token(p_hash text, p_bucket integer, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  t public.giftcard_tokens;
+begin
+  select * into t from public.giftcard_tokens where hash = p_hash;
+  if not found or t.revoked_at is not null or t.expires_at <= v_now then
+    return public.giftcard_count_denied(p_bucket, case when t.id is null then 'unknown'
+      when t.revoked_at is not null then 'revoked' else 'expired' end, v_now);
+  end if;
+  if (t.last_used_at > v_now - interval '1 minute' and t.last_used_at <= v_now) is not true
+     and current_setting('transaction_read_only') = 'off' then
+    -- Of requests at once one writes it: the others do not wait.
+    perform from public.giftcard_tokens where id = t.id for no key update skip locked;
+    if found then
+      update public.giftcard_tokens set last_used_at = v_now where id = t.id;
+    end if;
+  end if;
+  return jsonb_build_object('name', t.name, 'tenant_id', t.tenant_id, 'scopes', to_jsonb(t.scopes));
 end $$;
 -- Metrics: numbers for Prometheus, in one call that stays cheap with millions of rows.
 
@@ -6979,8 +7477,8 @@ create table public.giftcard_alerts (
 comment on table public.giftcard_alerts is
   'One row is one condition that was found. It is deleted once its end, and an hour since the last alert, have passed.';
 comment on column public.giftcard_alerts.condition is
-  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit; more:<kind>: a list was cut; '
-  'check_failed:<kind>: the conditions of that kind are unknown.';
+  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit, denied_requests; more:<kind>: a list was '
+  'cut; check_failed:<kind>: the conditions of that kind are unknown.';
 comment on column public.giftcard_alerts.newest is 'dead_letters, books: when the newest of them came.';
 comment on column public.giftcard_alerts.resolved_at is 'When it was over. null: it holds.';
 
@@ -7070,6 +7568,17 @@ set jit = off as $$
    order by 1 limit 1
 $$;
 
+-- Return the condition that at least 100 wrong tokens and signatures came within the last ten minutes.
+create function public.giftcard_denied_condition(p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'denied_requests', min(d.window_at), jsonb_build_object('requests', sum(d.requests + d.former_requests))
+    from public.giftcard_denied_requests d
+   where d.window_at > p_now - interval '5 minutes' and d.window_at <= p_now
+  having sum(d.requests + d.former_requests) >= 100 order by 1 limit 1
+$$;
+
 -- Return the conditions of one kind that hold now, as rows of giftcard_alerts: the first 100; how many more is a
 -- condition of its own, more:<kind>. A check that fails is the condition check_failed:<kind>: it stops no other kind.
 create function public.giftcard_conditions_of(p_kind text, p_stages jsonb, p_late interval, p_now timestamptz)
@@ -7090,6 +7599,8 @@ begin
       select * from public.giftcard_books_conditions(p_now) where p_kind = 'books'
       union all
       select * from public.giftcard_limit_condition(p_stages, p_now) where p_kind = 'limit'
+      union all
+      select * from public.giftcard_denied_condition(p_now) where p_kind = 'denied_requests'
     ), numbered as (
       select f.*, row_number() over (order by f.condition) as n from found f
     ), listed as (
@@ -7114,7 +7625,7 @@ create function public.giftcard_active_conditions(p_stages jsonb, p_late interva
 returns table (condition text, since timestamptz, detail jsonb, newest timestamptz)
 language sql stable security invoker set search_path = '' set jit = off as $$
   select c.condition, c.since, c.detail, c.newest
-    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit']) k(kind)
+    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit', 'denied_requests']) k(kind)
    cross join lateral unnest(public.giftcard_conditions_of(k.kind, p_stages, p_late, p_now)) c
    order by c.condition limit 1000
 $$;
@@ -7779,7 +8290,7 @@ begin
   end if;
   v_job := v_job || jsonb_build_object('context', coalesce(v_job -> 'context', '{}') || jsonb_build_object(
     'pgmq', public.giftcard_message_source(p_queue, p_item)));
-  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), false, p_now) -> 0;
+  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), p_now => p_now) -> 0;
   if (v_enqueued ->> 'created')::boolean then
     return 'moved';
   elsif public.giftcard_is_same_message((v_enqueued ->> 'id')::bigint, v_job) then
@@ -7884,8 +8395,9 @@ begin
   end loop;
   return v_imported;
 end $$;
--- Grants: all to the service role, none to any other. Supabase grants new tables and functions to its web roles by
--- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.
+-- Grants: all to the service role, none to any other. Of the audit it may only read rows and add them, with the role
+-- that the database sets. Supabase grants new tables and functions to its roles by default, so each is revoked by
+-- name. A later migration repeats this for what it adds; a test reads the catalog.
 
 do $$
 declare
@@ -7902,7 +8414,11 @@ begin
       execute format('alter table %s enable row level security', v_object.name);
       execute format('revoke all on table %s from public%s', v_object.name, coalesce(', ' || v_web_roles, ''));
       if v_service then
-        execute format('grant select, insert, update, delete on table %s to service_role', v_object.name);
+        execute format('revoke all on table %s from service_role', v_object.name);
+        execute format('grant %s on table %s to service_role', case
+          when v_object.name = 'public.giftcard_audit'::regclass
+          then 'select, insert (at, by, tenant_id, action, subject, details)'
+          else 'select, insert, update, delete' end, v_object.name);
       end if;
     else
       execute format('revoke all on sequence %s from public%s', v_object.name, coalesce(', ' || v_web_roles, ''));

@@ -18,11 +18,13 @@
 --   giftcard_payment_events         a movement of a payment's money: captured, refunded, voided, disputed
 --   giftcard_cards                  the card of an order
 --   giftcard_accepted_differences   a difference between money and cards that an operator has accepted
---   giftcard_audit                  personal data shown in clear or erased, and decisions about orders
+--   giftcard_audit                  an act of an operator; rows are only added
 --   giftcard_schedules              a schedule: each occurrence is a job; Python computes the times
 --   giftcard_reports                the report of one tenant's day
 --   giftcard_webhook_endpoints      an address that receives a tenant's events: webhooks are jobs, enqueued by a settle
 --   giftcard_inbound_events         an event received from a vendor, never removed
+--   giftcard_tokens                 a token of the API: its hash, tenant and scopes
+--   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel

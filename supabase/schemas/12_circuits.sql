@@ -141,20 +141,26 @@ end $$;
 
 -- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
 create function public.giftcard_reset_circuit(
-  p_circuit text, p_by text default 'operator', p_now timestamptz default null) returns jsonb
+  p_circuit text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_state text;
+  v_failures integer;
 begin
-  select state into v_state from public.giftcard_circuits where circuit = p_circuit for update;
+  select state, failures into v_state, v_failures from public.giftcard_circuits where circuit = p_circuit for update;
   if not found then
     perform public.giftcard_refuse(
       'GC404', format('circuit %s has never failed: there is nothing to reset', p_circuit), 'circuit');
   elsif v_state <> 'closed' then
     perform public.giftcard_change_circuit(
-      p_circuit, 'closed', 'reset by ' || p_by, null, null, coalesce(p_now, clock_timestamp()));
+      p_circuit, 'closed', 'reset by ' || public.giftcard_actor(p_by), null, null, v_now);
   else
     update public.giftcard_circuits set failures = 0 where circuit = p_circuit;
+  end if;
+  if v_state <> 'closed' or v_failures > 0 then
+    perform public.giftcard_record_act(
+      p_by, null, 'reset_circuit', 'circuit ' || p_circuit, jsonb_build_object('was', v_state), v_now);
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
 end $$;

@@ -46,18 +46,20 @@ begin
     select json_agg(
       case when (a.answer ->> 'created')::boolean or a.answer ->> 'status' not in ('error', 'cancelled')
            then a.answer::jsonb
-           else public.giftcard_requeue(
+           else (public.giftcard_requeue_job(
                   (a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
-                  p_jobs -> (a.n - 1)::integer ->> 'circuit', p_now) || '{"created": false}' end order by a.n)
+                  p_jobs -> (a.n - 1)::integer ->> 'circuit', null, p_now)).answer || '{"created": false}' end
+      order by a.n)
     from json_array_elements(v_answers) with ordinality a(answer, n));
 end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its
 -- zone), delay_seconds. Return [{id, status, created}] in the same order. A job that exists already is returned as it
--- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload.
+-- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload. p_by: the
+-- operator whose act it is; null: a program enqueues, which the audit leaves out.
 create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_now timestamptz default null) returns json
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -85,9 +87,14 @@ begin
     returning id)
   select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
     into v_new, v_answers from inserted;
-  if cardinality(v_new) = jsonb_array_length(p_jobs) then
-    return v_answers;
+  if cardinality(v_new) is distinct from jsonb_array_length(p_jobs) then
+    -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
+    v_answers := public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
   end if;
-  -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
-  return public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
+  if p_by is not null then
+    perform public.giftcard_record_jobs(p_by, 'enqueue', array(
+      select (a ->> 'id')::bigint from json_array_elements(v_answers) a
+       where (a ->> 'created')::boolean or (a -> 'was') is not null), '{}', v_now);
+  end if;
+  return v_answers;
 end $$;

@@ -110,24 +110,30 @@ end $$;
 -- Record a person's decision on an effect whose outcome cannot be found out ("outcome unknown"): it happened (p_result:
 -- how), or it did not. Requeue the job afterwards. GC404 for no unfinished effect of this name.
 create function public.giftcard_decide_effect(
-  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null,
-  p_by text default 'operator') returns jsonb
+  p_job_id bigint, p_name text, p_happened boolean, p_result jsonb default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
+  v_actor text := public.giftcard_actor(p_by);
 begin
   select e.vendor_key into v_key
     from public.giftcard_jobs j
     join public.giftcard_effects e using (tenant_id, correlation_id, stage)
-   where j.id = p_job_id and e.dedup_key in (j.dedup_key, '') and e.name = p_name and e.result is null
-     and e.started_at is not null order by e.dedup_key = j.dedup_key desc limit 1;
+   where j.id = p_job_id and (p_tenant_id is null or j.tenant_id = p_tenant_id)
+     and e.dedup_key in (j.dedup_key, '') and e.name = p_name and e.result is null and e.started_at is not null
+   order by e.dedup_key = j.dedup_key desc limit 1;
   if not found then
     perform public.giftcard_refuse(
       'GC404', format('job %s has no unfinished effect named %s', p_job_id, p_name), 'name');
   elsif p_happened and p_result is null then
     perform public.giftcard_refuse('GC400', 'give p_result, what came of it, like {"reference": "ch_123"}', 'result');
-  elsif p_happened then
-    return public.giftcard_finish_effect(v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', p_by));
   end if;
-  return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || p_by);
+  perform public.giftcard_record_jobs(
+    p_by, 'decide_effect', array[p_job_id], jsonb_build_object('name', p_name, 'happened', p_happened), p_now);
+  if p_happened then
+    return public.giftcard_finish_effect(
+      v_key, p_result || jsonb_build_object('key', v_key, 'decided_by', v_actor), p_now);
+  end if;
+  return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || v_actor);
 end $$;

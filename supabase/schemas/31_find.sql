@@ -206,17 +206,19 @@ end $$;
 -- Return one job as it stands, with next_run_at, waiting_for and archived_at (null: not in the archive). GC404 for
 -- none.
 create function public.giftcard_show_job(
-  p_job_id bigint, p_stages jsonb default null,
-  p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   j public.giftcard_jobs;
   v_archived jsonb;
 begin
-  select * into j from public.giftcard_jobs where id = p_job_id;
+  select * into j from public.giftcard_jobs
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id);
   if not found then
     select public.giftcard_archived_job_json(a) into v_archived
-      from public.giftcard_jobs_archive a where a.id = p_job_id;
+      from public.giftcard_jobs_archive a
+     where a.id = p_job_id and (p_tenant_id is null or a.tenant_id = p_tenant_id);
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;

@@ -32,12 +32,13 @@ end $$;
 -- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
-  p_spread_seconds double precision default 0, p_first_in double precision default 0,
+  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_by text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
   v_status text := coalesce(p_filter ->> 'status', 'error');
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_found bigint[];
   v_ids bigint[] := '{}'::bigint[];
 begin
@@ -50,7 +51,10 @@ begin
       select j.id from public.giftcard_jobs j
        where j.id = any (v_found) and j.status = v_status and public.giftcard_fits(j, p_filter)
        order by j.id for update);
-    perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, coalesce(p_now, clock_timestamp()));
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, v_now);
+    -- The text of the error may name a person.
+    perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
+      'filter', p_filter - 'error', 'by_error', p_filter ->> 'error' is not null or null), v_now);
   end if;
   return jsonb_build_object(
     'matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
@@ -63,7 +67,8 @@ end $$;
 -- requeued}.
 create function public.giftcard_requeue_dead_letters(
   p_stage text default null, p_error text default null, p_older_than interval default null,
-  p_limit integer default 1000, p_dry_run boolean default true, p_now timestamptz default null) returns jsonb
+  p_limit integer default 1000, p_dry_run boolean default true, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -77,6 +82,9 @@ declare
 begin
   if not v_dry_run then
     perform public.giftcard_requeue_locked(v_ids, 0, 0, v_now);
+    perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
+      'filter', jsonb_build_object('stage', p_stage, 'older_than', p_older_than),
+      'by_error', p_error is not null or null), v_now);
   end if;
   return jsonb_build_object('dry_run', v_dry_run, 'matched', cardinality(v_ids),
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
@@ -85,24 +93,29 @@ end $$;
 -- Cancel what is left of a flow, and its order: queued and dead jobs at once; for running ones the request is recorded.
 -- Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
-  p_tenant_id text, p_correlation_id text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_ids bigint[] := array(
     select id from public.giftcard_jobs where tenant_id = p_tenant_id and correlation_id = p_correlation_id
       order by id for update);
-  v_answers jsonb;
+  v_cancelled bigint;
+  v_requested bigint;
 begin
   if v_ids = '{}' then
     perform public.giftcard_refuse(
       'GC404', format('no job has the correlation id %s', p_correlation_id), 'correlation_id');
   end if;
-  select coalesce(jsonb_agg(public.giftcard_cancel(j.id, p_now)), '[]') into v_answers
-    from public.giftcard_jobs j where j.id = any (v_ids) and j.status in ('queued', 'error', 'running');
-  update public.giftcard_orders set cancelled_at = coalesce(p_now, clock_timestamp())
+  select count(*) filter (where status in ('queued', 'error')), count(*) filter (where status = 'running')
+    into v_cancelled, v_requested from public.giftcard_jobs where id = any (v_ids);
+  update public.giftcard_orders set cancelled_at = v_now
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id and cancelled_at is null;
+  if public.giftcard_cancel_locked(v_ids, v_now) > 0 or found then
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'cancel_flow', 'flow ' || p_correlation_id,
+      jsonb_build_object('jobs', v_cancelled + v_requested), v_now);
+  end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
-    'cancelled', (select count(*) from jsonb_array_elements(v_answers) a where a ->> 'status' = 'cancelled'),
-    'cancel_requested', (select count(*) from jsonb_array_elements(v_answers) a
-                         where (a ->> 'cancel_requested')::boolean));
+                            'cancelled', v_cancelled, 'cancel_requested', v_requested);
 end $$;

@@ -88,11 +88,13 @@ exception when others then
   return v_moved;
 end $$;
 
--- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other.
-create function public.giftcard_refuse_absent(p_job_id bigint) returns void
+-- Refuse a job that is not in giftcard_jobs: GC409 for one that can be restored, GC404 for any other. p_tenant_id, here
+-- and in other functions: the only tenant that the caller may see, for whom those of others do not exist; null: all.
+create function public.giftcard_refuse_absent(p_job_id bigint, p_tenant_id text) returns void
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  if exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+  if exists (select from public.giftcard_jobs_archive
+              where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)) then
     perform public.giftcard_refuse('GC409', format('job %s is archived: restore it first', p_job_id), 'job_id');
   end if;
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
@@ -101,15 +103,18 @@ end $$;
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
-create function public.giftcard_restore_job(p_job_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_restore_job(
+  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_job jsonb;
   v_other bigint;
 begin
-  delete from public.giftcard_jobs_archive where id = p_job_id returning job into v_job;
+  delete from public.giftcard_jobs_archive
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) returning job into v_job;
   if not found then
-    if exists (select from public.giftcard_jobs where id = p_job_id) then
+    if exists (select from public.giftcard_jobs
+                where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)) then
       perform public.giftcard_refuse(
         'GC409', format('job %s is not archived: there is nothing to restore', p_job_id), 'job_id');
     end if;
@@ -126,5 +131,6 @@ begin
       'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other),
       'job_id');
   end if;
+  perform public.giftcard_record_jobs(p_by, 'restore', array[p_job_id], '{}', p_now);
   return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;

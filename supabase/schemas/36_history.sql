@@ -20,7 +20,8 @@ end $$;
 -- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,
 -- null at the end}. p_older: the run_no of an earlier page. GC404 for an unknown job.
 create function public.giftcard_history(
-  p_job_id bigint, p_limit integer default 10, p_older integer default null) returns jsonb
+  p_job_id bigint, p_limit integer default 10, p_older integer default null, p_tenant_id text default null)
+returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
@@ -30,9 +31,13 @@ declare
   v_rows jsonb[] := array[]::jsonb[];
   v_more boolean := false;
 begin
-  if not exists (select from public.giftcard_jobs where id = p_job_id)
-      and not exists (select from public.giftcard_job_history where job_id = p_job_id)
-     and not exists (select from public.giftcard_jobs_archive where id = p_job_id) then
+  if not exists (select from public.giftcard_jobs
+                  where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id))
+     and not exists (select from public.giftcard_jobs_archive
+                      where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id))
+     -- Runs name no tenant: those that outlive their job are for callers who may see all.
+     and (p_tenant_id is not null
+          or not exists (select from public.giftcard_job_history where job_id = p_job_id)) then
     perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
   end if;
   for h in select * from public.giftcard_job_history

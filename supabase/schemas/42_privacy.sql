@@ -1,29 +1,11 @@
--- The audit, and personal data: shown in clear only with an audit record, and erased on request.
+-- Personal data: shown in clear only with a row in the audit, and erased on request.
 
-create table public.giftcard_audit (
-  id bigint generated always as identity,
-  at timestamptz not null,
-  by text not null,
-  action text not null,
-  subject text not null,
-  details jsonb not null default '{}',
-  constraint giftcard_audit_pkey primary key (id),
-  constraint giftcard_audit_action_is_known check (action in (
-    'reveal', 'erase_customer', 'free_of_charge', 'correct_recipient', 'accept_difference', 'payment_event',
-    'block_card', 'rotate_keys'))
-);
-create index giftcard_audit_of_blocks on public.giftcard_audit (subject) where action = 'block_card';
-
-comment on table public.giftcard_audit is
-  'One row each time personal data was shown in clear or erased, an operator decided about an order or its money, or '
-  'encryption keys were rotated.';
-
--- Record that personal data was shown in clear.
-create function public.giftcard_record_reveal(p_by text, p_subject text, p_now timestamptz default null) returns jsonb
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+-- Record that personal data was shown in clear. p_tenant_id: the tenant whose data it is; null: several.
+create function public.giftcard_record_reveal(
+  p_subject text, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  insert into public.giftcard_audit (at, by, action, subject)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'reveal', p_subject);
+  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject, '{}', p_now);
   return jsonb_build_object('noted', true);
 end $$;
 
@@ -125,7 +107,8 @@ end $$;
 -- and amounts stay, so that totals do. Return {customer_id, flows, jobs, mails: the vendor keys of their mails (an
 -- outbox of files is named by them)}. GC409 while one of their jobs runs.
 create function public.giftcard_erase_customer(
-  p_customer_id bigint, p_by text, p_now timestamptz default null) returns jsonb
+  p_customer_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -137,7 +120,8 @@ declare
   v_mails jsonb;
 begin
   select tenant_id, external_id, email into v_tenant, v_external_id, v_email
-    from public.giftcard_customers where id = p_customer_id for update;
+    from public.giftcard_customers
+   where id = p_customer_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('customer %s does not exist', p_customer_id), 'customer_id');
   end if;
@@ -157,9 +141,9 @@ begin
      set external_id = 'erased-' || id, email = 'erased-' || id || '@erased.invalid', given_name = '',
          family_name = null, personal_code = null, updated_at = v_now
    where id = p_customer_id;
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'erase_customer', 'customer ' || p_customer_id,
-          jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)));
+  perform public.giftcard_record_act(
+    p_by, v_tenant, 'erase_customer', 'customer ' || p_customer_id,
+    jsonb_build_object('jobs', cardinality(v_ids), 'flows', cardinality(v_flows)), v_now);
   return jsonb_build_object(
     'customer_id', p_customer_id, 'flows', cardinality(v_flows), 'jobs', cardinality(v_ids), 'mails', v_mails);
 end $$;

@@ -179,9 +179,10 @@ $$;
 -- giftcard_record_payment_event does, and reference and provider. What it changes has a row in the audit. GC404 for an
 -- unknown order, or one that accepted no payment. GC409 also for the payment of another order.
 create function public.giftcard_record_order_event(
-  p_tenant_id text, p_correlation_id text, p_event_id text, p_kind text, p_amount bigint, p_by text,
+  p_tenant_id text, p_correlation_id text, p_event_id text, p_kind text, p_amount bigint,
   p_currency text default null, p_provider_ref text default null, p_provider text default null,
-  p_is_total boolean default false, p_as_of timestamptz default null, p_now timestamptz default null) returns jsonb
+  p_is_total boolean default false, p_as_of timestamptz default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_order_currency text := (select currency from public.giftcard_orders
@@ -216,10 +217,10 @@ begin
     p_tenant_id, p.provider, p.provider_ref, p_event_id, p_kind, p_amount,
     coalesce(p_currency, p.currency, v_order_currency), p_correlation_id, p_is_total, p_as_of, p_now);
   if (v_recorded ->> 'changed')::boolean then
-    insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'payment_event', 'order ' || p_correlation_id,
-            jsonb_build_object('tenant_id', p_tenant_id, 'reference', p.provider_ref, 'event_id', p_event_id,
-                               'kind', p_kind, 'amount', p_amount, 'currency', v_recorded -> 'currency'));
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'payment_event', 'order ' || p_correlation_id,
+      jsonb_build_object('reference', p.provider_ref, 'event_id', p_event_id, 'kind', p_kind, 'amount', p_amount,
+                         'currency', v_recorded -> 'currency'), p_now);
   end if;
   return v_recorded || jsonb_build_object('reference', p.provider_ref, 'provider', p.provider);
 end $$;

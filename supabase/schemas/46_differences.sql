@@ -155,8 +155,7 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
       -- An operator's block of a card that is paid is a decision about its money, until money moves again.
       and (o.cancelled_at is not null or c.unpaid > 0 or not exists (
         select from public.giftcard_audit a
-         where a.action = 'block_card' and a.subject = 'order ' || c.correlation_id
-           and a.details ->> 'tenant_id' = c.tenant_id
+         where a.action = 'block_card' and a.subject = 'order ' || c.correlation_id and a.tenant_id = c.tenant_id
            and a.at >= (select max(e.recorded_at) from public.giftcard_payment_events e
                          where e.payment_id = c.payment_id)))
       and (p_tenant_id is null or c.tenant_id = p_tenant_id)

@@ -1,14 +1,12 @@
 -- What operators decide about orders. Each decision has a row in the audit.
 
-create index giftcard_audit_free_orders on public.giftcard_audit (subject) where action = 'free_of_charge';
-
 -- Refuse an order that is free of charge although no operator has decided so.
 create function public.giftcard_require_decision() returns trigger
 language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if not exists (select from public.giftcard_audit
                   where action = 'free_of_charge' and subject = 'order ' || new.correlation_id
-                    and details ->> 'tenant_id' = new.tenant_id) then
+                    and tenant_id = new.tenant_id) then
     raise exception 'order % is free of charge only by giftcard_make_free_of_charge', new.correlation_id
       using errcode = '23514', constraint = 'giftcard_orders_free_of_charge_is_audited', table = 'giftcard_orders',
             schema = 'public';
@@ -22,7 +20,8 @@ create trigger giftcard_orders_free_of_charge_is_audited before insert or update
 -- Make an order free of charge: its card needs no payment. Return {correlation_id, free_of_charge}. GC404 for an
 -- unknown order. GC409 for one that is cancelled, paid, or whose charge has begun.
 create function public.giftcard_make_free_of_charge(
-  p_tenant_id text, p_correlation_id text, p_by text, p_reason text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_reason text, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_problem text;
@@ -44,10 +43,9 @@ begin
   if v_problem is not null then
     perform public.giftcard_refuse('GC409', format('order %s %s', p_correlation_id, v_problem), 'correlation_id');
   elsif not o.free_of_charge then
-    insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'free_of_charge', 'order ' || p_correlation_id,
-            jsonb_build_object('tenant_id', p_tenant_id, 'reason', p_reason, 'amount', o.amount,
-                               'currency', o.currency));
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'free_of_charge', 'order ' || p_correlation_id,
+      jsonb_build_object('reason', p_reason, 'amount', o.amount, 'currency', o.currency), p_now);
     update public.giftcard_orders set free_of_charge = true
      where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
     perform public.giftcard_make_due(p_tenant_id, p_correlation_id, 'payment', p_now);
@@ -59,7 +57,8 @@ end $$;
 -- that run after it read the new ones. Return {correlation_id, changed: the names of the fields that differ}. GC404 for
 -- an unknown order, GC409 once the customer is erased, GC400 for another field.
 create function public.giftcard_correct_recipient(
-  p_tenant_id text, p_correlation_id text, p_customer jsonb, p_by text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_customer jsonb, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_customer jsonb;
@@ -86,9 +85,9 @@ begin
     update public.giftcard_orders
        set details = jsonb_set(details, '{customer}', v_customer || p_customer)
      where tenant_id = p_tenant_id and correlation_id = p_correlation_id;
-    insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'correct_recipient', 'order ' || p_correlation_id,
-            jsonb_build_object('tenant_id', p_tenant_id, 'changed', to_jsonb(v_changed)));
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'correct_recipient', 'order ' || p_correlation_id,
+      jsonb_build_object('changed', v_changed), p_now);
   end if;
   return jsonb_build_object('correlation_id', p_correlation_id, 'changed', to_jsonb(v_changed));
 end $$;
@@ -96,7 +95,8 @@ end $$;
 -- Accept a difference that giftcard_reconcile returns: it is not shown again unless its amount changes. p_item: its
 -- reference. Return {kind, tenant_id, item, amount}. GC404 for none.
 create function public.giftcard_accept_difference(
-  p_kind text, p_tenant_id text, p_item text, p_by text, p_reason text, p_now timestamptz default null) returns jsonb
+  p_kind text, p_tenant_id text, p_item text, p_reason text, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -108,19 +108,19 @@ begin
     perform public.giftcard_refuse('GC404', format('there is no difference %s of %s', p_kind, p_item), 'reference');
   end if;
   insert into public.giftcard_accepted_differences (kind, tenant_id, item, amount, by, reason, accepted_at)
-  values (p_kind, p_tenant_id, p_item, v_amount, p_by, p_reason, v_now)
+  values (p_kind, p_tenant_id, p_item, v_amount, public.giftcard_actor(p_by), p_reason, v_now)
   on conflict on constraint giftcard_accepted_differences_pkey do update set
     amount = excluded.amount, by = excluded.by, reason = excluded.reason, accepted_at = excluded.accepted_at;
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'accept_difference', p_kind || ' ' || p_item,
-          v_accepted || jsonb_build_object('reason', p_reason));
+  perform public.giftcard_record_act(
+    p_by, p_tenant_id, 'accept_difference', p_kind || ' ' || p_item,
+    jsonb_build_object('amount', v_amount, 'reason', p_reason), v_now);
   return v_accepted;
 end $$;
 
 -- Enqueue the job that blocks the card of an order in any case, unless such a job waits or runs. Return
 -- {correlation_id, job_id, created}. GC404 for no card.
 create function public.giftcard_request_block(
-  p_tenant_id text, p_correlation_id text, p_by text, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -140,10 +140,10 @@ begin
   v_job_id := (public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card',
       'trigger_type', 'operator', 'payload', '{"force": true}'::jsonb,
-      'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), false, p_now)
+      'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now)
     -> 0 ->> 'id')::bigint;
-  insert into public.giftcard_audit (at, by, action, subject, details)
-  values (v_now, p_by, 'block_card', 'order ' || p_correlation_id, jsonb_build_object('tenant_id', p_tenant_id));
+  perform public.giftcard_record_act(
+    p_by, p_tenant_id, 'block_card', 'order ' || p_correlation_id, jsonb_build_object('job_id', v_job_id), v_now);
   return jsonb_build_object('correlation_id', p_correlation_id, 'job_id', v_job_id, 'created', true);
 end $$;
 

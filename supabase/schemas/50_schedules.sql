@@ -134,11 +134,13 @@ begin
 end $$;
 
 -- Return one schedule. GC404 for none.
-create function public.giftcard_show_schedule(p_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_show_schedule(
+  p_id bigint, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_schedule jsonb := (select public.giftcard_schedule_json(s, coalesce(p_now, clock_timestamp()))
-                     from public.giftcard_schedules s where s.id = p_id);
+                     from public.giftcard_schedules s
+                        where s.id = p_id and (p_tenant_id is null or s.tenant_id = p_tenant_id));
 begin
   if v_schedule is null then
     perform public.giftcard_refuse('GC404', format('schedule %s does not exist', p_id), 'schedule_id');

@@ -74,7 +74,7 @@ begin
     cross join lateral jsonb_array_elements(p.plan -> 'jobs') with ordinality j(job, n)
     join public.giftcard_schedules s on s.id = (p.plan ->> 'id')::bigint;
   if v_jobs is not null then
-    v_answers := public.giftcard_enqueue(v_jobs, false, p_now)::jsonb;
+    v_answers := public.giftcard_enqueue(v_jobs, p_now => p_now)::jsonb;
   end if;
   with made as (
     select v_owners[e.n] as schedule_id, array_agg((e.job ->> 'id')::bigint order by e.n) as ids,

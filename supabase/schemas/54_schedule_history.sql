@@ -41,11 +41,11 @@ end $$;
 -- Return a page of the jobs of a schedule, the newest occurrence first: {occurrences: [{id, time (of the occurrence),
 -- status, …}], older: the cursor to continue from, null at the end}. Archived ones are left out.
 create function public.giftcard_occurrences(
-  p_id bigint, p_limit integer default 10, p_older text default null) returns jsonb
+  p_id bigint, p_limit integer default 10, p_older text default null, p_tenant_id text default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
-  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
+  v_tenant text := public.giftcard_show_schedule(p_id, p_tenant_id) ->> 'tenant_id';
   v_prefix text := 'schedule:' || p_id || ':';
   v_cursor text[] := public.giftcard_schedule_cursor(p_older);
   v_bytes integer := 0;
@@ -72,11 +72,11 @@ end $$;
 -- time of the occurrence; older: the cursor to continue from, null at the end}. The newest occurrence comes first, of
 -- each the newest run. A page passes over 1,000 jobs at most, and may be short if they have no runs.
 create function public.giftcard_schedule_history(
-  p_id bigint, p_limit integer default 10, p_older text default null) returns jsonb
+  p_id bigint, p_limit integer default 10, p_older text default null, p_tenant_id text default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 10), 1), 1000);
-  v_tenant text := public.giftcard_show_schedule(p_id) ->> 'tenant_id';
+  v_tenant text := public.giftcard_show_schedule(p_id, p_tenant_id) ->> 'tenant_id';
   v_prefix text := 'schedule:' || p_id || ':';
   v_cursor text[] := public.giftcard_schedule_cursor(p_older);
   v_bytes integer := 0;

@@ -96,9 +96,10 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 
 -- Make the report of a tenant's day and store it; made again it replaces the former one. p_day null: yesterday, by the
--- database's clock. A day that is not over gives what there is so far, with complete: false.
+-- database's clock. A day that is not over gives what there is so far, with complete: false. p_by: the operator whose
+-- act it is; null: a job makes it, which the audit leaves out.
 create function public.giftcard_make_report(
-  p_tenant_id text, p_day date default null, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_day date default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -141,39 +142,44 @@ begin
     'currencies', v_money, 'failures', f.rows, 'differences', v_differences, 'last_days', v_days);
   insert into public.giftcard_reports (tenant_id, day, made_at, report) values (p_tenant_id, v_day, v_now, v_report)
   on conflict on constraint giftcard_reports_pkey do update set made_at = excluded.made_at, report = excluded.report;
+  if p_by is not null then
+    perform public.giftcard_record_act(p_by, p_tenant_id, 'make_report', 'report ' || v_day, '{}', v_now);
+  end if;
   return v_report;
 end $$;
 
--- Return the tenants with an order, a payment, a card or a failure on a day: an array, by name.
-create function public.giftcard_report_tenants(p_day date, p_limit integer default 1000) returns jsonb
+-- Return tenants with an order, a payment, a card or a failure on a day, the first p_limit by name, only those after
+-- p_after: an array.
+create function public.giftcard_report_tenants(
+  p_day date, p_limit integer default 1000, p_after text default null) returns jsonb
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   with recursive span as (
     select p_day::timestamp at time zone 'UTC' as since, (p_day + 1)::timestamp at time zone 'UTC' as until), known as (
-    -- From one name to the next, whatever the number of orders.
-    select least((select min(tenant_id) from public.giftcard_orders),
-                 (select min(tenant_id) from public.giftcard_payments),
-                 (select min(tenant_id) from public.giftcard_cards)) as tenant_id
+    -- From one name to the next, whatever the number of orders, until there are enough.
+    select coalesce(p_after, '') collate "C" as tenant_id
     union all
     select least((select min(tenant_id) from public.giftcard_orders where tenant_id > k.tenant_id),
                  (select min(tenant_id) from public.giftcard_payments where tenant_id > k.tenant_id),
                  (select min(tenant_id) from public.giftcard_cards where tenant_id > k.tenant_id))
       from known k where k.tenant_id is not null)
   select coalesce(jsonb_agg(t.tenant_id order by t.tenant_id), '[]') from (
-    select k.tenant_id from known k cross join span s
-     where exists (select from public.giftcard_orders o
-                   where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
-        or exists (select from public.giftcard_payments p
-                   where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
-        or exists (select from public.giftcard_cards c
-                   where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until)
+    (select k.tenant_id from known k cross join span s
+      where k.tenant_id > coalesce(p_after, '')
+        and (exists (select from public.giftcard_orders o
+                      where o.tenant_id = k.tenant_id and o.created_at >= s.since and o.created_at < s.until)
+             or exists (select from public.giftcard_payments p
+                         where p.tenant_id = k.tenant_id and p.created_at >= s.since and p.created_at < s.until)
+             or exists (select from public.giftcard_cards c
+                         where c.tenant_id = k.tenant_id and c.created_at >= s.since and c.created_at < s.until))
+      limit least(p_limit, 1000))
     union
     select j.tenant_id from span s
       join public.giftcard_job_history h on h.result in ('FAILED', 'INTERRUPTED') and h.finished_at >= s.since
           and h.finished_at < s.until
-      join public.giftcard_jobs j on j.id = h.job_id
+      join public.giftcard_jobs j on j.id = h.job_id and j.tenant_id > coalesce(p_after, '')
     union
     select j.tenant_id from span s
       join public.giftcard_jobs j on j.status = 'error' and j.run_no = 0 and j.finished_at >= s.since
-          and j.finished_at < s.until
+          and j.finished_at < s.until and j.tenant_id > coalesce(p_after, '')
      order by 1 limit least(p_limit, 1000)) t
 $$;

@@ -5,8 +5,7 @@ create function public.giftcard_webhook_endpoint_json(
   e public.giftcard_webhook_endpoints, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return jsonb_build_object(
-    'id', e.id, 'tenant_id', e.tenant_id, 'url', e.url,
+  return jsonb_build_object('id', e.id, 'tenant_id', e.tenant_id, 'url', e.url,
     -- The constraint lets an event twice and arrays of arrays pass.
     'events', (select jsonb_agg(d.event order by d.n) from (
         select u.event, min(u.n) as n from unnest(e.events) with ordinality u(event, n) group by u.event) d),
@@ -35,16 +34,26 @@ begin
 end $$;
 
 -- Lock an endpoint and return it. GC404 for none.
-create function public.giftcard_lock_webhook_endpoint(p_endpoint_id bigint) returns public.giftcard_webhook_endpoints
+create function public.giftcard_lock_webhook_endpoint(
+  p_endpoint_id bigint, p_tenant_id text) returns public.giftcard_webhook_endpoints
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
-  select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id for update;
+  select * into e from public.giftcard_webhook_endpoints
+   where id = p_endpoint_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
   end if;
   return e;
+end $$;
+
+-- Record an act on an endpoint. Its address may hold a secret: the audit leaves it out.
+create function public.giftcard_record_endpoint(
+  e public.giftcard_webhook_endpoints, p_by text, p_action text, p_details jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_record_act(p_by, e.tenant_id, p_action, 'webhook endpoint ' || e.id, p_details, p_now);
 end $$;
 
 -- Refuse an address that another endpoint of the tenant has: each event would arrive there twice.
@@ -76,7 +85,7 @@ end $$;
 create function public.giftcard_create_webhook_endpoint(
   p_tenant_id text, p_url text, p_events text[], p_enabled boolean, p_secret_encrypted text,
   p_idempotency_key text default null, p_body_hash text default null, p_endpoint_id bigint default null,
-  p_now timestamptz default null) returns jsonb
+  p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -99,33 +108,44 @@ begin
           p_events, p_enabled, case when not p_enabled then 'made off' end, p_secret_encrypted, p_idempotency_key,
           p_body_hash, v_now, v_now)
   returning * into e;
+  perform public.giftcard_record_endpoint(e, p_by, 'create_endpoint', jsonb_build_object('events', e.events), v_now);
   return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Update what is given: another address, other events, enabled or not. Queued webhooks use the new values.
 create function public.giftcard_update_webhook_endpoint(
   p_endpoint_id bigint, p_url text default null, p_events text[] default null, p_enabled boolean default null,
-  p_now timestamptz default null) returns jsonb
+  p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
+  v_changed jsonb;
+  u public.giftcard_webhook_endpoints;
 begin
   perform public.giftcard_refuse_duplicate_endpoint(e.tenant_id, p_url, e.id);
   update public.giftcard_webhook_endpoints
      set url = coalesce(p_url, url), events = coalesce(p_events, events), enabled = coalesce(p_enabled, enabled),
          disabled_reason = case when coalesce(p_enabled, enabled) then null
                                 else coalesce(disabled_reason, 'turned off by hand') end, updated_at = v_now
-   where id = p_endpoint_id returning * into e;
-  return public.giftcard_webhook_endpoint_json(e, v_now);
+   where id = p_endpoint_id returning * into u;
+  v_changed := jsonb_build_object('changed', public.giftcard_changed_fields(to_jsonb(e), to_jsonb(u)) - 'updated_at');
+  if v_changed <> '{"changed": []}' then
+    perform public.giftcard_record_endpoint(e, p_by, 'update_endpoint', v_changed, v_now);
+  end if;
+  return public.giftcard_webhook_endpoint_json(u, v_now);
 end $$;
 
 -- Delete an endpoint for good. Its queued webhooks are cancelled when they run.
-create function public.giftcard_delete_webhook_endpoint(p_endpoint_id bigint) returns jsonb
+create function public.giftcard_delete_webhook_endpoint(
+  p_endpoint_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
 begin
-  perform public.giftcard_lock_webhook_endpoint(p_endpoint_id);
   delete from public.giftcard_webhook_endpoints where id = p_endpoint_id;
+  perform public.giftcard_record_endpoint(e, p_by, 'delete_endpoint', '{}', p_now);
   return jsonb_build_object('id', p_endpoint_id, 'deleted', true);
 end $$;
 
@@ -135,11 +155,12 @@ end $$;
 -- know. The idempotency key of the latest rotation with the same request returns the same secret again.
 create function public.giftcard_rotate_webhook_secret(
   p_endpoint_id bigint, p_secret_encrypted text, p_former_seconds double precision,
-  p_idempotency_key text default null, p_body_hash text default null, p_now timestamptz default null) returns jsonb
+  p_idempotency_key text default null, p_body_hash text default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
 begin
   if public.giftcard_is_repeated(p_idempotency_key, p_body_hash, e.rotate_key, e.rotate_hash) then
     return public.giftcard_webhook_endpoint_with_secret(e, v_now);
@@ -163,18 +184,21 @@ begin
          oldest_secret_until = e.oldest_secret_until, rotate_key = p_idempotency_key, rotate_hash = p_body_hash,
          updated_at = v_now
    where id = p_endpoint_id returning * into e;
+  perform public.giftcard_record_endpoint(
+    e, p_by, 'rotate_secret', jsonb_build_object('former_seconds', p_former_seconds), v_now);
   return public.giftcard_webhook_endpoint_with_secret(e, v_now);
 end $$;
 
 -- Send a test event, whatever events the endpoint receives; each call is a new event. Return {job_id, event_id}. GC409
 -- for a disabled endpoint.
 create function public.giftcard_test_webhook_endpoint(
-  p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
+  p_endpoint_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
-  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id);
+  e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
   v_job json;
 begin
   if not e.enabled then
@@ -188,17 +212,20 @@ begin
     'circuit', 'webhook:' || e.id, 'trigger_type', 'test', 'payload', jsonb_build_object(
       'endpoint_id', e.id, 'event_id', v_event_id, 'body', json_build_object(
         'type', 'webhook.test', 'timestamp', to_char(v_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text))), false, p_now) -> 0;
+        'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text))), p_now => p_now) -> 0;
+  perform public.giftcard_record_endpoint(e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job -> 'id'), v_now);
   return jsonb_build_object('job_id', v_job -> 'id', 'event_id', v_event_id);
 end $$;
 
 -- Return one endpoint. GC404 for none.
-create function public.giftcard_webhook_endpoint(p_endpoint_id bigint, p_now timestamptz default null) returns jsonb
+create function public.giftcard_webhook_endpoint(
+  p_endpoint_id bigint, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   e public.giftcard_webhook_endpoints;
 begin
-  select * into e from public.giftcard_webhook_endpoints where id = p_endpoint_id;
+  select * into e from public.giftcard_webhook_endpoints
+   where id = p_endpoint_id and (p_tenant_id is null or tenant_id = p_tenant_id);
   if not found then
     perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
   end if;

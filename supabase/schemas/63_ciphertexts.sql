@@ -101,12 +101,11 @@ end $$;
 
 -- Record that an operator makes one key take over from the others. p_texts: how many are to be encrypted again.
 create function public.giftcard_record_key_rotation(
-  p_by text, p_key_id text, p_texts bigint, p_now timestamptz default null) returns jsonb
+  p_key_id text, p_texts bigint, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  insert into public.giftcard_audit (at, by, action, subject, details)
-    values (coalesce(p_now, clock_timestamp()), p_by, 'rotate_keys', 'key ' || p_key_id,
-            jsonb_build_object('texts', p_texts));
+  perform public.giftcard_record_act(
+    p_by, null, 'rotate_keys', 'key ' || p_key_id, jsonb_build_object('texts', p_texts), p_now);
   return jsonb_build_object('noted', true);
 end $$;
 

@@ -12,8 +12,8 @@ create table public.giftcard_alerts (
 comment on table public.giftcard_alerts is
   'One row is one condition that was found. It is deleted once its end, and an hour since the last alert, have passed.';
 comment on column public.giftcard_alerts.condition is
-  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit; more:<kind>: a list was cut; '
-  'check_failed:<kind>: the conditions of that kind are unknown.';
+  'dead_letters, circuit:<name>, no_tick, late:<stage>, books:<kind>, limit, denied_requests; more:<kind>: a list was '
+  'cut; check_failed:<kind>: the conditions of that kind are unknown.';
 comment on column public.giftcard_alerts.newest is 'dead_letters, books: when the newest of them came.';
 comment on column public.giftcard_alerts.resolved_at is 'When it was over. null: it holds.';
 
@@ -103,6 +103,17 @@ set jit = off as $$
    order by 1 limit 1
 $$;
 
+-- Return the condition that at least 100 wrong tokens and signatures came within the last ten minutes.
+create function public.giftcard_denied_condition(p_now timestamptz)
+returns table (condition text, since timestamptz, detail jsonb)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+  select 'denied_requests', min(d.window_at), jsonb_build_object('requests', sum(d.requests + d.former_requests))
+    from public.giftcard_denied_requests d
+   where d.window_at > p_now - interval '5 minutes' and d.window_at <= p_now
+  having sum(d.requests + d.former_requests) >= 100 order by 1 limit 1
+$$;
+
 -- Return the conditions of one kind that hold now, as rows of giftcard_alerts: the first 100; how many more is a
 -- condition of its own, more:<kind>. A check that fails is the condition check_failed:<kind>: it stops no other kind.
 create function public.giftcard_conditions_of(p_kind text, p_stages jsonb, p_late interval, p_now timestamptz)
@@ -123,6 +134,8 @@ begin
       select * from public.giftcard_books_conditions(p_now) where p_kind = 'books'
       union all
       select * from public.giftcard_limit_condition(p_stages, p_now) where p_kind = 'limit'
+      union all
+      select * from public.giftcard_denied_condition(p_now) where p_kind = 'denied_requests'
     ), numbered as (
       select f.*, row_number() over (order by f.condition) as n from found f
     ), listed as (
@@ -147,7 +160,7 @@ create function public.giftcard_active_conditions(p_stages jsonb, p_late interva
 returns table (condition text, since timestamptz, detail jsonb, newest timestamptz)
 language sql stable security invoker set search_path = '' set jit = off as $$
   select c.condition, c.since, c.detail, c.newest
-    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit']) k(kind)
+    from unnest(array['dead_letters', 'circuit', 'no_tick', 'late', 'books', 'limit', 'denied_requests']) k(kind)
    cross join lateral unnest(public.giftcard_conditions_of(k.kind, p_stages, p_late, p_now)) c
    order by c.condition limit 1000
 $$;

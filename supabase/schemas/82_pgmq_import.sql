@@ -104,7 +104,7 @@ begin
   end if;
   v_job := v_job || jsonb_build_object('context', coalesce(v_job -> 'context', '{}') || jsonb_build_object(
     'pgmq', public.giftcard_message_source(p_queue, p_item)));
-  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), false, p_now) -> 0;
+  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), p_now => p_now) -> 0;
   if (v_enqueued ->> 'created')::boolean then
     return 'moved';
   elsif public.giftcard_is_same_message((v_enqueued ->> 'id')::bigint, v_job) then

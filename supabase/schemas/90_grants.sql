@@ -1,5 +1,6 @@
--- Grants: all to the service role, none to any other. Supabase grants new tables and functions to its web roles by
--- default, so each is revoked by name. A later migration repeats this for what it adds; a test reads the catalog.
+-- Grants: all to the service role, none to any other. Of the audit it may only read rows and add them, with the role
+-- that the database sets. Supabase grants new tables and functions to its roles by default, so each is revoked by
+-- name. A later migration repeats this for what it adds; a test reads the catalog.
 
 do $$
 declare
@@ -16,7 +17,11 @@ begin
       execute format('alter table %s enable row level security', v_object.name);
       execute format('revoke all on table %s from public%s', v_object.name, coalesce(', ' || v_web_roles, ''));
       if v_service then
-        execute format('grant select, insert, update, delete on table %s to service_role', v_object.name);
+        execute format('revoke all on table %s from service_role', v_object.name);
+        execute format('grant %s on table %s to service_role', case
+          when v_object.name = 'public.giftcard_audit'::regclass
+          then 'select, insert (at, by, tenant_id, action, subject, details)'
+          else 'select, insert, update, delete' end, v_object.name);
       end if;
     else
       execute format('revoke all on sequence %s from public%s', v_object.name, coalesce(', ' || v_web_roles, ''));

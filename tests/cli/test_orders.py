@@ -108,7 +108,7 @@ def test_order_that_is_free_and_cancelled_is_shown_so(world: World, door: Door) 
     assert f"to reopen it: flask jobs requeue {job_id}" in text
     door.says("requeue", job_id)
     assert "to reopen it" not in door.says("orders", "show", FLOW)
-    assert audit(world) == ["free_of_charge"]
+    assert audit(world) == ["free_of_charge", "cancel_flow", "requeue"]
 
 
 def test_order_is_paged(issued: World, door: Door) -> None:

@@ -11,6 +11,7 @@ import pytest
 from flask import Flask, Response, redirect
 from pydantic import SecretStr
 
+from lib.api_client.audit import AuditClient
 from lib.api_client.jobs import JobsClient
 from lib.api_client.orders import OrdersClient
 from lib.api_client.reports import ReportsClient
@@ -21,6 +22,7 @@ from lib.errors import Unavailable
 from lib.giftcards.decisions import Decisions
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
 from lib.operations import Operations
+from lib.reports.service import Reports
 from lib.schedules.service import Scheduling
 from lib.store.postgres import PostgresWire
 from lib.store.store import Store
@@ -89,7 +91,10 @@ def test_address_that_no_token_may_be_sent_to_is_refused(desk: World) -> None:
 
 @pytest.mark.parametrize(
     ("token", "why"),
-    [(None, "set GIFTCARD_ADMIN_TOKEN to the admin token of 127.0.0.1"), (API, "is not the admin token of 127.0.0.1")],
+    [
+        (None, "set GIFTCARD_ADMIN_TOKEN to the admin token of 127.0.0.1"),
+        (API, "requires a token with the scope admin"),
+    ],
 )
 def test_token_that_does_not_open_the_door_is_refused(
     make_world: Make, remote: Door, token: str | None, why: str
@@ -208,7 +213,8 @@ def test_bulk_work_stops_when_its_time_is_over(world: World, remote: Door, monke
         (Decisions, OrdersClient, set(), set()),
         (Scheduling, SchedulesClient, set(), set()),
         (Endpoints, WebhooksClient, set(), set()),
-        (Store, ReportsClient, None, set()),
+        (Reports, ReportsClient, set(), set()),
+        (Store, AuditClient, None, set()),
     ],
 )
 def test_client_has_the_methods_of_the_service(

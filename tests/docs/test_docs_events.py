@@ -116,6 +116,7 @@ def _live_through(world: World, wire: _Wire) -> None:
     world.sql("update giftcard_ticks set started_at = started_at - interval '10 minutes'")
     world.sql("update giftcard_maintenance_tasks set last_at = '-infinity'")
     world.run()
+    world.client.get("/api/status", headers=bearer("wrong"))
     wire.away = True
     world.client.get("/api/cron/giftcard-jobs", headers=bearer(CRON))
 

@@ -76,6 +76,13 @@ def limit(world: World) -> None:
     world.sql("update giftcard_maintenance_tasks set last_at = '-infinity' where task = 'alerts'")
 
 
+def denied(world: World) -> None:
+    world.sql(
+        """insert into giftcard_denied_requests (bucket, window_at, requests, former_requests)
+             values (1, now() + interval '1 minute', 60, 0), (2, now() + interval '1 minute', 1, 59)"""
+    )
+
+
 def cancel(world: World) -> None:
     world.sql("update giftcard_jobs set status = 'cancelled' where status in ('queued', 'error')")
 
@@ -112,6 +119,13 @@ CONDITIONS = {
         "the last ten ticks all stopped at the limit with due jobs left: raise GIFTCARD_JOBS_PER_CRON_RUN (limit) or "
         "GIFTCARD_CONCURRENCY (budget)",
         "ticks run all due jobs again",
+    ),
+    "denied_requests": Condition(
+        denied,
+        lambda world: world.sql("delete from giftcard_denied_requests"),
+        "120 requests with a wrong token or signature within ten minutes: see which paths in the log, event "
+        "request_denied",
+        "few requests have a wrong token or signature now",
     ),
 }
 

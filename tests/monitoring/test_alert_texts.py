@@ -7,7 +7,8 @@ import pytest
 from lib.monitoring import alert_texts
 
 CONDITIONS = [
-    "dead_letters", "circuit:webhook:7", "no_tick", "late:work", "books:paid_twice", "limit", "more:circuit",
+    "dead_letters", "circuit:webhook:7", "no_tick", "late:work", "books:paid_twice", "limit", "denied_requests",
+    "more:circuit",
     "check_failed:late", "", ":", "circuit:{0}", "new",
 ]  # fmt: skip
 

@@ -13,6 +13,7 @@ KINDS = {
     "late": "giftcard_late_conditions(jsonb, interval, timestamptz)",
     "books": "giftcard_books_conditions(timestamptz)",
     "limit": "giftcard_limit_condition(jsonb, timestamptz)",
+    "denied_requests": "giftcard_denied_condition(timestamptz)",
 }
 
 

@@ -130,10 +130,9 @@ def test_who_paused_and_why_is_kept_and_resuming_twice_is_refused(world: World) 
     with pytest.raises(psycopg.Error) as caught:
         world.call("resume", stage="email", by="otto")
     assert caught.value.sqlstate == "GC404"
-    for stage, by in (("", "kate"), ("email", "")):
-        with pytest.raises(psycopg.Error) as caught:
-            world.call("pause", stage=stage, by=by)
-        assert caught.value.sqlstate == "GC400"
+    with pytest.raises(psycopg.Error) as caught:
+        world.call("pause", stage="", by="kate")
+    assert caught.value.sqlstate == "GC400"
 
 
 # Choosing

@@ -203,6 +203,7 @@ def test_tenants_of_a_day_are_those_in_which_something_happened(world: World) ->
     world.dead_letter(tenant_id="failed")
     assert world.ask("report_tenants", day=YESTERDAY) == ["failed", "issued", "ordered", "paid"]
     assert world.ask("report_tenants", day=YESTERDAY, limit=2) == ["failed", "issued"]
+    assert world.ask("report_tenants", day=YESTERDAY, limit=2, after="issued") == ["ordered", "paid"]
     assert world.ask("report_tenants", day=YESTERDAY - timedelta(days=5)) == []
 
 

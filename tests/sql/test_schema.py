@@ -93,7 +93,7 @@ DIFFERENCES = [
     ("relations", "comment on table giftcard_audit is 'another'"),
     ("relations", "alter table giftcard_audit disable row level security"),
     ("relations", "grant usage on sequence giftcard_ticks_id_seq to anon"),
-    ("constraints", "alter table giftcard_audit drop constraint giftcard_audit_action_is_known"),
+    ("constraints", "alter table giftcard_audit drop constraint giftcard_audit_action_is_a_name"),
     ("constraints", "comment on constraint giftcard_orders_amount_is_positive on giftcard_orders is 'another'"),
     ("constraints", "alter domain giftcard_ttr drop constraint giftcard_jobs_ttr_is_positive"),
     ("functions", "grant execute on function giftcard_status to anon"),

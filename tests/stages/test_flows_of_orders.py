@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.support.factory import KIM
 from tests.support.queues import Queues
 from tests.support.world import World, an_order
 
@@ -149,7 +150,7 @@ def test_no_stage_works_for_a_cancelled_order_until_it_is_reopened(world: World,
     world.submit(an_order(correlation_id="order-1"))
     while not world.sql("select id from giftcard_jobs where stage = %s", stage):
         world.run(limit=1)
-    world.store.cancel_flow("default", "order-1")
+    world.store.cancel_flow("default", "order-1", caller=KIM)
     before = world.row_counts()
     job = add(world, stage)
     assert (job["status"], job["last_error"].startswith("PermanentError: the order is cancelled")) == ("error", True)
@@ -157,14 +158,14 @@ def test_no_stage_works_for_a_cancelled_order_until_it_is_reopened(world: World,
         before[f"giftcard_{name}"] for name in ("payments", "cards", "effects")
     ]
     (cancelled,) = world.sql("select id from giftcard_jobs where status = 'cancelled'")
-    world.store.requeue(cancelled["id"])
+    world.store.requeue(cancelled["id"], caller=KIM)
     world.drain()
     assert (totals(world), recipients()) == (([2500], [2500]), [KATE])
 
 
 def test_an_order_free_of_charge_is_not_charged_and_has_its_card(world: World, recipients: Any) -> None:
     world.submit(an_order(correlation_id="order-1"))
-    world.store.make_free_of_charge("default", "order-1", by="kim", reason="goodwill")
+    world.store.make_free_of_charge("default", "order-1", reason="goodwill", caller=KIM)
     world.drain()
     assert (totals(world), recipients()) == (([], [2500]), [KATE])
     assert world.job(stage="payment")["context"]["payment"] == "free of charge"
@@ -176,7 +177,7 @@ def test_nothing_is_done_for_a_customer_who_was_erased(world: World, recipients:
     world.submit(an_order(correlation_id="order-1"))
     world.run(limit=1)
     customer = world.value("select id from giftcard_customers")
-    world.store.erase_customer(customer, by="kim")
+    world.store.erase_customer(customer, caller=KIM)
     job = add(world, stage)
     assert (job["status"], job["last_error"]) == ("error", "PermanentError: the customer of this order was erased")
     assert (totals(world), recipients()) == (([], []), [])

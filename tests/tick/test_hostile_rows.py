@@ -71,8 +71,8 @@ insert into giftcard_effects (tenant_id, correlation_id, stage, dedup_key, name,
   values ('default', 'planted-1', 'other', '', 'charge', 'gc_1', now());
 insert into giftcard_customers (email, given_name, external_id, created_at, updated_at)
   values ('kate@example.com', 'Kate', '1', now(), now());
-insert into giftcard_audit (at, by, action, subject, details)
-  values (now(), 'ann', 'free_of_charge', 'order planted-9', '{"tenant_id": "default"}');
+insert into giftcard_audit (at, by, tenant_id, action, subject)
+  values (now(), 'ann', 'default', 'free_of_charge', 'order planted-9');
 insert into giftcard_orders (correlation_id, body_hash, amount, currency, created_at, free_of_charge)
   values ('planted-1', 'x', 2500, 'USD', now(), false), ('planted-9', 'x', 2500, 'USD', now(), true);
 insert into giftcard_payments (tenant_id, correlation_id, idempotency_key, provider, provider_ref, amount, currency,

@@ -16,6 +16,7 @@ from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
 from lib.tick.inline import InlineStore
 from lib.web.app import create_app
 from lib.web.services import Services
+from tests.support.factory import KIM
 from tests.support.world import ADMIN, API, World, an_order, bearer, settings_of
 
 Make = Callable[..., World]
@@ -152,7 +153,7 @@ def test_job_that_is_there_already_does_not_run_again_unless_it_is_replaced(worl
 def test_job_that_may_not_start_stays_queued(world: World, make_world: Make, why: str) -> None:
     stage = "nobody" if why == "unknown" else "work"
     if why == "paused":
-        world.store.pause("work", by="ann", reason=None)
+        world.store.pause("work", paused_by="ann", reason=None, caller=KIM)
     elif why == "paused by setting":
         world = synchronous(make_world(handlers={"work": work}, GIFTCARD_INLINE=1, GIFTCARD_PAUSED=1))
     assert enqueue(world, "nothing", stage=stage)["status"] == "queued"

@@ -8,6 +8,7 @@ import pytest
 from lib.errors import DuplicatePersonalCode, PermanentError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
 from lib.jobs.stage import Registry
+from tests.support.factory import KIM
 from tests.support.world import World, a_stage
 
 Make = Callable[..., World]
@@ -213,7 +214,7 @@ def test_hand_run_update_wins_over_the_worker_that_holds_the_job(make_world: Mak
 )
 def test_wish_to_cancel_turns_everything_but_complete_into_cancelled(make_world: Make, outcome: Outcome) -> None:
     def wished_away(payload: Any, context: Any) -> Outcome:
-        world.store.cancel(context.job.id)
+        world.store.cancel(context.job.id, caller=KIM)
         return outcome
 
     world = make_world(handlers={"work": wished_away})

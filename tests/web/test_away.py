@@ -48,6 +48,8 @@ CHANGES: dict[str, tuple[str, str, Any, str]] = {
     "schedules.run": ("POST", "/api/v1/schedules/1/run", None, PERHAPS),
     "stages.pause": ("POST", "/api/v1/stages/email/pause", {"by": "kate"}, PERHAPS),
     "stages.resume": ("POST", "/api/v1/stages/email/resume", {"by": "kate"}, PERHAPS),
+    "tokens.create": ("POST", "/api/v1/tokens", {"name": "shop", "scopes": ["admin"]}, PERHAPS),
+    "tokens.revoke": ("DELETE", "/api/v1/tokens/shop", None, SAFE),
     "webhooks.create": ("POST", "/api/v1/webhook-endpoints", ENDPOINT, PERHAPS),
     "webhooks.delete": ("DELETE", "/api/v1/webhook-endpoints/1", None, PERHAPS),
     "webhooks.rotate_secret": ("POST", "/api/v1/webhook-endpoints/1/rotate-secret", None, PERHAPS),

@@ -71,6 +71,14 @@ def reports(world: World) -> list[str]:
     return [str(number) for number in range(305, 99, -1)]
 
 
+def acts(world: World) -> list[int]:
+    world.sql(
+        "insert into public.giftcard_audit (at, by, action, subject, details) select now(), 'kim', 'requeue',"
+        " repeat('é', 100000), jsonb_build_object('t', repeat('x', 300000)) from generate_series(1, 205) i"
+    )
+    return list(range(205, 0, -1))
+
+
 def circuits(world: World) -> list[str]:
     world.sql(
         "insert into public.giftcard_circuits (circuit, failures) select 'c' || i, 1 from generate_series(100, 350) i"
@@ -128,6 +136,7 @@ LISTS: dict[str, tuple[Callable[[World], list[Any]], str, str, Callable[[Any], A
     "/api/v1/schedules": (schedules, "/api/v1/schedules", "schedules", lambda row: row["id"]),
     "/api/v1/webhook-endpoints": (endpoints, "/api/v1/webhook-endpoints", "endpoints", lambda row: row["id"]),
     "/api/v1/reports": (reports, "/api/v1/reports", "reports", lambda row: row["tenant_id"]),
+    "/api/v1/audit": (acts, "/api/v1/audit", "acts", lambda row: row["id"]),
     "/api/v1/circuits": (circuits, "/api/v1/circuits", "circuits", lambda row: row["circuit"]),
     "/api/v1/jobs/{job_id}/history": (history, "/api/v1/jobs/1/history", "runs", lambda row: row["run_no"]),
     "/api/v1/schedules/{schedule_id}/history": (

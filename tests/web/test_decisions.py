@@ -207,8 +207,8 @@ def test_job_of_the_books_leaves_a_paid_card_as_it_is(issued: World) -> None:
 @pytest.mark.parametrize("action", ["free-of-charge", "recipient", "payment-events", "block-card"])
 def test_shops_cannot_decide(world: World, action: str) -> None:
     method = "PATCH" if action == "recipient" else "POST"
-    assert ask(world, method, f"/api/v1/giftcards/order-8/{action}", {}, token=API).status_code == 401
-    assert ask(world, "GET", "/api/v1/reconciliation", token=API).status_code == 401
+    assert ask(world, method, f"/api/v1/giftcards/order-8/{action}", {}, token=API).status_code == 403
+    assert ask(world, "GET", "/api/v1/reconciliation", token=API).status_code == 403
 
 
 @pytest.mark.parametrize("action", ["free-of-charge", "recipient", "payment-events", "block-card"])

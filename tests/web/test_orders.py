@@ -5,6 +5,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.support.world import API, World, an_order, bearer
 
 Make = Callable[..., World]
@@ -151,3 +153,17 @@ def test_flow_tells_no_card_number_and_no_address(world: World) -> None:
     shown = str(world.flow(correlation_id))
     assert "kate@example.com" not in shown
     assert "encrypted" not in shown
+
+
+@pytest.mark.parametrize("tenant", ["default", "acme", "a:b@c.d-e_f"])
+@pytest.mark.parametrize("correlation_id", [None, "order-1", "o:1@shop", "A.._--::@@", "x" * 200])
+def test_the_status_url_leads_to_ones_own_order_with_the_same_token(
+    world: World, tenant: str, correlation_id: str | None
+) -> None:
+    body = an_order(tenant_id=tenant) | ({"correlation_id": correlation_id} if correlation_id else {})
+    others = an_order(tenant_id="other") | ({"correlation_id": correlation_id} if correlation_id else {})
+    assert world.submit(others).status_code == 202
+    submitted = world.submit(body).json
+    found = world.client.get(submitted["status_url"], headers=bearer(API))
+    assert (found.status_code, found.json["tenant_id"]) == (200, tenant), submitted
+    assert found.json["correlation_id"] == submitted["correlation_id"]

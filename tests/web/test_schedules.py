@@ -198,4 +198,4 @@ def test_schedules_are_the_operators_alone(world: World, token: str) -> None:
         ("POST", "/1/run"),
     ):
         answer = world.client.open(PATH + path, method=method, json={}, headers=bearer(token))
-        assert answer.status_code == 401
+        assert answer.status_code in (401, 403)

@@ -218,6 +218,6 @@ def test_without_encryption_keys_no_secret_is_made(make_world: Make) -> None:
 
 def test_only_operators_come_in(world: World) -> None:
     for token in (API, "wrong", ""):
-        assert answer(world, "GET", token=token).status_code == 401
-        assert answer(world, "POST", body=NEW, token=token).status_code == 401
+        assert answer(world, "GET", token=token).status_code in (401, 403)
+        assert answer(world, "POST", body=NEW, token=token).status_code in (401, 403)
     assert world.value("select count(*) from giftcard_webhook_endpoints") == 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lib.errors import Refused
+from tests.support.factory import KIM
 from tests.support.receiver import Receiver, an_endpoint, ask, webhooks
 from tests.support.world import ADMIN, World, bearer
 
@@ -64,8 +65,8 @@ def test_dead_webhook_comes_back_from_the_archive_and_is_delivered(
     telling: World, receiver: Receiver, dead: dict[str, Any]
 ) -> None:
     archive(telling)
-    telling.store.restore(dead["id"])
-    telling.store.requeue(dead["id"])
+    telling.store.restore(dead["id"], caller=KIM)
+    telling.store.requeue(dead["id"], caller=KIM)
     delivered_again(telling, receiver, dead)
 
 
@@ -77,13 +78,13 @@ def archive(world: World) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 def test_delivered_webhook_is_refused(telling: World, receiver: Receiver, dead: dict[str, Any], force: bool) -> None:
-    telling.store.requeue(dead["id"])
+    telling.store.requeue(dead["id"], caller=KIM)
     telling.run()
     says = "is a webhook that was delivered: it is not sent again" if force else "is completed: use force"
     assert says in refused(telling, dead, force=force)
     archive(telling)
     assert "is archived: restore it first" in refused(telling, dead, force=force)
-    telling.store.restore(dead["id"])
+    telling.store.restore(dead["id"], caller=KIM)
     assert says in refused(telling, dead, force=force)
     found = telling.client.post("/api/v1/jobs/requeue", json={"all": True}, headers=bearer(ADMIN)).json
     assert found["matched"] == 0
@@ -97,5 +98,5 @@ def test_what_a_webhook_says_cannot_be_changed(telling: World, receiver: Receive
     row = {name: dead[name] for name in ("stage", "tenant_id", "correlation_id", "dedup_key")}
     with pytest.raises(Refused, match="is sent as it was written"):
         telling.store.enqueue([row | {"payload": payload}], replace=True)
-    telling.store.requeue(dead["id"], payload=dead["payload"])
+    telling.store.requeue(dead["id"], payload=dead["payload"], caller=KIM)
     delivered_again(telling, receiver, dead)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.factory import KIM
 from tests.support.square import (
     PAYMENT,
     SETTINGS,
@@ -58,7 +59,7 @@ def test_customer_belongs_to_the_tenant_that_is_set(make_world: Make) -> None:
 def test_customer_who_came_in_is_erased_like_any_other(world: World) -> None:
     taken(world, customer())
     world.run()
-    world.store.erase_customer(world.value("select id from giftcard_customers"), by="test")
+    world.store.erase_customer(world.value("select id from giftcard_customers"), caller=KIM)
     everything = str(world.sql("select * from giftcard_jobs")) + str(world.sql("select * from giftcard_customers"))
     assert not any(text in everything for text in ("kate@example.com", "Rodgers", "JDKYHB"))
 

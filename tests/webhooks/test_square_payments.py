@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Snooze
+from tests.support.factory import KIM
 from tests.support.factory import World as Rows
 from tests.support.square import PAYMENT, SETTINGS, payment, refund, taken
 from tests.support.square_books import differences
@@ -155,7 +156,7 @@ def test_several_events_of_one_payment_are_one_payment(world: World) -> None:
 
 def test_order_that_was_cancelled_stays_so(world: World) -> None:
     job = ordered(world)
-    world.store.cancel_flow("default", "order-1")
+    world.store.cancel_flow("default", "order-1", caller=KIM)
     assert taken(world, payment())["kind"] == "payment"
     world.run()
     assert world.job(job["id"])["status"] == "cancelled"

@@ -33,23 +33,28 @@ def schedules(t: Teller) -> None:
     t.ask("occurrences", id=made["id"], limit=10)
     t.ask("occurrences", id=made["id"], limit=10, older="ü")
     t.ask("schedule_history", id=made["id"], limit=10, older=None)
-    t.do("pause_schedule", id=made["id"], by="kate", reason="ß")
+    t.do("pause_schedule", id=made["id"], paused_by="kate", reason="ß", by="kate", tenant_id="shop")
+    t.do("pause_schedule", id=made["id"], paused_by="kate", reason="ß", by="kate", tenant_id="another")
     shown = t.do("show_schedule", id=made["id"])
     t.do("resume_schedule", id=made["id"], version=shown["version"], next_at=SOON)
     t.do("resume_schedule", id=made["id"], version=shown["version"], next_at=SOON)
+    at_once = {"id": made["id"], "version": shown["version"] + 1, "jobs": [job | {"dedup_key": "2"}], "next_at": SOON}
+    t.do("run_schedule", plan=at_once, by="kate")
+    t.do("run_schedule", plan=at_once, by="kate", tenant_id="another")
     t.do("precision", window_seconds=3600.5)
-    t.ask("delete_schedule", id=made["id"])
-    t.ask("delete_schedule", id=made["id"])
+    t.do("delete_schedule", id=made["id"], by="kate")
+    t.do("delete_schedule", id=made["id"], by="kate")
     t.do("show_schedule", id=NOBODY)
 
 
 def reports(t: Teller) -> None:
     t.ask("report", tenant_id="shop", day="2035-01-01")
-    t.do("make_report", tenant_id="shop", day="2035-01-01")
+    t.do("make_report", tenant_id="shop", day="2035-01-01", by="kate")
     t.do("make_report", tenant_id="shop", day="2035-02-30")
     t.ask("report", tenant_id="shop", day="2035-01-01")
     t.ask("list_reports", tenant_id=None, older=None, limit=10)
-    t.ask("report_tenants", day="2035-01-01")
+    t.ask("report_tenants", day="2035-01-01", after="ü", limit=10)
+    t.ask("report_tenants", day="2035-01-01", after=None, limit=10)
     t.ask("read_pgmq", queues=("queue",), limit=10)
     t.do("import_pgmq", batches={"queue": [{"msg_id": 1, "sent_at": "1", "job": {"stage": "email"}}]})
 
@@ -60,7 +65,7 @@ def webhooks(t: Teller) -> None:
     one = t.do("create_webhook_endpoint", **made, endpoint_id=free, secret_encrypted="é")["id"]
     t.do("create_webhook_endpoint", **made, secret_encrypted="é")
     t.do("create_webhook_endpoint", **(made | {"events": (), "url": "https://shop.example/2"}), secret_encrypted="é")
-    t.do("update_webhook_endpoint", endpoint_id=one, url=None, events=("job.completed", "report.ready"))
+    t.do("update_webhook_endpoint", endpoint_id=one, url=None, events=("job.completed", "report.ready"), by="kate")
     t.do("webhook_endpoint", endpoint_id=one)
     t.do("webhook_endpoint", endpoint_id=NOBODY)
     t.do("list_webhook_endpoints", tenant_id="shop", older=None, limit=1)
@@ -74,7 +79,8 @@ def webhooks(t: Teller) -> None:
     t.do("webhook_target", job_id=job_id, lease_id=LEASES[6], endpoint_id=one)
     t.do("disable_webhook_endpoint", endpoint_id=one, url=made["url"], reason="410")
     t.do("test_webhook_endpoint", endpoint_id=one)
-    t.ask("delete_webhook_endpoint", endpoint_id=one)
+    t.do("delete_webhook_endpoint", endpoint_id=one, by="kate", tenant_id="another")
+    t.do("delete_webhook_endpoint", endpoint_id=one, by="kate", tenant_id="shop")
     event = {"source": "psp", "type": "paid", "tenant_id": "shop"}
     moved = {"provider_ref": "ch_9", "event_id": "captured:ch_9", "kind": "captured", "amount": 2**40}
     moved |= {"currency": "EUR", "named_order": "order-1", "as_of": SOON}
@@ -97,6 +103,25 @@ def _keys(t: Teller, endpoint: int) -> None:
     for kind in ("endpoint", "endpoint", "effect", "customer"):
         t.ask("replace_ciphertexts", kind=kind, rows=rows)
     t.do("record_key_rotation", by="kåte", key_id="0" * 12, texts=2**40)
+
+
+def tokens(t: Teller) -> None:
+    made = {"name": "shop", "hash": "h1", "prefix": "gct_abcd", "scopes": ("orders:read", "admin"), "by": "käte"}
+    t.do("create_token", **made, tenant_id="shop", expires_seconds=86_400)
+    t.do("create_token", **made)
+    t.do("create_token", **(made | {"hash": "h2"}))
+    t.do("create_token", **(made | {"name": "other", "hash": "h2", "scopes": ("everything",)}))
+    t.do("create_token", **(made | {"name": "other", "hash": "h2", "scopes": ("metrics",)}), tenant_id="shop")
+    t.do("create_token", **(made | {"name": "other", "hash": "h2", "scopes": ("metrics",)}), tenant_id=None)
+    t.do("list_tokens", older=None, limit=1)
+    t.do("check_token", hash="h1", bucket=7)
+    t.do("check_token", hash="none", bucket=7)
+    t.do("revoke_token", name="shop", by="käte")
+    t.do("revoke_token", name="none", by="käte")
+    t.do("check_token", hash="h1", bucket=7)
+    for _ in range(20):
+        t.do("count_denied", bucket=7, reason="signature")
+    t.do("count_denied", bucket=4096, reason="signature")
 
 
 def watching(t: Teller) -> None:

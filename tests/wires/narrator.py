@@ -24,6 +24,7 @@ _OF_THE_SERVER = {
     "oldest_transaction",
     "dead_rows",
     "sees_all",
+    "role",
     "prepared_statements",
 }
 
@@ -37,7 +38,7 @@ def functions_of_the_store() -> set[str]:
     """What `lib/store` calls by name."""
     sources = [path.read_text(encoding="utf-8") for path in Path(ROOT / "lib/store").glob("*.py")]
     return {
-        name for source in sources for name in re.findall(r'_(?:dict|rows|wire\.call)\(\s*"(giftcard_\w+)"', source)
+        name for source in sources for name in re.findall(r'_(?:act|dict|rows|wire\.call)\(\s*"(giftcard_\w+)"', source)
     }
 
 

@@ -28,6 +28,7 @@ def tell(wire: Wire) -> list[Answer]:
         later.schedules,
         later.reports,
         later.webhooks,
+        later.tokens,
         later.watching,
         _a_person,
         later.pruning,
@@ -159,7 +160,7 @@ def _dead_letters(t: Teller) -> None:
     t.do("advance_tick", tick_id=begun["tick_id"], claim_key=LEASES[6], results=failed, limit=0, busy=0)
     t.do("requeue", job_id=ids[0], payload=None, force=False)
     t.do("requeue", job_id=ids[0], payload=None, force=False)
-    t.do("requeue", job_id=ids[1], payload={"to": "ß@example.org"}, force=True)
+    t.do("requeue", job_id=ids[1], payload={"to": "ß@example.org"}, force=True, by="kate")
     t.do("requeue_jobs", filter={"stage": "email", "status": "error"}, dry_run=True)
     t.do("requeue_jobs", filter={"stage": "email"}, dry_run=False, limit=1, spread_seconds=0.5, first_in=2)
     t.do("requeue_jobs", filter={"status": "running"}, dry_run=False)
@@ -171,21 +172,26 @@ def _dead_letters(t: Teller) -> None:
 
 
 def _operators(t: Teller) -> None:
-    t.do("pause", stage="email", by="kate", reason=None)
+    t.do("pause", stage="email", paused_by="Åsa", by="kate", reason=None)
     t.do("pause", stage="", by="kate", reason="é")
-    t.do("resume", stage="email", by="kate")
+    t.do("resume", stage="email", resumed_by="Åsa", by="kate")
     t.do("resume", stage="email", by="kate")
     t.do("reset_circuit", circuit="customer_ingest", by="kate")
     t.do("reset_circuit", circuit="none", by="kate")
     (answer,) = t.do("enqueue", jobs=[{"stage": "email", "correlation_id": "wishes"}], replace=False)
-    t.do("cancel", job_id=answer["id"])
+    t.do("cancel", job_id=answer["id"], by="kate", tenant_id="another")
+    t.do("cancel", job_id=answer["id"], by="kate", tenant_id="default")
     t.do("cancel", job_id=NOBODY)
     t.do("cancel_flow", tenant_id="default", correlation_id="wishes")
     t.do("cancel_flow", tenant_id="default", correlation_id="none")
 
 
 def _a_person(t: Teller) -> None:
-    t.do("record_reveal", by="kate", subject="job 1")
+    t.do("record_reveal", by="kate", subject="job 1", tenant_id="shop")
     t.do("erase_customer", customer_id=1, by="kate")
     t.ask("flow", tenant_id="shop", correlation_id="order-1")
     t.do("status", stages=None)
+    acts = t.ask("list_audit", by="kate", limit=9)
+    t.ask("list_audit", by="kate", older=acts["older"], limit=200)
+    t.ask("list_audit", action="requeue", subject=None, since="2035-01-01T12:00:00Z", limit=1, tenant_id="none")
+    t.ask("list_audit", since="yesterday evening")

@@ -8,7 +8,7 @@ import pytest
 from lib.job import Complete
 from lib.store.codec import Result
 from lib.store.store import Store
-from tests.support.factory import World
+from tests.support.factory import KIM, World
 
 MANY = 1_500
 TICK: dict[str, Any] = {"owner": "host:1", "source": "test", "live_seconds": 130}
@@ -39,7 +39,7 @@ def test_a_claim_and_its_settle(store: Store, world: World) -> None:
 
 @pytest.mark.usefixtures("jobs")
 def test_a_flow_that_is_cancelled(store: Store) -> None:
-    assert store.cancel_flow("default", "flow")["cancelled"] == MANY
+    assert store.cancel_flow("default", "flow", caller=KIM)["cancelled"] == MANY
 
 
 @pytest.mark.usefixtures("jobs")
@@ -71,9 +71,9 @@ def test_a_job_with_1500_runs_has_a_history_in_pages_of_1000(store: Store, world
         job_id,
         MANY,
     )
-    page = store.history(job_id, limit=MANY)
+    page = store.history(job_id, limit=MANY, tenant_id=None)
     assert [run["run_no"] for run in page["runs"]] == list(range(MANY, MANY - 1_000, -1))
-    rest = store.history(job_id, limit=MANY, older=page["older"])
+    rest = store.history(job_id, limit=MANY, older=page["older"], tenant_id=None)
     assert ([run["run_no"] for run in rest["runs"]], rest["older"]) == (list(range(MANY - 1_000, 0, -1)), None)
 
 
@@ -91,4 +91,4 @@ def test_all_mails_of_an_erased_customer_are_named(store: Store, world: World) -
         " select 'default', n::text, 'email', '', 'send', 'key-' || n from generate_series(1, %s) n",
         MANY,
     )
-    assert len(set(store.erase_customer(customer, by="kate")["mails"])) == MANY
+    assert len(set(store.erase_customer(customer, caller=KIM)["mails"])) == MANY

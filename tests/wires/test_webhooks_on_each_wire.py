@@ -7,12 +7,12 @@ import pytest
 from lib.errors import LeaseLost, Refused
 from lib.store.store import Store
 from tests.support.books import take
-from tests.support.factory import World
+from tests.support.factory import KIM, World
 
 
 def made(store: Store, **fields: Any) -> dict[str, Any]:
     usual = {"tenant_id": "default", "url": "https://example.com/ü", "events": ("job.completed", "report.ready")}
-    return store.create_webhook_endpoint(**usual | {"enabled": True, "secret_encrypted": "sealed"} | fields)
+    return store.create_webhook_endpoint(caller=KIM, **usual | {"enabled": True, "secret_encrypted": "sealed"} | fields)
 
 
 def test_endpoint_comes_back_as_it_was_given(store: Store) -> None:
@@ -21,17 +21,18 @@ def test_endpoint_comes_back_as_it_was_given(store: Store) -> None:
     assert (endpoint["enabled"], endpoint["disabled_reason"]) == (False, "made off")
     number = endpoint["id"]
     assert endpoint.pop("secret_encrypted") == "sealed"
-    assert store.webhook_endpoint(number) == endpoint
+    assert store.webhook_endpoint(number, tenant_id=None) == endpoint
     assert store.list_webhook_endpoints(tenant_id=None, older=None, limit=1)["endpoints"] == [endpoint]
-    assert store.update_webhook_endpoint(number, enabled=True, events=("job.completed",))["events"] == ["job.completed"]
-    rotated = store.rotate_webhook_secret(number, secret_encrypted="new", former_seconds=0.5)
+    changed = store.update_webhook_endpoint(number, enabled=True, events=("job.completed",), caller=KIM)
+    assert changed["events"] == ["job.completed"]
+    rotated = store.rotate_webhook_secret(number, caller=KIM, secret_encrypted="new", former_seconds=0.5)
     assert rotated["previous_secret_until"]
-    assert store.test_webhook_endpoint(number)["event_id"].startswith("msg_")
+    assert store.test_webhook_endpoint(number, caller=KIM)["event_id"].startswith("msg_")
     store.disable_webhook_endpoint(number, url="https://example.com/ü", reason="gone")
     with pytest.raises(Refused, match="is off") as caught:
-        store.test_webhook_endpoint(number)
+        store.test_webhook_endpoint(number, caller=KIM)
     assert (caught.value.sqlstate, caught.value.field) == ("GC409", "enabled")
-    assert store.delete_webhook_endpoint(number) == {"id": number, "deleted": True}
+    assert store.delete_webhook_endpoint(number, caller=KIM) == {"id": number, "deleted": True}
 
 
 def test_delivery_learns_where_to_and_that_there_is_nobody(store: Store, world: World) -> None:
@@ -41,7 +42,7 @@ def test_delivery_learns_where_to_and_that_there_is_nobody(store: Store, world: 
     assert target is not None
     assert (target["url"], target["secrets"]) == ("https://example.com/ü", ["sealed"])
     assert isinstance(target["at"], float | int)
-    store.delete_webhook_endpoint(number)
+    store.delete_webhook_endpoint(number, caller=KIM)
     assert store.webhook_target(job, endpoint_id=number) is None
     world.by_hand(job.id)
     with pytest.raises(LeaseLost):

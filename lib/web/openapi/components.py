@@ -13,13 +13,6 @@ from lib.web.openapi.responses.base import Problem
 Json = dict[str, Any]
 
 _SCHEMAS = "#/components/schemas/"
-_TOKENS = {
-    "cron": "CRON_SECRET",
-    "admin": "GIFTCARD_ADMIN_TOKEN",
-    "api": "GIFTCARD_API_TOKEN",
-    "metrics": "GIFTCARD_METRICS_TOKEN",
-}
-_ALSO_ADMIN = ("api", "metrics")
 
 
 class _Untitled(GenerateJsonSchema):
@@ -32,25 +25,32 @@ class _Untitled(GenerateJsonSchema):
 
 def security_schemes() -> dict[str, Json]:
     """Return the security schemes by name."""
-    schemes: dict[str, Json] = {
-        name: {"type": "http", "scheme": "bearer", "description": f"The value of `{variable}`."}
-        for name, variable in _TOKENS.items()
-    }
-    return schemes | {
+    return {
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token that has the scope of the operation or, within its tenant, the scope `admin`: one "
+            "that `POST /api/v1/tokens` has created, or one of the environment. Of these, `GIFTCARD_ADMIN_TOKEN` has "
+            "all scopes, `GIFTCARD_API_TOKEN` has `orders:write` and `orders:read`, and `GIFTCARD_METRICS_TOKEN` has "
+            "`metrics`. A token of one tenant sees and changes nothing of another one.",
+        },
+        "cron": {"type": "http", "scheme": "bearer", "description": "The value of `CRON_SECRET`."},
         "square": {
             "type": "apiKey",
             "in": "header",
             "name": "X-Square-Hmacsha256-Signature",
             "description": "HMAC-SHA256 of the notification URL and the body, computed by Square.",
-        }
+        },
     }
 
 
-def security(scheme: str | None) -> list[dict[str, list[str]]]:
-    """Return the security requirement of an operation that checks this scheme. None: it is public."""
-    if scheme is None:
+def security(required: str | None) -> list[dict[str, list[str]]]:
+    """Return the security requirement of an operation: a scope, or the name of another scheme. None: it is public."""
+    if required is None:
         return []
-    return [{name: []} for name in ([scheme, "admin"] if scheme in _ALSO_ADMIN else [scheme])]
+    if required == "ticks":
+        return [{"cron": []}]
+    return [{required: []}] if required in security_schemes() else [{"token": [required]}]
 
 
 def reference(model: Model) -> Json:

@@ -27,19 +27,20 @@ _STATUSES = {
     201: "Created.",
     202: "Accepted; a tick will run it.",
     400: "Bad request: the body is not valid JSON, or a value cannot be read.",
-    401: "Unauthorized: the token is missing or wrong.",
-    403: "Forbidden.",
+    401: "Unauthorized: the token is missing, unknown, expired or revoked.",
+    403: "Forbidden: the token lacks the scope or belongs to another tenant, or the deployment does not allow this.",
     404: "Not found.",
     409: "Conflict: the current state does not allow this.",
     413: "Content too large: the body exceeds 256 kB.",
     415: "Unsupported media type: send `application/json`.",
     422: "Unprocessable content: a field or parameter is invalid; `field` names it.",
+    429: "Too many requests: too many wrong tokens or signatures came from this address.",
     503: "Service unavailable: the database is unreachable, or the endpoint is disabled because a setting is missing. "
     "Nothing was lost.",
 }
 _CLIENT_ERROR = "Client error: `title` and `detail` explain it."
 _UNHEALTHY = "Unhealthy: the body is that of the 200 response."
-_HEADERS = {401: "WWW-Authenticate", 503: "Retry-After"}
+_HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 
 
 @functools.lru_cache(maxsize=1)
@@ -69,15 +70,17 @@ def _methods(rule: Rule) -> list[str]:
 def _operation(app: Flask, rule: Rule, method: str) -> Json:
     view, operation = app.view_functions[rule.endpoint], OPERATIONS[rule.endpoint]
     summary, _, description = (inspect.getdoc(view) or "").partition("\n\n")
-    scheme = operation.auth or vars(view).get("scheme")
+    required = operation.auth or vars(view).get("scope")
+    if vars(view).get("all_tenants"):
+        description = f"{description}\n\nRequires a token of all tenants."
     first = method == _methods(rule)[0]
     result: Json = {
         "operationId": operation.id if first else f"{operation.id}_{method.lower()}",
         "tags": [operation.tag],
         "summary": " ".join(summary.split()),
         "parameters": [*_path_parameters(rule), *_query_parameters(operation), *_header_parameters(operation)],
-        "responses": _responses(rule, operation, guarded=scheme is not None),
-        "security": security(scheme),
+        "responses": _responses(rule, operation, guarded=required is not None),
+        "security": security(required),
     }
     result |= {"description": " ".join(description.split())} if description else {}
     if operation.body:
@@ -113,7 +116,7 @@ def _header_parameters(operation: Operation) -> Iterator[Json]:
 
 def _responses(rule: Rule, operation: Operation, *, guarded: bool) -> Json:
     errors = set(operation.errors)
-    errors |= {401, 503} if guarded else set()
+    errors |= {401, 403, 429, 503} if guarded else set()
     errors |= {400, 413, 415, 422} if operation.body else set()
     errors |= {400, 422} if operation.query else set()
     errors |= {400, 404, 422} if rule.arguments else set()

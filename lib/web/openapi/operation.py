@@ -41,9 +41,11 @@ TAGS: Mapping[str, str] = {
     "schedules": "Jobs that run at set times.",
     "reports": "Daily reports.",
     "webhook-endpoints": "URLs that receive events.",
+    "tokens": "Tokens of this API: for whom, and what they allow.",
     "inbound-webhooks": "Events received from vendors.",
     "ticks": "Run due jobs.",
     "monitoring": "Health, status and metrics.",
+    "audit": "What operators did.",
     "docs": "The description of this API.",
 }
 

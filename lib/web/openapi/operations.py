@@ -7,14 +7,17 @@ from collections.abc import Mapping
 
 from lib.giftcards import schemas as order_requests
 from lib.giftcards import square_events
+from lib.jobs import audit as audit_requests
 from lib.jobs import schemas
 from lib.reports import schemas as report_requests
 from lib.schedules import schemas as schedule_requests
 from lib.web import cron, request_data
 from lib.web import orders as order_routes
 from lib.web import reports as report_routes
+from lib.web.openapi.client_operations import CLIENTS
 from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
+    audit,
     base,
     circuits,
     decisions,
@@ -26,7 +29,6 @@ from lib.web.openapi.responses import (
     schedules,
     stages,
     ticks,
-    webhooks,
 )
 from lib.webhooks import schemas as webhook_requests
 
@@ -38,12 +40,9 @@ _SYSTEM: Mapping[str, Operation] = {
     "schedules.precision": Operation(
         "get_precision", "monitoring", monitoring.Precision, query=(schedule_requests.Window,)
     ),
-    "cron.tick": Operation(
-        "trigger_cron_tick", "ticks", ticks.TickReport, headers={"x-vercel-execution-id": ""}, errors=(403,)
-    ),
-    "cron.run": Operation(
-        "trigger_tick", "ticks", ticks.TickReport, body=(cron.Trigger,), body_optional=True, errors=(403,)
-    ),
+    "cron.tick": Operation("trigger_cron_tick", "ticks", ticks.TickReport, headers={"x-vercel-execution-id": ""}),
+    "cron.run": Operation("trigger_tick", "ticks", ticks.TickReport, body=(cron.Trigger,), body_optional=True),
+    "audit.list_audit": Operation("list_audit", "audit", audit.AuditPage, query=(audit_requests.AuditPage,)),
     "docs.document": Operation("get_openapi_document", "docs", docs.OpenApiDocument),
     "docs.page": Operation("get_docs_page", "docs", media_types=("text/html",)),
 }
@@ -171,52 +170,6 @@ _SCHEDULES: Mapping[str, Operation] = {
     ),
 }
 
-_WEBHOOKS: Mapping[str, Operation] = {
-    "webhooks.list_endpoints": Operation(
-        "list_webhook_endpoints",
-        "webhook-endpoints",
-        webhooks.WebhookEndpointPage,
-        query=(webhook_requests.EndpointPage,),
-    ),
-    "webhooks.create": Operation(
-        "create_webhook_endpoint",
-        "webhook-endpoints",
-        webhooks.WebhookEndpointWithSecret,
-        201,
-        body=(webhook_requests.EndpointRequest,),
-        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
-        errors=(409,),
-    ),
-    "webhooks.show": Operation("get_webhook_endpoint", "webhook-endpoints", webhooks.WebhookEndpoint),
-    "webhooks.update": Operation(
-        "update_webhook_endpoint",
-        "webhook-endpoints",
-        webhooks.WebhookEndpoint,
-        body=(webhook_requests.EndpointPatch,),
-        errors=(409,),
-    ),
-    "webhooks.delete": Operation("delete_webhook_endpoint", "webhook-endpoints", base.DeleteResult),
-    "webhooks.rotate_secret": Operation(
-        "rotate_webhook_secret",
-        "webhook-endpoints",
-        webhooks.WebhookEndpointWithSecret,
-        body=(webhook_requests.RotateRequest,),
-        body_optional=True,
-        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
-        errors=(409,),
-    ),
-    "webhooks.test": Operation("test_webhook_endpoint", "webhook-endpoints", webhooks.WebhookTest, 202, errors=(409,)),
-    "inbound_webhooks.from_square": Operation(
-        "receive_square_event",
-        "inbound-webhooks",
-        webhooks.EventReceipt,
-        202,
-        body=(square_events.Event,),
-        errors=(403,),
-        auth="square",
-    ),
-}
-
 OPERATIONS: Mapping[str, Operation] = {
     **_SYSTEM,
     **_ORDERS,
@@ -225,7 +178,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_CIRCUITS_AND_STAGES,
     **_REPORTS,
     **_SCHEDULES,
-    **_WEBHOOKS,
+    **CLIENTS,
 }
 
 # Request models whose class names are ambiguous outside of their modules.

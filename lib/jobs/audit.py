@@ -1,0 +1,23 @@
+"""Requests about the audit."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from lib.validation import Id, Identifier, Moment, StrictModel
+
+
+class AuditPage(StrictModel):
+    """A page of the acts of operators: all given fields must match. `older`: the cursor of an earlier page.
+
+    `by`: the name of the token, the user of the command line, or the database role. `subject`: what was changed, like
+    `job 7`. `since`: at this time or later.
+    """
+
+    by: Identifier | None = None
+    action: Annotated[str, Field(pattern="^[a-z_]{1,50}$")] | None = None
+    subject: Identifier | None = None
+    since: Moment | None = None
+    tenant_id: Identifier | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: Id | None = None
