@@ -107,7 +107,7 @@ class Operations:
         for index, job in enumerate(wanted.jobs):
             if job.stage not in registry.stages:
                 raise Invalid(f"there is no stage {job.stage}", field=f"jobs.{index}.stage")
-        rows = [_row(job) | {"trigger_type": trigger_type} for job in wanted.jobs]
+        rows = [_row(job) | {"trigger_type": trigger_type, "source": "app"} for job in wanted.jobs]
         try:
             jobs = prepare(rows, registry, self._settings)
         except InvalidJob as error:
@@ -125,7 +125,7 @@ class Operations:
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
         circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
-        return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force)
+        return self._store.requeue(job_id, payload=payload, circuit=circuit, source="app", force=force)
 
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None

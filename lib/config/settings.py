@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_valid
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lib.config import job_secrets, parsers, stage_overrides, vercel
+from lib.config.job_secrets import JobSecret
 from lib.config.stage_overrides import StageOverrides, seconds_list
 from lib.errors import SettingsError
 
@@ -89,9 +90,9 @@ class Settings(BaseSettings):
     smtp_url: SecretStr | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
-    # Reports by mail; pgmq imports: queues and the stage of each
+    # Reports by mail; pgmq imports: queues, each with its stage and tenant
     report_recipients: tuple[str, ...] = Field(default=(), repr=False)
-    giftcard_pgmq_queues: tuple[tuple[str, str], ...] = ()
+    giftcard_pgmq_queues: tuple[parsers.PgmqQueue, ...] = ()
     # Monitoring: alerts, metrics, Sentry
     giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_alert_url: SecretStr | None = None
@@ -120,7 +121,7 @@ class Settings(BaseSettings):
     giftcard_circuit_change_days: int = Field(default=90, ge=0, le=36_500)
     # Collected by `load` from many variables.
     _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
-    _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _job_secrets: Mapping[str, JobSecret] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
     # Read by `load` from vercel.json.
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
@@ -142,8 +143,8 @@ class Settings(BaseSettings):
         return self._stage_overrides
 
     @property
-    def job_secrets(self) -> Mapping[str, SecretStr]:
-        """The secrets `GIFTCARD_SECRET_<NAME>` by name."""
+    def job_secrets(self) -> Mapping[str, JobSecret]:
+        """The secrets `GIFTCARD_SECRET_<NAME>` by name, with their hosts and sources."""
         return self._job_secrets
 
     @property
@@ -184,7 +185,7 @@ class Settings(BaseSettings):
         values = (getattr(self, name) for name in type(self).model_fields)
         wholes = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
         parts = {part for whole in wholes for part in _parts(whole) if len(part) >= 8}
-        parts |= {form for value in self._job_secrets.values() for form in job_secrets.forms(value.get_secret_value())}
+        parts |= {form for own in self._job_secrets.values() for form in own.forms()}
         return sorted(parts, key=len, reverse=True)
 
 
@@ -199,7 +200,7 @@ def _parts(secret: str) -> list[str]:
 
 def _is_unknown(name: str) -> bool:
     looks_ours = _OWN_NAMES.fullmatch(name) is not None and name not in _CLI_VARIABLES
-    is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.VARIABLE.fullmatch(name)
+    is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.is_known(name, os.environ)
     return looks_ours and name.lower() not in Settings.model_fields and not is_pattern
 
 
