@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from tests.monitoring.doctor.conftest import Examine
+from tests.support.postgrest.roles import make_like_supabase
 from tests.support.queues import Queues
 from tests.support.world import World
 
@@ -33,11 +34,9 @@ def test_secrets_without_hosts_are_red(make_world: Make, examined: Examine) -> N
 @pytest.fixture
 def world(make_world: Make, connection: psycopg.Connection[Any]) -> World:
     Queues(connection).create("calls")
-    for role in ("anon", "authenticated"):
-        connection.execute(
-            f"do $$ begin create role {role}; exception when duplicate_object then null; end $$".encode()
-        )
-    return make_world(GIFTCARD_PGMQ_QUEUES="calls:http_call")
+    made = make_world(GIFTCARD_PGMQ_QUEUES="calls:http_call")
+    make_like_supabase(made.url)
+    return made
 
 
 def found(world: World, examined: Examine) -> tuple[str, str]:
