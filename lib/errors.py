@@ -11,7 +11,7 @@ GiftcardError
 │       └── Interrupted           the run's lease expired without a settle: its process was killed
 ├── SettingsError             an environment variable is invalid
 ├── Invalid                   a request is invalid; nothing was changed
-│   └── InvalidJob                a payload that its stage does not take, or an impossible ttr; also a ValueError
+│   └── InvalidJob                a payload that its stage refuses, an impossible ttr, a webhook; also a ValueError
 ├── Forbidden                 the caller may not see or change what a request names; nothing was changed
 ├── Pending                   a vendor has accepted a request and not decided yet: ask again later
 ├── LeaseLost                 another run has the job now: stop
@@ -102,8 +102,8 @@ class Invalid(GiftcardError):
 
 
 class InvalidJob(Invalid, ValueError):
-    """A job that cannot be enqueued. `index` is its place in the list; `field` is `ttr_seconds` or starts with
-    `payload`."""
+    """A job that cannot be enqueued. `index` is its place in the list; `field` is `stage`, `ttr_seconds` or
+    starts with `payload`."""
 
     def __init__(self, message: str, *, field: str, index: int) -> None:
         super().__init__(message, field=field)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 Status = Literal["queued", "running", "completed", "error", "cancelled"]
 Semantics = Literal["at_least_once", "at_most_once"]
+# Where a payload comes from: the application, a pgmq message, or a plain INSERT or UPDATE.
+Source = Literal["app", "pgmq", "sql"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +17,8 @@ class Job:
 
     `attempts` is the number of the current attempt within the current round; `run_no` counts all runs. `max_attempts`,
     `retry_delays`: None means the stage's policy. `ttr` is the effective value in seconds. `interrupted`: the run was
-    killed and is claimed only to be settled as a failure.
+    killed and is claimed only to be settled as a failure. `source`: where the payload, or that of the flow's first job,
+    comes from.
     """
 
     id: int
@@ -38,6 +41,7 @@ class Job:
     lock_owner: str
     lease_id: str
     interrupted: bool
+    source: Source = "sql"
 
     @property
     def payload(self) -> dict[str, Any]:

@@ -133,7 +133,9 @@ class Operations:
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
         circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
-        return self._store.requeue(job_id, payload=payload, circuit=circuit, force=force, caller=self._caller)
+        return self._store.requeue(
+            job_id, payload=payload, circuit=circuit, source="app", force=force, caller=self._caller
+        )
 
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None

@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from lib.config import job_secrets
 from lib.config.database_url import DatabaseUrl
+from lib.config.job_secrets import JobSecret
 from lib.config.urls import HttpUrl, SmtpUrl
 
 # Characters. Shorter texts would match others.
@@ -15,7 +16,7 @@ _SHORTEST = 8
 _CREDENTIALS = re.compile(r"://(.+)@", re.DOTALL)
 
 
-def covered_texts(values: Iterable[object], secrets_of_jobs: Mapping[str, SecretStr]) -> list[str]:
+def covered_texts(values: Iterable[object], secrets_of_jobs: Mapping[str, JobSecret]) -> list[str]:
     """Return all forms of the secrets among the values of settings, and of those of jobs, longest first."""
     found: set[str] = set()
     for value in values:
@@ -24,7 +25,7 @@ def covered_texts(values: Iterable[object], secrets_of_jobs: Mapping[str, Secret
         elif isinstance(value, SecretStr):
             found |= _forms(value.get_secret_value())
     for secret in secrets_of_jobs.values():
-        found |= job_secrets.forms(secret.get_secret_value())
+        found |= secret.forms()
     return sorted(found, key=len, reverse=True)
 
 

@@ -1,37 +1,127 @@
-"""Defines `GIFTCARD_SECRET_<NAME>`: secrets of jobs.
+"""Defines `GIFTCARD_SECRET_<NAME>`: secrets of jobs, and where each may go.
 
-A job refers to a secret as `{{secret:NAME}}`, which is replaced only when the call is sent.
+A job refers to a secret as `{{secret:NAME}}`, which is replaced only when the call is sent. `…_HOSTS` lists the hosts
+that may receive it; without that, none may. `…_SOURCES` adds jobs that the application has not enqueued itself.
 """
 
 import html
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import quote, quote_plus
 
 from pydantic import SecretStr
 
-from lib.errors import SettingsError, TransientError
+from lib.errors import SettingsError
 
 # Characters. A shorter secret could not be redacted: it would match other text.
 _LENGTHS = range(8, 4_097)
 
-_NAME = "[A-Z][A-Z0-9_]{0,62}"
-VARIABLE = re.compile(f"GIFTCARD_SECRET_({_NAME})")
+# Names that end like the two other variables of a secret are reserved for them.
+_NAME = r"(?!(?:\w+_)?(?:HOSTS|SOURCES)\b)[A-Z][A-Z0-9_]{0,62}"
+_SECRET = re.compile(f"GIFTCARD_SECRET_({_NAME})")
+_BOUND = re.compile(r"(\w+)_(?:HOSTS|SOURCES)")
 _REFERENCE = re.compile(rf"\{{\{{secret:({_NAME})\}}\}}")
 _ALMOST_REFERENCE = re.compile(r"\{\{\s*secret\b", re.IGNORECASE)
 
+_LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+# *.example.com, but not *.com. An address stands for itself.
+_HOST = re.compile(rf"\*(?:\.{_LABEL}){{2,}}|{_LABEL}(?:\.{_LABEL})*")
+_WITH_PORT = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 
-def read(environ: Mapping[str, str]) -> dict[str, SecretStr]:
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host that may receive a secret: a name, `*.` for any name below another, or an address.
+
+    `port` None: the default port of the scheme only.
+    """
+
+    name: str
+    port: int | None
+
+    def matches(self, host: str, port: int, *, is_default_port: bool) -> bool:
+        """Return whether a URL of this host (lower case, no brackets) and port is meant."""
+        if not (is_default_port if self.port is None else port == self.port):
+            return False
+        return host.endswith(self.name[1:]) if self.name.startswith("*.") else host == self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSecret:
+    """A secret. `hosts`: those that may receive it. `sources`: the jobs that may send it (`lib.job.Source`)."""
+
+    value: SecretStr
+    hosts: tuple[Host, ...] = ()
+    sources: frozenset[str] = frozenset({"app"})
+
+    def may_go_to(self, host: str, port: int, *, is_default_port: bool) -> bool:
+        """Return whether a host is listed."""
+        return any(listed.matches(host, port, is_default_port=is_default_port) for listed in self.hosts)
+
+    def forms(self) -> set[str]:
+        """Return all forms in which a response may repeat it."""
+        return forms(self.value.get_secret_value())
+
+
+def variable(name: str, bound: str = "") -> str:
+    """Return the variable of a secret, or of its bound: `_HOSTS` or `_SOURCES`."""
+    return f"GIFTCARD_SECRET_{name}{bound}"
+
+
+def read(environ: Mapping[str, str]) -> dict[str, JobSecret]:
     """Return the secrets by name. Raise SettingsError for the first invalid one."""
     secrets = {}
-    for variable, value in environ.items():
-        match = VARIABLE.fullmatch(variable)
+    for name, value in environ.items():
+        match = _SECRET.fullmatch(name)
         if match and value.strip():
             if len(value.strip()) not in _LENGTHS:
-                raise SettingsError(f"{variable}: a secret must have {_LENGTHS[0]} to {_LENGTHS[-1]} characters")
-            secrets[match[1]] = SecretStr(value.strip())
+                raise SettingsError(f"{name}: a secret must have {_LENGTHS[0]} to {_LENGTHS[-1]} characters")
+            secrets[match[1]] = JobSecret(
+                value=SecretStr(value.strip()),
+                hosts=tuple(_hosts(variable(match[1], "_HOSTS"), environ)),
+                sources=frozenset({"app", *_sources(variable(match[1], "_SOURCES"), environ)}),
+            )
     return secrets
+
+
+def is_known(name: str, environ: Mapping[str, str]) -> bool:
+    """Return whether a variable is one of a secret. Hosts and sources of a secret that is not set are not."""
+    if _SECRET.fullmatch(name):
+        return True
+    bound = _BOUND.fullmatch(name)
+    return bound is not None and _SECRET.fullmatch(bound[1]) is not None and bool(environ.get(bound[1], "").strip())
+
+
+def _parts(name: str, environ: Mapping[str, str]) -> Iterator[str]:
+    return filter(None, map(str.strip, environ.get(name, "").split(",")))
+
+
+def _hosts(name: str, environ: Mapping[str, str]) -> Iterator[Host]:
+    for part in _parts(name, environ):
+        match = _WITH_PORT.fullmatch(part.lower())
+        host = match and _host(match["host"])
+        if not match or not host or not 1 <= int(match["port"] or 1) <= 65_535:
+            like = "api.example.com, *.example.com or api.example.com:8443"
+            raise SettingsError(f"{name}: {part!r} must be a host like {like}")
+        yield Host(host, int(match["port"]) if match["port"] else None)
+
+
+def _host(text: str) -> str | None:
+    """Return a host as a parsed URL has it; None: it is none."""
+    try:
+        return str(ip_address(text.strip("[]")))
+    except ValueError:
+        return text if _HOST.fullmatch(text) and len(text) <= 253 else None
+
+
+def _sources(name: str, environ: Mapping[str, str]) -> Iterator[str]:
+    for part in _parts(name, environ):
+        if part not in ("pgmq", "sql"):
+            raise SettingsError(f"{name}: {part!r} must be pgmq or sql: jobs of the application may always send it")
+        yield part
 
 
 def check(text: str) -> None:
@@ -41,28 +131,20 @@ def check(text: str) -> None:
         ValueError: a reference is malformed; safe to return to clients.
     """
     if _ALMOST_REFERENCE.search(_REFERENCE.sub(" ", text)):
-        raise ValueError("must refer to a secret like {{secret:NAME}}, in capitals, digits and underscores")
+        raise ValueError(
+            "must refer to a secret like {{secret:NAME}}, in capitals, digits and underscores, "
+            "and no name ends in _HOSTS or _SOURCES"
+        )
 
 
-def named_in(text: str) -> bool:
-    """Return whether a text refers to a secret."""
-    return _REFERENCE.search(text) is not None
+def names_in(text: str) -> list[str]:
+    """Return the names of the secrets that a text refers to."""
+    return [match[1] for match in _REFERENCE.finditer(text)]
 
 
-def filled(text: str, secrets: Mapping[str, SecretStr], *, written: Callable[[str], str] = str) -> str:
-    """Replace the references in a text with their secrets, each encoded by `written`.
-
-    Raises:
-        TransientError: a secret is not set; the deployment is at fault, not the job.
-    """
-
-    def value(match: re.Match[str]) -> str:
-        secret = secrets.get(match[1])
-        if secret is None:
-            raise TransientError(f"the secret {match[1]} is not set: set GIFTCARD_SECRET_{match[1]}", counts=False)
-        return written(secret.get_secret_value())
-
-    return _REFERENCE.sub(value, text)
+def filled(text: str, values: Callable[[str], str], *, written: Callable[[str], str] = str) -> str:
+    """Replace the references in a text with the value of each name, encoded by `written`."""
+    return _REFERENCE.sub(lambda match: written(values(match[1])), text)
 
 
 def in_json(secret: str) -> str:

@@ -44,7 +44,7 @@ def load() -> Settings:
 
 def _is_unknown(name: str) -> bool:
     looks_ours = _OWN_NAMES.fullmatch(name) is not None and name not in _CLI_VARIABLES
-    is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.VARIABLE.fullmatch(name)
+    is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.is_known(name, os.environ)
     return looks_ours and name.lower() not in Settings.model_fields and not is_pattern
 
 

@@ -5,7 +5,7 @@ No message repeats a part of the value: it may be a secret that got into the wro
 
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationInfo
 
@@ -14,8 +14,8 @@ from lib.config.transport import environment_of
 # ASCII only, so that every mail server accepts it: a domain in another script needs its xn-- form.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _MAIL_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*")
-# A queue name that pgmq accepts and that never needs quotes, and the name of a stage.
-_PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})")
+# A queue name that pgmq accepts and that never needs quotes, the name of a stage, and that of a tenant.
+_PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})(?::([^,:\x00-\x1f\x7f-\x9f]{1,200}))?")
 _SQUARE_ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _LEAST_AMOUNT = re.compile(r"([A-Z]{3}):([1-9][0-9]{0,9})")
 MAX_RECIPIENTS = 20
@@ -97,19 +97,30 @@ def is_mail_address(text: str) -> bool:
     return _MAIL_ADDRESS.fullmatch(text) is not None and len(text) <= 254
 
 
+class PgmqQueue(NamedTuple):
+    """A pgmq queue: what its messages become, whatever they hold."""
+
+    name: str
+    stage: str
+    tenant_id: str
+
+
 def pgmq_queues(value: Any) -> Any:
-    """Parse comma-separated pairs of queue and stage, `email_queue:email`."""
+    """Parse comma-separated queues, each with its stage and perhaps its tenant, `email_queue:email:acme`."""
     if not isinstance(value, str):
         return value
-    stages: dict[str, str] = {}
+    queues: dict[str, PgmqQueue] = {}
     for part in filter(None, map(str.strip, value.split(","))):
         match = _PGMQ_QUEUE.fullmatch(part)
-        if not match:
-            raise ValueError("must be pairs of queue and stage, like email_queue:email,payments_queue:payment")
-        if match[1] in stages:
-            raise ValueError("names a queue twice")
-        stages[match[1]] = match[2]
-    return tuple(stages.items())
+        if not match or (match[3] or "").strip() != (match[3] or ""):
+            raise ValueError("must be queues with stage and tenant, like email_queue:email,payments_queue:payment:acme")
+        if match[2] == "webhook":
+            raise ValueError(f"gives the queue {match[1]} the stage webhook, whose jobs only the database enqueues")
+        # pgmq names tables in lower case.
+        if match[1].lower() in queues:
+            raise ValueError(f"names the queue {match[1]} twice")
+        queues[match[1].lower()] = PgmqQueue(match[1], match[2], match[3] or "default")
+    return tuple(queues.values())
 
 
 def square_id(value: Any) -> Any:

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lib.config import parsers, vercel
 from lib.config.covered import covered_texts
 from lib.config.database_url import DatabaseUrl
+from lib.config.job_secrets import JobSecret
 from lib.config.stage_overrides import StageOverrides, seconds_list
 from lib.config.transport import environment_of
 from lib.config.urls import HttpUrl, SmtpUrl, SupabaseUrl
@@ -90,9 +91,9 @@ class Settings(BaseSettings):
     smtp_url: SmtpUrl | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
-    # Reports by mail; pgmq imports: queues and the stage of each
+    # Reports by mail; pgmq imports: queues, each with its stage and tenant
     report_recipients: tuple[str, ...] = Field(default=(), repr=False)
-    giftcard_pgmq_queues: tuple[tuple[str, str], ...] = ()
+    giftcard_pgmq_queues: tuple[parsers.PgmqQueue, ...] = ()
     # Monitoring: alerts, metrics, Sentry
     giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_alert_url: HttpUrl | None = None
@@ -121,7 +122,7 @@ class Settings(BaseSettings):
     giftcard_circuit_change_days: int = Field(default=90, ge=0, le=36_500)
     # Collected by `load` from many variables.
     _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
-    _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _job_secrets: Mapping[str, JobSecret] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
     _stripped: tuple[str, ...] = PrivateAttr(default=())
     # Read by `load` from vercel.json.
@@ -150,8 +151,8 @@ class Settings(BaseSettings):
         return self._stage_overrides
 
     @property
-    def job_secrets(self) -> Mapping[str, SecretStr]:
-        """The secrets `GIFTCARD_SECRET_<NAME>` by name."""
+    def job_secrets(self) -> Mapping[str, JobSecret]:
+        """The secrets `GIFTCARD_SECRET_<NAME>` by name, with their hosts and sources."""
         return self._job_secrets
 
     @property

@@ -27,7 +27,8 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
     not know passes as it is: newer code may know it.
 
     Raises:
-        InvalidJob: the first job with a payload that its stage does not take, or with an impossible ttr_seconds.
+        InvalidJob: the first job with a payload that its stage does not take, with an impossible ttr_seconds, or of the
+            stage webhook.
     """
     return sentry.with_trace([_prepared(row, registry, settings, index) for index, row in enumerate(rows)])
 
@@ -36,14 +37,25 @@ def prepare_unattended(row: Json, registry: Registry, settings: Settings) -> Jso
     """Prepare a job for which no caller waits. An invalid payload is kept: the first run ends by it, for all to see.
 
     Raises:
-        InvalidJob: an impossible ttr_seconds: no run of the job could end by it.
+        InvalidJob: an impossible ttr_seconds: no run of the job could end by it; or the stage webhook.
     """
+    check_stage(row["stage"])
     check_ttr(row.get("ttr_seconds"), settings)
     try:
         (prepared,) = prepare([row], registry, settings)
     except InvalidJob:
         return _with_semantics(row, registry.stages.get(row["stage"]), settings)
     return prepared
+
+
+def check_stage(stage: str, *, index: int = 0) -> None:
+    """Refuse a webhook: the database enqueues each, with the event that it notifies of.
+
+    Raises:
+        InvalidJob: it is one.
+    """
+    if stage == "webhook":
+        raise InvalidJob("webhooks are enqueued by the database, when a job ends", field="stage", index=index)
 
 
 def check_ttr(ttr_seconds: int | None, settings: Settings, *, index: int = 0) -> None:
@@ -97,6 +109,7 @@ def _with_semantics(row: Json, stage: Stage | None, settings: Settings) -> Json:
 
 
 def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> Json:
+    check_stage(row["stage"], index=index)
     check_ttr(row.get("ttr_seconds"), settings, index=index)
     stage = registry.stages.get(row["stage"])
     if stage is None:

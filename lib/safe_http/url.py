@@ -36,10 +36,15 @@ class Url:
         return self.scheme, self.host, self.port
 
     @property
+    def has_default_port(self) -> bool:
+        """Whether the port is that of the scheme."""
+        return self.port == _DEFAULT_PORTS[self.scheme]
+
+    @property
     def authority(self) -> str:
         """Host and port for the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.has_default_port else f"{host}:{self.port}"
 
     def join(self, reference: str) -> "Url":
         """Return the target of a redirect. Raise ValueError like `parse`."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob, Refused
-from lib.jobs.enqueue import check_payload, check_ttr, prepare
+from lib.jobs.enqueue import check_payload, check_stage, check_ttr, prepare
 from lib.jobs.stage import Registry
 from lib.schedules.cron import Times
 from lib.schedules.planner import Due, jobs_of, utc_text
@@ -154,6 +154,7 @@ class Scheduling:
         check_ttr(request.ttr_seconds, self._settings)
         self._caller.check_payload(request.payload)
         row = request.columns()
+        check_stage(row["stage"])
         of_api = request.api is not None
         stage = self._registry().stages.get(row["stage"])
         if stage is None:

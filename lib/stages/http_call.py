@@ -2,13 +2,14 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, model_validator
 
 from lib.config import job_secrets
+from lib.config.job_secrets import JobSecret
 from lib.config.settings import Settings
 from lib.errors import Failure, PermanentError, TransientError
 from lib.job import Complete
@@ -19,6 +20,7 @@ from lib.safe_http import headers as http_headers
 from lib.safe_http import url as http_url
 from lib.safe_http.client import Request, call_with_detail
 from lib.safe_http.response import failure_of_response
+from lib.safe_http.url import Url
 from lib.validation import StrictModel
 
 # Headers that a redirect to another host keeps, unless they name a secret. Others may be meant for the first host only.
@@ -35,18 +37,44 @@ def _url(value: str, info: ValidationInfo) -> str:
     return value
 
 
-def _headers(value: dict[str, str]) -> dict[str, str]:
+def _headers(value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
     http_headers.check(value)
     for text in value.values():
-        job_secrets.check(text)
+        _check_secrets(text, info)
     return value
 
 
 def _body(value: Any, info: ValidationInfo) -> Any:
     if value is not None and info.data.get("method") in ("GET", "HEAD"):
         raise ValueError(f"must be left out: {info.data['method']} sends no body")
-    job_secrets.check(json.dumps(value))
+    _check_secrets(json.dumps(value), info)
     return value
+
+
+def _check_secrets(text: str, info: ValidationInfo) -> None:
+    """Validate references to secrets. When a job is enqueued, the hosts of those that are set must fit.
+
+    A secret that is not set yet may be by the time the job runs, when everything is checked again.
+    """
+    job_secrets.check(text)
+    if not info.context or "url" not in info.data:
+        return
+    secrets = info.context["settings"].job_secrets
+    for name in job_secrets.names_in(text):
+        if name in secrets:
+            refusal = _refusal(name, secrets[name], http_url.parse(info.data["url"]))
+            if refusal:
+                raise ValueError(refusal)
+
+
+def _refusal(name: str, secret: JobSecret, url: Url) -> str | None:
+    """Return why a secret may not be sent to a URL; None: it may."""
+    setting = job_secrets.variable(name, "_HOSTS")
+    if not secret.hosts:
+        return f"must not name the secret {name}, which has no hosts: set {setting} to those that may receive it"
+    if not secret.may_go_to(url.host, url.port, is_default_port=url.has_default_port):
+        return f"must not send the secret {name} to {url.authority}, which is not in {setting}"
+    return None
 
 
 class HttpCall(StrictModel):
@@ -84,7 +112,7 @@ class HttpCall(StrictModel):
         Raises:
             ValueError: it is not; safe to return to clients.
         """
-        if not any(map(job_secrets.named_in, (*self.headers.values(), self.text))):
+        if not any(map(job_secrets.names_in, (*self.headers.values(), self.text))):
             return
         try:
             http_url.check_encrypted(http_url.parse(self.url), environment=settings.environment)
@@ -153,37 +181,60 @@ def _request(call: HttpCall, context: Context) -> Request:
     """Return the request without its key.
 
     Raises:
-        PermanentError: it would send a secret in clear.
-        TransientError: it names a secret that is not set.
+        TransientError: it names a secret that is not set or has no hosts; the deployment is at fault, not the job.
+        PermanentError: the job may not send a secret that it names, not to this host, or not in clear.
     """
     try:
         call.check_encrypted(context.settings)
     except ValueError as error:
         raise PermanentError(str(error)) from None
-    secrets, text = context.settings.job_secrets, call.text
+    url, text = http_url.parse(call.url), call.text
+
+    def secret(name: str) -> str:
+        return _secret(name, url, context)
+
     escape = str if isinstance(call.body, str) else job_secrets.in_json
-    headers = {name: _value(name, value, secrets) for name, value in call.headers.items()}
+    headers = {name: _value(name, value, secret) for name, value in call.headers.items()}
     return Request(
         method=call.method,
-        url=http_url.parse(call.url),
+        url=url,
         headers={name: value for name, value in headers.items() if not _is_common(name, call)},
         common=_default_headers(call)
         | {name: value for name, value in headers.items() if _is_common(name, call)}
         | {"X-Attempt": str(context.job.attempts)},
-        body=None if call.body is None else job_secrets.filled(text, secrets, written=escape).encode(),
-        sealed=job_secrets.named_in(text),
+        body=None if call.body is None else job_secrets.filled(text, secret, written=escape).encode(),
+        sealed=bool(job_secrets.names_in(text)),
     )
 
 
-def _value(name: str, text: str, secrets: Mapping[str, SecretStr]) -> str:
-    value = job_secrets.filled(text, secrets)
+def _secret(name: str, url: Url, context: Context) -> str:
+    """Return the value of a secret that the job may send to this URL. Raises like `_request`."""
+    secret = context.settings.job_secrets.get(name)
+    if secret is None:
+        raise TransientError(f"the secret {name} is not set: set {job_secrets.variable(name)}", counts=False)
+    refusal = _refusal(name, secret, url)
+    if not secret.hosts:
+        raise TransientError(f"the call {refusal}", counts=False)
+    source = context.job.source
+    if source not in secret.sources:
+        setting = job_secrets.variable(name, "_SOURCES")
+        raise PermanentError(
+            f"the secret {name} is not for jobs that came by {source}: add {source} to {setting}, and requeue the job"
+        )
+    if refusal:
+        raise PermanentError(f"the call {refusal}")
+    return secret.value.get_secret_value()
+
+
+def _value(name: str, text: str, secret: Callable[[str], str]) -> str:
+    value = job_secrets.filled(text, secret)
     if not http_headers.is_valid_value(value):
         raise TransientError(f"the secret in the header {name} has characters that are not allowed", counts=False)
     return value
 
 
 def _is_common(name: str, call: HttpCall) -> bool:
-    return name.lower() in _KEPT_ON_REDIRECT and not job_secrets.named_in(call.headers[name])
+    return name.lower() in _KEPT_ON_REDIRECT and not job_secrets.names_in(call.headers[name])
 
 
 def _default_headers(call: HttpCall) -> dict[str, str]:

@@ -32,10 +32,16 @@ class OperatorCalls(Calls):
         caller: Caller,
         payload: dict[str, Any] | None = None,
         circuit: str | None = None,
+        source: str | None = None,
         force: bool = False,
     ) -> dict[str, Any]:
-        """Requeue a job. `circuit`: that of the payload. Not repeated on a lost connection: the job may already run."""
-        return self._act("giftcard_requeue", caller, job_id=job_id, payload=payload, force=force, circuit=circuit)
+        """Requeue a job. `circuit`, `source`: those of the payload.
+
+        Not repeated on a lost connection: the job may already run.
+        """
+        return self._act(
+            "giftcard_requeue", caller, job_id=job_id, payload=payload, force=force, circuit=circuit, source=source
+        )
 
     def cancel(self, job_id: int, *, caller: Caller) -> dict[str, Any]:
         """Cancel a job: at once if queued or in error; a running one by request."""

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from lib.config.parsers import PgmqQueue
 from lib.config.settings import Settings
 from lib.errors import StoreError
 from lib.jobs.enqueue import prepare_unattended
@@ -36,12 +37,11 @@ def import_pgmq(
     how many were moved, repeated, conflicts and refused, perhaps with a `problem`; and the number of calls. What cannot
     be imported stays where it is, and the failure is logged: it never stops the tick.
     """
-    stages = dict(settings.giftcard_pgmq_queues)
-    if not stages:
+    if not settings.giftcard_pgmq_queues:
         return {}, 0
-    work = _Import(store, registry, settings, stages)
+    work = _Import(store, registry, settings)
     work.run(limit, execution_id)
-    imported = {queue: work.result(queue) for queue in stages}
+    imported = {queue.name: work.result(queue.name) for queue in settings.giftcard_pgmq_queues}
     for queue, result in imported.items():
         _log(queue, result)
     return imported, work.calls
@@ -58,19 +58,19 @@ def _log(queue: str, result: Json) -> None:
 
 
 class _Import:
-    """One import. `stages`: the stage of each queue."""
+    """One import."""
 
-    def __init__(self, store: Store, registry: Registry, settings: Settings, stages: dict[str, str]) -> None:
+    def __init__(self, store: Store, registry: Registry, settings: Settings) -> None:
         self.calls = 0
         self._problems: dict[str, str] = {}
-        self._counts = {queue: Counter[str]() for queue in stages}
+        self._queues = {queue.name: queue for queue in settings.giftcard_pgmq_queues}
+        self._counts = {queue: Counter[str]() for queue in self._queues}
         self._store, self._registry, self._settings = store, registry, settings
-        self._stages = stages
         self._ends = time.monotonic() + _SECONDS
 
     def run(self, limit: int, execution_id: str | None) -> None:
         """Read and import in rounds, until the queues are empty, each has reached `limit`, or time is over."""
-        queues = tuple(self._stages)
+        queues = tuple(self._queues)
         try:
             while queues and time.monotonic() < self._ends:
                 self.calls += 1
@@ -133,16 +133,24 @@ class _Import:
             self._note(queue, counts.get("problem"))
 
     def _prepared(self, queue: str, message: Json) -> Json:
-        return message | {"job": self._job(message["job"] | {"stage": self._stages[queue]})}
+        return message | {"job": self._job(message["job"], self._queues[queue])}
 
-    def _job(self, job: Json) -> Json:
-        """Prepare the job of a message like any other. Its payload goes back as text unless it was changed."""
+    def _job(self, job: Json, queue: PgmqQueue) -> Json:
+        """Prepare the job of a message like any other. Its payload goes back as text unless it was changed.
+
+        Stage and tenant are those of the queue: a message may repeat its tenant, but name no other.
+        """
+        named = job["tenant_id"]
+        job = job | {"stage": queue.stage, "tenant_id": queue.tenant_id}
         if "error" in job:
             return job
         try:
             payload = json.loads(job["payload_json"])
         except (ValueError, RecursionError) as error:  # such as an integer of more digits than Python reads
             return job | {"error": f"the message cannot be read: {error}"}
+        if named not in (None, queue.tenant_id) or "tenant_id" in payload:
+            name = named or "no name of a tenant"
+            return job | {"error": f"the queue belongs to the tenant {queue.tenant_id}, tenant_id is {name}"}
         form = translated(job["stage"], payload)
         if "error" in form or "order" in form:
             return job | form

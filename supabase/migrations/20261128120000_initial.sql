@@ -178,6 +178,8 @@ create domain public.giftcard_ttr as integer constraint giftcard_jobs_ttr_is_pos
 create domain public.giftcard_delays as double precision[] constraint giftcard_jobs_retry_delays_are_positive check (
   value is null
   or array_ndims(value) = 1 and array_position(value, null) is null and 0 <= all (value) and 86400 >= all (value));
+create domain public.giftcard_source as text
+  constraint giftcard_jobs_source_is_known check (value in ('app', 'pgmq', 'sql'));
 create domain public.giftcard_run_result as text
   constraint giftcard_job_history_result_is_known check (
     value in ('SUCCESS', 'FAILED', 'INTERRUPTED', 'SNOOZED', 'RELEASED'));
@@ -190,6 +192,7 @@ create table public.giftcard_jobs (
   dedup_key text collate "C" not null default '',
   circuit text collate "C" not null,
   trigger_type text not null default 'sql',
+  source public.giftcard_source not null default 'sql',
   status text collate "C" not null default 'queued',
   payload public.giftcard_object not null default '{}',
   context public.giftcard_object not null default '{}',
@@ -226,6 +229,9 @@ comment on table public.giftcard_jobs is
   'One row is one piece of work of one stage. A plain INSERT (correlation_id, stage, payload) is a valid job.';
 comment on column public.giftcard_jobs.circuit is
   'The circuit breaker of the job: the stage''s name, or stage:<something> for one per endpoint or host.';
+comment on column public.giftcard_jobs.source is
+  'Where its payload comes from: app (API, commands, schedules that they made), pgmq (a message), sql (a plain INSERT '
+  'or UPDATE). Next jobs have that of their flow: 19_sources.sql.';
 comment on column public.giftcard_jobs.attempts is
   'Attempts of the present round, counted at the claim; revival and requeue set it to 0.';
 comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its stage.';
@@ -1405,6 +1411,35 @@ begin
   return jsonb_build_object('acts', to_jsonb(v_rows),
                             'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;
+-- Sources: where the payload of a job or a schedule comes from. What the application has not written gets no secrets.
+-- Functions of this schema name themselves in the setting giftcard.writer while they write, until the transaction ends
+-- at the latest; without it, a row is the work of plain SQL, whatever it contains. A guard against mistakes and against
+-- roles that only write rows: a role that may also set that setting, or call these functions, can pass for them.
+
+-- Mark a new row as one of plain SQL.
+create function public.giftcard_mark_inserted_by_hand() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  new.source := 'sql';
+  return new;
+end $$;
+
+-- Mark a row whose payload or source plain SQL has changed. An update of its own: a trigger before the update would
+-- lock each row again.
+create function public.giftcard_mark_changed_by_hand() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  execute format('update public.%I set source = ''sql'' where id = $1', tg_table_name) using new.id;
+  return null;
+end $$;
+
+create trigger giftcard_jobs_mark_inserted_by_hand before insert on public.giftcard_jobs
+  for each row when (new.source <> 'sql' and coalesce(current_setting('giftcard.writer', true), '') = '')
+  execute function public.giftcard_mark_inserted_by_hand();
+create trigger giftcard_jobs_mark_changed_by_hand after update of payload, source on public.giftcard_jobs
+  for each row when (new.source <> 'sql' and coalesce(current_setting('giftcard.writer', true), '') = ''
+    and (new.source <> old.source or new.payload is distinct from old.payload))
+  execute function public.giftcard_mark_changed_by_hand();
 -- Enqueue: one job or many.
 
 -- Raise a refusal: giftcard_refuse('GC404', 'job 7 does not exist'). The field at fault becomes the error's DETAIL.
@@ -1455,16 +1490,17 @@ begin
            then a.answer::jsonb
            else (public.giftcard_requeue_job(
                   (a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
-                  p_jobs -> (a.n - 1)::integer ->> 'circuit', null, p_now)).answer || '{"created": false}' end
+                  p_jobs -> (a.n - 1)::integer ->> 'circuit', p_jobs -> (a.n - 1)::integer ->> 'source', null,
+                  p_now)).answer || '{"created": false}' end
       order by a.n)
     from json_array_elements(v_answers) with ordinality a(answer, n));
 end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
--- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its
--- zone), delay_seconds. Return [{id, status, created}] in the same order. A job that exists already is returned as it
--- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload. p_by: the
--- operator whose act it is; null: a program enqueues, which the audit leaves out.
+-- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
+-- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
+-- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
+-- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
 create function public.giftcard_enqueue(
   p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -1477,23 +1513,26 @@ begin
   if p_jobs = '[]' then
     return '[]'::json;
   end if;
+  perform set_config('giftcard.writer', 'enqueue', true);
   with inserted as (
     insert into public.giftcard_jobs
-      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
-       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
+       semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
     select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
-           coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'),
-           coalesce(j.context, '{}'), j.max_attempts, coalesce(j.semantics, 'at_least_once'), j.ttr_seconds,
-           j.retry_delays, coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
+           coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
+           coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
+           coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
+           coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
            v_now, v_now
     from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
-      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
-      scheduled_at timestamptz, delay_seconds double precision)
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
+      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
+      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)
     on conflict on constraint giftcard_jobs_flow_key do nothing
     returning id)
   select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
     into v_new, v_answers from inserted;
+  perform set_config('giftcard.writer', '', true);
   if cardinality(v_new) is distinct from jsonb_array_length(p_jobs) then
     -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
     v_answers := public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);
@@ -1522,7 +1561,7 @@ begin
     select coalesce(json_agg(c), '[]') from (
       select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit,
              j.payload::text as payload_json, j.context::text as context_json,
-             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics,
+             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics, j.source,
              coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
              j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
         from public.giftcard_jobs j
@@ -1863,8 +1902,8 @@ begin
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
 
--- Enqueue what follows settled jobs: same tenant and flow, context passed on, the payload too unless the next job has
--- its own. Nothing follows a cancelled job; complete wins over a requested cancel.
+-- Enqueue what follows settled jobs: same tenant, flow and source, context passed on, the payload too unless the next
+-- job has its own. Nothing follows a cancelled job; complete wins over a requested cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -1873,7 +1912,7 @@ begin
   select jsonb_agg(jsonb_build_object('payload', j.payload)
                    || (select jsonb_object_agg(key, value) from jsonb_each(n.job) where value <> 'null')
            || jsonb_build_object('tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'context', j.context,
-                                 'trigger_type', 'flow')
+                                 'trigger_type', 'flow', 'source', j.source)
            order by j.id)
     into v_next
     from public.giftcard_jobs j
@@ -3217,8 +3256,8 @@ end $$;
 
 -- Requeue a job, as giftcard_requeue does. Return its answer, and the names of the payload's fields that changed.
 create function public.giftcard_requeue_job(
-  p_job_id bigint, p_payload jsonb, p_force boolean, p_circuit text, p_tenant_id text, p_now timestamptz,
-  out answer jsonb, out changed jsonb)
+  p_job_id bigint, p_payload jsonb, p_force boolean, p_circuit text, p_source text, p_tenant_id text,
+  p_now timestamptz, out answer jsonb, out changed jsonb)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3249,26 +3288,31 @@ begin
       'job %s has begun an effect outside with its old payload: requeue it as it is, or enqueue a new one', p_job_id),
       'payload');
   end if;
+  perform set_config('giftcard.writer', 'requeue', true);
   update public.giftcard_jobs
      set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null,
+         source = case when p_payload is distinct from payload and p_payload is not null then coalesce(p_source, 'sql')
+                       else source end,
          payload = coalesce(p_payload, payload),
          circuit = coalesce(p_circuit, circuit),
          revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null,
          updated_at = v_now
    where id = p_job_id;
+  perform set_config('giftcard.writer', '', true);
   answer := jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
   changed := public.giftcard_changed_fields(j.payload, coalesce(p_payload, j.payload));
 end $$;
 
 -- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
--- a corrected payload (p_circuit: its circuit), refused once the job has begun an external effect, which is bound to
--- the old one. History stays. Return {id, status, was}. GC409 for any other state.
+-- a corrected payload (p_circuit: its circuit, p_source: its source; null: sql), refused once the job has begun an
+-- external effect, which is bound to the old one. History stays. Return {id, status, was}. GC409 for any other state.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
-  p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_source text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_tenant_id, p_now);
+  r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_source, p_tenant_id, p_now);
 begin
   if r.changed = '[]' then
     perform public.giftcard_record_jobs(
@@ -3760,9 +3804,9 @@ declare
     'id', a.id, 'tenant_id', a.tenant_id, 'correlation_id', a.correlation_id, 'stage', a.stage,
     'dedup_key', a.dedup_key);
   v_usual jsonb := jsonb_build_object(
-    'circuit', a.stage, 'trigger_type', 'sql', 'status', 'error', 'payload', '{}'::jsonb, 'context', '{}'::jsonb,
-    'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once', 'scheduled_at', a.archived_at,
-    'created_at', a.archived_at, 'updated_at', a.archived_at);
+    'circuit', a.stage, 'trigger_type', 'sql', 'source', 'sql', 'status', 'error', 'payload', '{}'::jsonb,
+    'context', '{}'::jsonb, 'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once',
+    'scheduled_at', a.archived_at, 'created_at', a.archived_at, 'updated_at', a.archived_at);
   v_job jsonb;
 begin
   v_job := to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || coalesce(
@@ -3839,6 +3883,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
+  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) returning job into v_job;
@@ -3851,9 +3896,12 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
+  perform set_config('giftcard.writer', 'restore', true);
   insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
     on conflict do nothing;
-  if not found then
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  if not v_inserted then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
@@ -4020,7 +4068,7 @@ begin
   if found then
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
-      'trigger_type', p_trigger_type) || p_job), p_now => p_now) -> 0;
+      'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
@@ -4741,7 +4789,8 @@ begin
     -- Not p_now, which may be that of an earlier job.
     perform public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card', 'trigger_type', 'books',
-      'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now);
+      'source', 'app', 'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))),
+      p_now => p_now);
   end if;
 end $$;
 
@@ -5372,7 +5421,7 @@ begin
   end if;
   v_job_id := (public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card',
-      'trigger_type', 'operator', 'payload', '{"force": true}'::jsonb,
+      'trigger_type', 'operator', 'source', 'app', 'payload', '{"force": true}'::jsonb,
       'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now)
     -> 0 ->> 'id')::bigint;
   perform public.giftcard_record_act(
@@ -5402,6 +5451,7 @@ create table public.giftcard_schedules (
   timezone text not null default 'UTC',
   stage text collate "C" not null,
   payload public.giftcard_object not null default '{}',
+  source public.giftcard_source not null default 'sql',
   semantics public.giftcard_job_semantics not null default 'at_least_once',
   is_recurring boolean not null default true,
   max_attempts public.giftcard_max_attempts,
@@ -5442,6 +5492,7 @@ create table public.giftcard_schedules (
 
 comment on table public.giftcard_schedules is
   'One row is one schedule. A plain INSERT (schedule, stage, payload) is a valid one.';
+comment on column public.giftcard_schedules.source is 'As that of giftcard_jobs; its jobs have it too.';
 comment on column public.giftcard_schedules.version is
   'Incremented at each change: a plan made for another version is ignored.';
 comment on column public.giftcard_schedules.next_at is
@@ -5467,6 +5518,13 @@ create trigger giftcard_schedules_new_payload_is_readable after update of payloa
     or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)')
     and new.payload is distinct from old.payload)
   execute function public.giftcard_refuse_unreadable_payload();
+create trigger giftcard_schedules_mark_inserted_by_hand before insert on public.giftcard_schedules
+  for each row when (new.source <> 'sql' and coalesce(current_setting('giftcard.writer', true), '') = '')
+  execute function public.giftcard_mark_inserted_by_hand();
+create trigger giftcard_schedules_mark_changed_by_hand after update of payload, source on public.giftcard_schedules
+  for each row when (new.source <> 'sql' and coalesce(current_setting('giftcard.writer', true), '') = ''
+    and (new.source <> old.source or new.payload is distinct from old.payload))
+  execute function public.giftcard_mark_changed_by_hand();
 
 create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
 -- Those that a tick waits for: a schedule that only waits for the end of its job is not among them.
@@ -5639,7 +5697,8 @@ declare
   v_changed bigint;
 begin
   -- The payload as stored, unless a hook has changed it: JSON that went through Python may have lost digits.
-  select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n),
+  select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job || jsonb_build_object('source', s.source)
+                   order by p.n, j.n),
          array_agg(s.id order by p.n, j.n)
     into v_jobs, v_owners
     from jsonb_array_elements(p_plans) with ordinality p(plan, n)
@@ -5847,12 +5906,14 @@ declare
 begin
   if n.payload @? '$.**{100}' then
     perform public.giftcard_refuse('GC400', 'the payload is nested too deeply: 100 levels are allowed', 'payload');
-  elsif p_id is null then
+  end if;
+  perform set_config('giftcard.writer', 'schedule', true);
+  if p_id is null then
     insert into public.giftcard_schedules
-      (tenant_id, name, schedule, timezone, stage, payload, semantics, is_recurring, max_attempts, ttr_seconds,
+      (tenant_id, name, schedule, timezone, stage, payload, source, semantics, is_recurring, max_attempts, ttr_seconds,
        retry_delays, missed_policy,
        catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
-    values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, n.semantics, n.is_recurring,
+    values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, 'app', n.semantics, n.is_recurring,
             n.max_attempts, n.ttr_seconds,
             n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures,
             p_next_at, p_next_at,
@@ -5869,7 +5930,8 @@ begin
     end if;
     update public.giftcard_schedules
        set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage,
-           payload = coalesce(n.payload, payload), semantics = n.semantics,
+           payload = coalesce(n.payload, payload), source = case when n.payload is null then source else 'app' end,
+           semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
            retry_delays = n.retry_delays,
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
@@ -5880,6 +5942,7 @@ begin
      where id = p_id returning * into s;
     perform public.giftcard_record_schedule_update(v_old, s, p_by, v_now);
   end if;
+  perform set_config('giftcard.writer', '', true);
   return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
   raise exception 'tenant % has another schedule of the name %', n.tenant_id,
@@ -6491,18 +6554,37 @@ create function public.giftcard_enqueue_webhooks(
   p_ids bigint[], p_now timestamptz, p_endpoint_id bigint default null) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  select set_config('giftcard.writer', 'webhook', true);
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, scheduled_at, created_at,
-     updated_at)
-  select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event',
+    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, scheduled_at,
+     created_at, updated_at)
+  select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event', 'app',
          jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body),
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
     from public.giftcard_events_for(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
    where p_endpoint_id is null or e.id = p_endpoint_id
    order by m.correlation_id, m.event, e.id
-  on conflict on constraint giftcard_jobs_flow_key do nothing
+  on conflict on constraint giftcard_jobs_flow_key do nothing;
+  select set_config('giftcard.writer', '', true);
 $$;
+
+-- Refuse a webhook job that someone else enqueues: it would be signed as an event, whatever its body. A restored one
+-- was enqueued here before.
+create function public.giftcard_refuse_webhook() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_refuse('GC400', 'webhooks are enqueued by the database, when a job ends', 'stage');
+  return null;
+end $$;
+
+create trigger giftcard_jobs_refuse_webhook before insert on public.giftcard_jobs
+  for each row when (new.stage = 'webhook'
+    and coalesce(current_setting('giftcard.writer', true), '') not in ('webhook', 'restore'))
+  execute function public.giftcard_refuse_webhook();
+create trigger giftcard_jobs_refuse_new_webhook after update of stage on public.giftcard_jobs
+  for each row when (new.stage = 'webhook' and old.stage <> 'webhook')
+  execute function public.giftcard_refuse_webhook();
 
 -- Return what a delivery needs: {url, secrets (encrypted; the newest first), at: the database's time in seconds}. null:
 -- the endpoint is disabled or deleted; then a cancel of the job is recorded, which its run ends with. GC410 when the
@@ -6744,22 +6826,26 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
-  v_job json;
+  v_job_id bigint;
 begin
   if not e.enabled then
     perform public.giftcard_refuse(
       'GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.disabled_reason),
       'enabled');
   end if;
-  v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
-    'tenant_id', e.tenant_id, 'correlation_id', 'webhook-endpoint:' || e.id,
-    'stage', 'webhook', 'dedup_key', v_event_id || ':' || e.id,
-    'circuit', 'webhook:' || e.id, 'trigger_type', 'test', 'payload', jsonb_build_object(
-      'endpoint_id', e.id, 'event_id', v_event_id, 'body', json_build_object(
-        'type', 'webhook.test', 'timestamp', to_char(v_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text))), p_now => p_now) -> 0;
-  perform public.giftcard_record_endpoint(e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job -> 'id'), v_now);
-  return jsonb_build_object('job_id', v_job -> 'id', 'event_id', v_event_id);
+  perform set_config('giftcard.writer', 'webhook', true);
+  insert into public.giftcard_jobs
+    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, scheduled_at, created_at,
+     updated_at)
+  values (e.tenant_id, 'webhook-endpoint:' || e.id, 'webhook', v_event_id || ':' || e.id, 'webhook:' || e.id, 'test',
+          'app', jsonb_build_object('endpoint_id', e.id, 'event_id', v_event_id, 'body', json_build_object(
+            'type', 'webhook.test', 'timestamp', to_char(v_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text), v_now, v_now, v_now)
+  returning id into v_job_id;
+  perform set_config('giftcard.writer', '', true);
+  perform public.giftcard_record_endpoint(
+    e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job_id), v_now);
+  return jsonb_build_object('job_id', v_job_id, 'event_id', v_event_id);
 end $$;
 
 -- Return one endpoint. GC404 for none.
@@ -6884,7 +6970,7 @@ declare
 begin
   if p_action ? 'job' then
     v_kind := 'job';
-    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), p_now => p_now);
+    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job' || '{"source": "app"}'), p_now => p_now);
   elsif p_action ? 'movements' then
     v_kind := 'payment';
     perform public.giftcard_record_movements(p_tenant_id, p_source, p_action -> 'movements', p_now);
@@ -7997,11 +8083,19 @@ language sql immutable security invoker set search_path = '' as $$
               when p_message @? '$.**{100}' then 'the message is nested too deeply: 100 levels are allowed' end
 $$;
 
+-- Return the correlation id of the jobs of a message with this one; null for none.
+create function public.giftcard_message_flow(p_queue text, p_correlation_id text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select 'pgmq:' || p_queue || ':flow:' || p_correlation_id
+$$;
+
 -- Return the job of a message: {tenant_id, correlation_id, dedup_key, payload_json}, with `error` if it cannot be one:
 -- payload_json is then the first 10,000 characters of its text.
--- tenant_id, correlation_id and dedup_key are those of the message; everything else is the payload. A message without a
--- correlation id is a flow of its own, named by its queue, its number and the time it was sent, because numbers start
--- again when a queue is created again. The payload is text: Python may not read every number that Postgres stores.
+-- tenant_id and dedup_key are those of the message; everything else is the payload. Its flow is named by its queue and
+-- its correlation id: a message can join no flow, and use no effect, that another source has begun or will begin. A
+-- message without a correlation id is a flow of its own, named by its queue, its number and the time it was sent,
+-- because numbers start again when a queue is created again. The payload is text: Python may not read every number that
+-- Postgres stores.
 create function public.giftcard_message_job(p_queue text, p_msg_id bigint, p_sent_at timestamptz, p_message jsonb)
 returns jsonb language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -8009,9 +8103,14 @@ declare
   v_flow text := public.giftcard_message_field(p_message, 'correlation_id');
   v_dedup_key text := public.giftcard_message_field(p_message, 'dedup_key');
   v_text text := p_message::text;
-  v_error text := public.giftcard_message_error(p_message, v_text);
+  v_name text := public.giftcard_message_flow(p_queue, v_flow);
+  v_error text := coalesce(
+    public.giftcard_message_error(p_message, v_text),
+    case when char_length(v_name) > 200
+         then format('correlation_id is too long: in this queue, %s characters are allowed',
+                     200 - char_length(public.giftcard_message_flow(p_queue, ''))) end);
   v_job jsonb := jsonb_build_object(
-    'tenant_id', v_tenant_id, 'correlation_id', coalesce(v_flow, format('pgmq:%s:%s', p_queue, p_msg_id)),
+    'tenant_id', v_tenant_id, 'correlation_id', coalesce(v_name, format('pgmq:%s:%s', p_queue, p_msg_id)),
     'dedup_key', coalesce(v_dedup_key, case when v_flow is null then extract(epoch from p_sent_at)::text end));
 begin
   if v_error is not null then
@@ -8024,8 +8123,23 @@ begin
   return v_job || jsonb_build_object('payload_json', v_text);
 end $$;
 
+-- Return which of Supabase's web roles, and whether every role (public), may write messages into a queue: by a grant on
+-- its table that no row level security takes back. The functions of pgmq_public run with the rights of their caller.
+create function public.giftcard_pgmq_writers(p_queue text) returns text[]
+language sql stable security invoker set search_path = '' as $$
+  select coalesce(array_agg(r.name order by r.name), '{}')
+    from (select 'public' as name union all
+          select rolname::text from pg_roles where rolname in ('anon', 'authenticated')) r
+    join pg_class c on c.oid = to_regclass(format('pgmq.%I', lower('q_' || p_queue)))
+   where has_schema_privilege(r.name, c.relnamespace, 'usage') and has_table_privilege(r.name, c.oid, 'insert')
+     and (not c.relrowsecurity or exists (
+       select from pg_policy p left join pg_roles o on o.oid = any (p.polroles)
+        where p.polrelid = c.oid and p.polcmd in ('a', '*') and (0::oid = any (p.polroles) or o.rolname = r.name)))
+$$;
+
 -- Check that messages of a queue can be read and archived. Return {refused, conflicts}: its messages that are dead
--- letters now (up to 1,000 by stage); and {unimportable}: those among its first 1,000 that ten reads did not import.
+-- letters now (up to 1,000 by stage); {unimportable}: those among its first 1,000 that ten reads did not import; and
+-- {writers}, as giftcard_pgmq_writers does.
 create function public.giftcard_check_pgmq_queue(p_queue text) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -8036,7 +8150,7 @@ begin
                  lower('q_' || p_queue)) into v_unimportable;
   return (
     select jsonb_build_object(
-        'unimportable', v_unimportable,
+        'unimportable', v_unimportable, 'writers', to_jsonb(public.giftcard_pgmq_writers(p_queue)),
         'refused', count(*) filter (where d.pgmq ->> 'outcome' = 'refused'),
         'conflicts', count(*) filter (where d.pgmq ->> 'outcome' = 'conflicts'))
       from public.giftcard_dead_stages() s cross join lateral (
@@ -8227,17 +8341,19 @@ declare
   v_reason text := left(regexp_replace(regexp_replace(left(p_reason, 2000), '[[:cntrl:]]+', ' ', 'g'),
                                        '[^[:space:]"''<>]+@[^[:space:]"''<>]+', '[email]', 'g'), 500);
 begin
+  perform set_config('giftcard.writer', 'pgmq', true);
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, trigger_type, status, payload, context, last_error, scheduled_at,
-     created_at, updated_at, finished_at)
+    (tenant_id, correlation_id, stage, dedup_key, trigger_type, source, status, payload, context, last_error,
+     scheduled_at, created_at, updated_at, finished_at)
   values (coalesce(p_item #>> '{job,tenant_id}', 'default'), format('pgmq:%s:%s', p_queue, p_item ->> 'msg_id'),
           p_item #>> '{job,stage}', format('%s:%s', p_item ->> 'sent_at', left(v_source ->> 'content', 16)), 'pgmq',
-          'error', jsonb_build_object('message', left(p_item #>> '{job,payload_json}', 10000)),
+          'pgmq', 'error', jsonb_build_object('message', left(p_item #>> '{job,payload_json}', 10000)),
           jsonb_build_object('pgmq', v_source || jsonb_strip_nulls(jsonb_build_object(
             'outcome', p_outcome, 'correlation_id', p_item #> '{job,correlation_id}',
             'dedup_key', p_item #> '{job,dedup_key}'))),
           v_reason, v_now, v_now, v_now, v_now)
   on conflict on constraint giftcard_jobs_flow_key do nothing;
+  perform set_config('giftcard.writer', '', true);
   return p_outcome;
 end $$;
 
@@ -8250,16 +8366,21 @@ declare
   v_tenant_id text := coalesce(p_item #>> '{job,tenant_id}', 'default');
   v_reference text := p_item #>> '{job,order,reference}';
   v_asked jsonb := p_item #> '{job,order,amount}';
+  v_flow text;
   v_ordered jsonb;
 begin
-  select jsonb_build_object('amount', amount, 'currency', currency) into v_ordered
-    from public.giftcard_orders where tenant_id = v_tenant_id and correlation_id = v_reference;
-  if not found then
-    -- A flow that began with a plain INSERT or with a message has no order: its payment job has the amount.
-    select payload -> 'amount' into v_ordered from public.giftcard_jobs
-     where tenant_id = v_tenant_id and correlation_id = v_reference and stage = p_item #>> '{job,stage}'
-       and dedup_key = '';
-  end if;
+  -- A flow of the same queue comes first.
+  foreach v_flow in array array[public.giftcard_message_flow(p_queue, v_reference), v_reference] loop
+    select jsonb_build_object('amount', amount, 'currency', currency) into v_ordered
+      from public.giftcard_orders where tenant_id = v_tenant_id and correlation_id = v_flow;
+    if not found then
+      -- A flow that began with a plain INSERT or with a message has no order: its payment job has the amount.
+      select payload -> 'amount' into v_ordered from public.giftcard_jobs
+       where tenant_id = v_tenant_id and correlation_id = v_flow and stage = p_item #>> '{job,stage}'
+         and dedup_key = '';
+    end if;
+    exit when v_ordered is not null;
+  end loop;
   if v_ordered is null then
     perform public.giftcard_refuse(
       'GC400', format('no order has the correlation id %s: nothing was charged', v_reference), 'reference');
@@ -8278,7 +8399,8 @@ end $$;
 create function public.giftcard_import_message(p_queue text, p_item jsonb, p_now timestamptz) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_job jsonb := (p_item -> 'job') - '{payload_json,error,order}'::text[] || '{"trigger_type": "pgmq"}';
+  v_job jsonb := (p_item -> 'job') - '{payload_json,error,order}'::text[] 
+                 || '{"trigger_type": "pgmq", "source": "pgmq"}';
   v_enqueued json;
 begin
   if p_item -> 'job' ? 'error' then

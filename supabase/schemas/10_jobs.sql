@@ -19,6 +19,8 @@ create domain public.giftcard_ttr as integer constraint giftcard_jobs_ttr_is_pos
 create domain public.giftcard_delays as double precision[] constraint giftcard_jobs_retry_delays_are_positive check (
   value is null
   or array_ndims(value) = 1 and array_position(value, null) is null and 0 <= all (value) and 86400 >= all (value));
+create domain public.giftcard_source as text
+  constraint giftcard_jobs_source_is_known check (value in ('app', 'pgmq', 'sql'));
 create domain public.giftcard_run_result as text
   constraint giftcard_job_history_result_is_known check (
     value in ('SUCCESS', 'FAILED', 'INTERRUPTED', 'SNOOZED', 'RELEASED'));
@@ -31,6 +33,7 @@ create table public.giftcard_jobs (
   dedup_key text collate "C" not null default '',
   circuit text collate "C" not null,
   trigger_type text not null default 'sql',
+  source public.giftcard_source not null default 'sql',
   status text collate "C" not null default 'queued',
   payload public.giftcard_object not null default '{}',
   context public.giftcard_object not null default '{}',
@@ -67,6 +70,9 @@ comment on table public.giftcard_jobs is
   'One row is one piece of work of one stage. A plain INSERT (correlation_id, stage, payload) is a valid job.';
 comment on column public.giftcard_jobs.circuit is
   'The circuit breaker of the job: the stage''s name, or stage:<something> for one per endpoint or host.';
+comment on column public.giftcard_jobs.source is
+  'Where its payload comes from: app (API, commands, schedules that they made), pgmq (a message), sql (a plain INSERT '
+  'or UPDATE). Next jobs have that of their flow: 19_sources.sql.';
 comment on column public.giftcard_jobs.attempts is
   'Attempts of the present round, counted at the claim; revival and requeue set it to 0.';
 comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its stage.';

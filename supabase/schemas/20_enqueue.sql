@@ -48,16 +48,17 @@ begin
            then a.answer::jsonb
            else (public.giftcard_requeue_job(
                   (a.answer ->> 'id')::bigint, p_jobs -> (a.n - 1)::integer -> 'payload', false,
-                  p_jobs -> (a.n - 1)::integer ->> 'circuit', null, p_now)).answer || '{"created": false}' end
+                  p_jobs -> (a.n - 1)::integer ->> 'circuit', p_jobs -> (a.n - 1)::integer ->> 'source', null,
+                  p_now)).answer || '{"created": false}' end
       order by a.n)
     from json_array_elements(v_answers) with ordinality a(answer, n));
 end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
--- circuit, trigger_type, payload, context, max_attempts, semantics, ttr_seconds, retry_delays, scheduled_at (with its
--- zone), delay_seconds. Return [{id, status, created}] in the same order. A job that exists already is returned as it
--- stands and not changed; with p_replace, one in error or cancelled is queued again with this payload. p_by: the
--- operator whose act it is; null: a program enqueues, which the audit leaves out.
+-- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
+-- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
+-- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
+-- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
 create function public.giftcard_enqueue(
   p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -70,23 +71,26 @@ begin
   if p_jobs = '[]' then
     return '[]'::json;
   end if;
+  perform set_config('giftcard.writer', 'enqueue', true);
   with inserted as (
     insert into public.giftcard_jobs
-      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, max_attempts, semantics,
-       ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
+       semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
     select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
-           coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.payload, '{}'),
-           coalesce(j.context, '{}'), j.max_attempts, coalesce(j.semantics, 'at_least_once'), j.ttr_seconds,
-           j.retry_delays, coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
+           coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
+           coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
+           coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
+           coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
            v_now, v_now
     from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, payload jsonb,
-      context jsonb, max_attempts integer, semantics text, ttr_seconds integer, retry_delays double precision[],
-      scheduled_at timestamptz, delay_seconds double precision)
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
+      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
+      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)
     on conflict on constraint giftcard_jobs_flow_key do nothing
     returning id)
   select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
     into v_new, v_answers from inserted;
+  perform set_config('giftcard.writer', '', true);
   if cardinality(v_new) is distinct from jsonb_array_length(p_jobs) then
     -- Some existed already. Another call has a new snapshot: it sees what another transaction has just committed.
     v_answers := public.giftcard_enqueued_jobs(p_jobs, v_new, p_replace, p_now);

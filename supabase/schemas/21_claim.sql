@@ -15,7 +15,7 @@ begin
     select coalesce(json_agg(c), '[]') from (
       select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit,
              j.payload::text as payload_json, j.context::text as context_json,
-             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics,
+             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics, j.source,
              coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
              j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
         from public.giftcard_jobs j

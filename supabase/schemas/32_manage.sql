@@ -2,8 +2,8 @@
 
 -- Requeue a job, as giftcard_requeue does. Return its answer, and the names of the payload's fields that changed.
 create function public.giftcard_requeue_job(
-  p_job_id bigint, p_payload jsonb, p_force boolean, p_circuit text, p_tenant_id text, p_now timestamptz,
-  out answer jsonb, out changed jsonb)
+  p_job_id bigint, p_payload jsonb, p_force boolean, p_circuit text, p_source text, p_tenant_id text,
+  p_now timestamptz, out answer jsonb, out changed jsonb)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -34,26 +34,31 @@ begin
       'job %s has begun an effect outside with its old payload: requeue it as it is, or enqueue a new one', p_job_id),
       'payload');
   end if;
+  perform set_config('giftcard.writer', 'requeue', true);
   update public.giftcard_jobs
      set status = 'queued', scheduled_at = v_now, attempts = 0, revivals = 0, last_error = null,
+         source = case when p_payload is distinct from payload and p_payload is not null then coalesce(p_source, 'sql')
+                       else source end,
          payload = coalesce(p_payload, payload),
          circuit = coalesce(p_circuit, circuit),
          revive_at = null, finished_at = null, cancel_requested_at = null, lease_id = null, lease_expires_at = null,
          updated_at = v_now
    where id = p_job_id;
+  perform set_config('giftcard.writer', '', true);
   answer := jsonb_build_object('id', p_job_id, 'status', 'queued', 'was', j.status);
   changed := public.giftcard_changed_fields(j.payload, coalesce(p_payload, j.payload));
 end $$;
 
 -- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
--- a corrected payload (p_circuit: its circuit), refused once the job has begun an external effect, which is bound to
--- the old one. History stays. Return {id, status, was}. GC409 for any other state.
+-- a corrected payload (p_circuit: its circuit, p_source: its source; null: sql), refused once the job has begun an
+-- external effect, which is bound to the old one. History stays. Return {id, status, was}. GC409 for any other state.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
-  p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_source text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_tenant_id, p_now);
+  r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_source, p_tenant_id, p_now);
 begin
   if r.changed = '[]' then
     perform public.giftcard_record_jobs(

@@ -30,9 +30,9 @@ declare
     'id', a.id, 'tenant_id', a.tenant_id, 'correlation_id', a.correlation_id, 'stage', a.stage,
     'dedup_key', a.dedup_key);
   v_usual jsonb := jsonb_build_object(
-    'circuit', a.stage, 'trigger_type', 'sql', 'status', 'error', 'payload', '{}'::jsonb, 'context', '{}'::jsonb,
-    'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once', 'scheduled_at', a.archived_at,
-    'created_at', a.archived_at, 'updated_at', a.archived_at);
+    'circuit', a.stage, 'trigger_type', 'sql', 'source', 'sql', 'status', 'error', 'payload', '{}'::jsonb,
+    'context', '{}'::jsonb, 'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once',
+    'scheduled_at', a.archived_at, 'created_at', a.archived_at, 'updated_at', a.archived_at);
   v_job jsonb;
 begin
   v_job := to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || coalesce(
@@ -109,6 +109,7 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
+  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) returning job into v_job;
@@ -121,9 +122,12 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
+  perform set_config('giftcard.writer', 'restore', true);
   insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
     on conflict do nothing;
-  if not found then
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  if not v_inserted then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;

@@ -70,7 +70,8 @@ begin
     -- Not p_now, which may be that of an earlier job.
     perform public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card', 'trigger_type', 'books',
-      'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now);
+      'source', 'app', 'dedup_key', to_char(clock_timestamp() at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))),
+      p_now => p_now);
   end if;
 end $$;
 

@@ -139,7 +139,7 @@ begin
   end if;
   v_job_id := (public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'block_card',
-      'trigger_type', 'operator', 'payload', '{"force": true}'::jsonb,
+      'trigger_type', 'operator', 'source', 'app', 'payload', '{"force": true}'::jsonb,
       'dedup_key', 'operator:' || to_char(v_now at time zone 'UTC', 'YYYYMMDD"T"HH24MISS.US'))), p_now => p_now)
     -> 0 ->> 'id')::bigint;
   perform public.giftcard_record_act(

@@ -8,6 +8,7 @@ create table public.giftcard_schedules (
   timezone text not null default 'UTC',
   stage text collate "C" not null,
   payload public.giftcard_object not null default '{}',
+  source public.giftcard_source not null default 'sql',
   semantics public.giftcard_job_semantics not null default 'at_least_once',
   is_recurring boolean not null default true,
   max_attempts public.giftcard_max_attempts,
@@ -48,6 +49,7 @@ create table public.giftcard_schedules (
 
 comment on table public.giftcard_schedules is
   'One row is one schedule. A plain INSERT (schedule, stage, payload) is a valid one.';
+comment on column public.giftcard_schedules.source is 'As that of giftcard_jobs; its jobs have it too.';
 comment on column public.giftcard_schedules.version is
   'Incremented at each change: a plan made for another version is ignored.';
 comment on column public.giftcard_schedules.next_at is
@@ -73,6 +75,13 @@ create trigger giftcard_schedules_new_payload_is_readable after update of payloa
     or new.payload @? '$.**{0 to 100} ? (@.abs() >= 1e308)')
     and new.payload is distinct from old.payload)
   execute function public.giftcard_refuse_unreadable_payload();
+create trigger giftcard_schedules_mark_inserted_by_hand before insert on public.giftcard_schedules
+  for each row when (new.source <> 'sql' and coalesce(current_setting('giftcard.writer', true), '') = '')
+  execute function public.giftcard_mark_inserted_by_hand();
+create trigger giftcard_schedules_mark_changed_by_hand after update of payload, source on public.giftcard_schedules
+  for each row when (new.source <> 'sql' and coalesce(current_setting('giftcard.writer', true), '') = ''
+    and (new.source <> old.source or new.payload is distinct from old.payload))
+  execute function public.giftcard_mark_changed_by_hand();
 
 create index giftcard_schedules_due on public.giftcard_schedules (check_at, id) where check_at is not null;
 -- Those that a tick waits for: a schedule that only waits for the end of its job is not among them.

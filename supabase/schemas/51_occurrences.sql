@@ -67,7 +67,8 @@ declare
   v_changed bigint;
 begin
   -- The payload as stored, unless a hook has changed it: JSON that went through Python may have lost digits.
-  select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job order by p.n, j.n),
+  select jsonb_agg(jsonb_build_object('payload', s.payload) || j.job || jsonb_build_object('source', s.source)
+                   order by p.n, j.n),
          array_agg(s.id order by p.n, j.n)
     into v_jobs, v_owners
     from jsonb_array_elements(p_plans) with ordinality p(plan, n)

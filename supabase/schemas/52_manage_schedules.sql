@@ -38,12 +38,14 @@ declare
 begin
   if n.payload @? '$.**{100}' then
     perform public.giftcard_refuse('GC400', 'the payload is nested too deeply: 100 levels are allowed', 'payload');
-  elsif p_id is null then
+  end if;
+  perform set_config('giftcard.writer', 'schedule', true);
+  if p_id is null then
     insert into public.giftcard_schedules
-      (tenant_id, name, schedule, timezone, stage, payload, semantics, is_recurring, max_attempts, ttr_seconds,
+      (tenant_id, name, schedule, timezone, stage, payload, source, semantics, is_recurring, max_attempts, ttr_seconds,
        retry_delays, missed_policy,
        catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
-    values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, n.semantics, n.is_recurring,
+    values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, 'app', n.semantics, n.is_recurring,
             n.max_attempts, n.ttr_seconds,
             n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures,
             p_next_at, p_next_at,
@@ -60,7 +62,8 @@ begin
     end if;
     update public.giftcard_schedules
        set name = n.name, schedule = n.schedule, timezone = n.timezone, stage = n.stage,
-           payload = coalesce(n.payload, payload), semantics = n.semantics,
+           payload = coalesce(n.payload, payload), source = case when n.payload is null then source else 'app' end,
+           semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
            retry_delays = n.retry_delays,
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
@@ -71,6 +74,7 @@ begin
      where id = p_id returning * into s;
     perform public.giftcard_record_schedule_update(v_old, s, p_by, v_now);
   end if;
+  perform set_config('giftcard.writer', '', true);
   return public.giftcard_schedule_json(s, v_now);
 exception when unique_violation then
   raise exception 'tenant % has another schedule of the name %', n.tenant_id,

@@ -103,18 +103,37 @@ create function public.giftcard_enqueue_webhooks(
   p_ids bigint[], p_now timestamptz, p_endpoint_id bigint default null) returns void
 language sql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  select set_config('giftcard.writer', 'webhook', true);
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, payload, context, scheduled_at, created_at,
-     updated_at)
-  select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event',
+    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, scheduled_at,
+     created_at, updated_at)
+  select e.tenant_id, m.correlation_id, 'webhook', m.event_id || ':' || e.id, 'webhook:' || e.id, 'event', 'app',
          jsonb_build_object('endpoint_id', e.id, 'event_id', m.event_id, 'body', m.body),
          case when m.trace is null then '{}' else jsonb_build_object('trace', m.trace) end, p_now, p_now, p_now
     from public.giftcard_events_for(p_ids, p_now) m
     join public.giftcard_webhook_endpoints e on e.tenant_id = m.tenant_id and e.enabled and m.event = any (e.events)
    where p_endpoint_id is null or e.id = p_endpoint_id
    order by m.correlation_id, m.event, e.id
-  on conflict on constraint giftcard_jobs_flow_key do nothing
+  on conflict on constraint giftcard_jobs_flow_key do nothing;
+  select set_config('giftcard.writer', '', true);
 $$;
+
+-- Refuse a webhook job that someone else enqueues: it would be signed as an event, whatever its body. A restored one
+-- was enqueued here before.
+create function public.giftcard_refuse_webhook() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_refuse('GC400', 'webhooks are enqueued by the database, when a job ends', 'stage');
+  return null;
+end $$;
+
+create trigger giftcard_jobs_refuse_webhook before insert on public.giftcard_jobs
+  for each row when (new.stage = 'webhook'
+    and coalesce(current_setting('giftcard.writer', true), '') not in ('webhook', 'restore'))
+  execute function public.giftcard_refuse_webhook();
+create trigger giftcard_jobs_refuse_new_webhook after update of stage on public.giftcard_jobs
+  for each row when (new.stage = 'webhook' and old.stage <> 'webhook')
+  execute function public.giftcard_refuse_webhook();
 
 -- Return what a delivery needs: {url, secrets (encrypted; the newest first), at: the database's time in seconds}. null:
 -- the endpoint is disabled or deleted; then a cancel of the job is recorded, which its run ends with. GC410 when the

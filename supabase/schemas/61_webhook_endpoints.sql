@@ -199,22 +199,26 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_event_id text := 'msg_' || replace(gen_random_uuid()::text, '-', '');
   e public.giftcard_webhook_endpoints := public.giftcard_lock_webhook_endpoint(p_endpoint_id, p_tenant_id);
-  v_job json;
+  v_job_id bigint;
 begin
   if not e.enabled then
     perform public.giftcard_refuse(
       'GC409', format('webhook endpoint %s is off (%s): turn it on first', p_endpoint_id, e.disabled_reason),
       'enabled');
   end if;
-  v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
-    'tenant_id', e.tenant_id, 'correlation_id', 'webhook-endpoint:' || e.id,
-    'stage', 'webhook', 'dedup_key', v_event_id || ':' || e.id,
-    'circuit', 'webhook:' || e.id, 'trigger_type', 'test', 'payload', jsonb_build_object(
-      'endpoint_id', e.id, 'event_id', v_event_id, 'body', json_build_object(
-        'type', 'webhook.test', 'timestamp', to_char(v_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text))), p_now => p_now) -> 0;
-  perform public.giftcard_record_endpoint(e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job -> 'id'), v_now);
-  return jsonb_build_object('job_id', v_job -> 'id', 'event_id', v_event_id);
+  perform set_config('giftcard.writer', 'webhook', true);
+  insert into public.giftcard_jobs
+    (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, scheduled_at, created_at,
+     updated_at)
+  values (e.tenant_id, 'webhook-endpoint:' || e.id, 'webhook', v_event_id || ':' || e.id, 'webhook:' || e.id, 'test',
+          'app', jsonb_build_object('endpoint_id', e.id, 'event_id', v_event_id, 'body', json_build_object(
+            'type', 'webhook.test', 'timestamp', to_char(v_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+            'data', json_build_object('tenant_id', e.tenant_id, 'endpoint_id', e.id))::text), v_now, v_now, v_now)
+  returning id into v_job_id;
+  perform set_config('giftcard.writer', '', true);
+  perform public.giftcard_record_endpoint(
+    e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job_id), v_now);
+  return jsonb_build_object('job_id', v_job_id, 'event_id', v_event_id);
 end $$;
 
 -- Return one endpoint. GC404 for none.

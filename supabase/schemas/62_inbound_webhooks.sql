@@ -78,7 +78,7 @@ declare
 begin
   if p_action ? 'job' then
     v_kind := 'job';
-    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job'), p_now => p_now);
+    perform public.giftcard_enqueue(jsonb_build_array(p_action -> 'job' || '{"source": "app"}'), p_now => p_now);
   elsif p_action ? 'movements' then
     v_kind := 'payment';
     perform public.giftcard_record_movements(p_tenant_id, p_source, p_action -> 'movements', p_now);

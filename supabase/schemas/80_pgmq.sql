@@ -19,11 +19,19 @@ language sql immutable security invoker set search_path = '' as $$
               when p_message @? '$.**{100}' then 'the message is nested too deeply: 100 levels are allowed' end
 $$;
 
+-- Return the correlation id of the jobs of a message with this one; null for none.
+create function public.giftcard_message_flow(p_queue text, p_correlation_id text) returns text
+language sql immutable security invoker set search_path = '' as $$
+  select 'pgmq:' || p_queue || ':flow:' || p_correlation_id
+$$;
+
 -- Return the job of a message: {tenant_id, correlation_id, dedup_key, payload_json}, with `error` if it cannot be one:
 -- payload_json is then the first 10,000 characters of its text.
--- tenant_id, correlation_id and dedup_key are those of the message; everything else is the payload. A message without a
--- correlation id is a flow of its own, named by its queue, its number and the time it was sent, because numbers start
--- again when a queue is created again. The payload is text: Python may not read every number that Postgres stores.
+-- tenant_id and dedup_key are those of the message; everything else is the payload. Its flow is named by its queue and
+-- its correlation id: a message can join no flow, and use no effect, that another source has begun or will begin. A
+-- message without a correlation id is a flow of its own, named by its queue, its number and the time it was sent,
+-- because numbers start again when a queue is created again. The payload is text: Python may not read every number that
+-- Postgres stores.
 create function public.giftcard_message_job(p_queue text, p_msg_id bigint, p_sent_at timestamptz, p_message jsonb)
 returns jsonb language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -31,9 +39,14 @@ declare
   v_flow text := public.giftcard_message_field(p_message, 'correlation_id');
   v_dedup_key text := public.giftcard_message_field(p_message, 'dedup_key');
   v_text text := p_message::text;
-  v_error text := public.giftcard_message_error(p_message, v_text);
+  v_name text := public.giftcard_message_flow(p_queue, v_flow);
+  v_error text := coalesce(
+    public.giftcard_message_error(p_message, v_text),
+    case when char_length(v_name) > 200
+         then format('correlation_id is too long: in this queue, %s characters are allowed',
+                     200 - char_length(public.giftcard_message_flow(p_queue, ''))) end);
   v_job jsonb := jsonb_build_object(
-    'tenant_id', v_tenant_id, 'correlation_id', coalesce(v_flow, format('pgmq:%s:%s', p_queue, p_msg_id)),
+    'tenant_id', v_tenant_id, 'correlation_id', coalesce(v_name, format('pgmq:%s:%s', p_queue, p_msg_id)),
     'dedup_key', coalesce(v_dedup_key, case when v_flow is null then extract(epoch from p_sent_at)::text end));
 begin
   if v_error is not null then
@@ -46,8 +59,23 @@ begin
   return v_job || jsonb_build_object('payload_json', v_text);
 end $$;
 
+-- Return which of Supabase's web roles, and whether every role (public), may write messages into a queue: by a grant on
+-- its table that no row level security takes back. The functions of pgmq_public run with the rights of their caller.
+create function public.giftcard_pgmq_writers(p_queue text) returns text[]
+language sql stable security invoker set search_path = '' as $$
+  select coalesce(array_agg(r.name order by r.name), '{}')
+    from (select 'public' as name union all
+          select rolname::text from pg_roles where rolname in ('anon', 'authenticated')) r
+    join pg_class c on c.oid = to_regclass(format('pgmq.%I', lower('q_' || p_queue)))
+   where has_schema_privilege(r.name, c.relnamespace, 'usage') and has_table_privilege(r.name, c.oid, 'insert')
+     and (not c.relrowsecurity or exists (
+       select from pg_policy p left join pg_roles o on o.oid = any (p.polroles)
+        where p.polrelid = c.oid and p.polcmd in ('a', '*') and (0::oid = any (p.polroles) or o.rolname = r.name)))
+$$;
+
 -- Check that messages of a queue can be read and archived. Return {refused, conflicts}: its messages that are dead
--- letters now (up to 1,000 by stage); and {unimportable}: those among its first 1,000 that ten reads did not import.
+-- letters now (up to 1,000 by stage); {unimportable}: those among its first 1,000 that ten reads did not import; and
+-- {writers}, as giftcard_pgmq_writers does.
 create function public.giftcard_check_pgmq_queue(p_queue text) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -58,7 +86,7 @@ begin
                  lower('q_' || p_queue)) into v_unimportable;
   return (
     select jsonb_build_object(
-        'unimportable', v_unimportable,
+        'unimportable', v_unimportable, 'writers', to_jsonb(public.giftcard_pgmq_writers(p_queue)),
         'refused', count(*) filter (where d.pgmq ->> 'outcome' = 'refused'),
         'conflicts', count(*) filter (where d.pgmq ->> 'outcome' = 'conflicts'))
       from public.giftcard_dead_stages() s cross join lateral (

@@ -41,17 +41,19 @@ declare
   v_reason text := left(regexp_replace(regexp_replace(left(p_reason, 2000), '[[:cntrl:]]+', ' ', 'g'),
                                        '[^[:space:]"''<>]+@[^[:space:]"''<>]+', '[email]', 'g'), 500);
 begin
+  perform set_config('giftcard.writer', 'pgmq', true);
   insert into public.giftcard_jobs
-    (tenant_id, correlation_id, stage, dedup_key, trigger_type, status, payload, context, last_error, scheduled_at,
-     created_at, updated_at, finished_at)
+    (tenant_id, correlation_id, stage, dedup_key, trigger_type, source, status, payload, context, last_error,
+     scheduled_at, created_at, updated_at, finished_at)
   values (coalesce(p_item #>> '{job,tenant_id}', 'default'), format('pgmq:%s:%s', p_queue, p_item ->> 'msg_id'),
           p_item #>> '{job,stage}', format('%s:%s', p_item ->> 'sent_at', left(v_source ->> 'content', 16)), 'pgmq',
-          'error', jsonb_build_object('message', left(p_item #>> '{job,payload_json}', 10000)),
+          'pgmq', 'error', jsonb_build_object('message', left(p_item #>> '{job,payload_json}', 10000)),
           jsonb_build_object('pgmq', v_source || jsonb_strip_nulls(jsonb_build_object(
             'outcome', p_outcome, 'correlation_id', p_item #> '{job,correlation_id}',
             'dedup_key', p_item #> '{job,dedup_key}'))),
           v_reason, v_now, v_now, v_now, v_now)
   on conflict on constraint giftcard_jobs_flow_key do nothing;
+  perform set_config('giftcard.writer', '', true);
   return p_outcome;
 end $$;
 
@@ -64,16 +66,21 @@ declare
   v_tenant_id text := coalesce(p_item #>> '{job,tenant_id}', 'default');
   v_reference text := p_item #>> '{job,order,reference}';
   v_asked jsonb := p_item #> '{job,order,amount}';
+  v_flow text;
   v_ordered jsonb;
 begin
-  select jsonb_build_object('amount', amount, 'currency', currency) into v_ordered
-    from public.giftcard_orders where tenant_id = v_tenant_id and correlation_id = v_reference;
-  if not found then
-    -- A flow that began with a plain INSERT or with a message has no order: its payment job has the amount.
-    select payload -> 'amount' into v_ordered from public.giftcard_jobs
-     where tenant_id = v_tenant_id and correlation_id = v_reference and stage = p_item #>> '{job,stage}'
-       and dedup_key = '';
-  end if;
+  -- A flow of the same queue comes first.
+  foreach v_flow in array array[public.giftcard_message_flow(p_queue, v_reference), v_reference] loop
+    select jsonb_build_object('amount', amount, 'currency', currency) into v_ordered
+      from public.giftcard_orders where tenant_id = v_tenant_id and correlation_id = v_flow;
+    if not found then
+      -- A flow that began with a plain INSERT or with a message has no order: its payment job has the amount.
+      select payload -> 'amount' into v_ordered from public.giftcard_jobs
+       where tenant_id = v_tenant_id and correlation_id = v_flow and stage = p_item #>> '{job,stage}'
+         and dedup_key = '';
+    end if;
+    exit when v_ordered is not null;
+  end loop;
   if v_ordered is null then
     perform public.giftcard_refuse(
       'GC400', format('no order has the correlation id %s: nothing was charged', v_reference), 'reference');
@@ -92,7 +99,8 @@ end $$;
 create function public.giftcard_import_message(p_queue text, p_item jsonb, p_now timestamptz) returns text
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_job jsonb := (p_item -> 'job') - '{payload_json,error,order}'::text[] || '{"trigger_type": "pgmq"}';
+  v_job jsonb := (p_item -> 'job') - '{payload_json,error,order}'::text[] 
+                 || '{"trigger_type": "pgmq", "source": "pgmq"}';
   v_enqueued json;
 begin
   if p_item -> 'job' ? 'error' then

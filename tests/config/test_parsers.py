@@ -8,12 +8,14 @@ from tests.config.test_settings import refused
 
 def test_recipients_and_inlets_are_lists_by_comma(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPORT_RECIPIENTS", " ann@ops.example,ben+o'neill@xn--bcher-kva.example ,, ann@ops.example,")
-    monkeypatch.setenv("GIFTCARD_PGMQ_QUEUES", "email_queue:email, payments-queue:payment,")
+    monkeypatch.setenv("GIFTCARD_PGMQ_QUEUES", "email_queue:email, payments-queue:payment:a b/c ,")
     monkeypatch.setenv("SQUARE_LOCATION_ID", " S8GWD5R9QB376, 81FN9BNFZTKS4,,S8GWD5R9QB376")
     settings = load()
     assert settings.square_location_id == ("S8GWD5R9QB376", "81FN9BNFZTKS4")
     assert settings.report_recipients == ("ann@ops.example", "ben+o'neill@xn--bcher-kva.example")
-    assert settings.giftcard_pgmq_queues == (("email_queue", "email"), ("payments-queue", "payment"))
+    assert settings.giftcard_pgmq_queues == (
+        ("email_queue", "email", "default"), ("payments-queue", "payment", "a b/c"),
+    )  # fmt: skip
     assert "ann" not in repr(settings)
 
 

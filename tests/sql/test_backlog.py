@@ -100,9 +100,9 @@ def test_a_circuit_that_opens_in_the_same_call_gives_nothing_more(world: World, 
 
 
 def test_queues_that_had_no_turn_come_first_in_the_next_claim(world: World) -> None:
-    names = [f"webhook:{letter}" for letter in "abcde"]
+    names = [f"http_call:{letter}" for letter in "abcde"]
     for age, name in zip(range(5, 0, -1), names, strict=True):
-        job = {"stage": "webhook", "circuit": name, "delay_seconds": -age}
+        job = {"stage": "http_call", "circuit": name, "delay_seconds": -age}
         world.call("enqueue", jobs=[job | {"correlation_id": f"{name}-{n}"} for n in range(4)])
     tick = world.begin(limit=2)
     served = [job.circuit for job in tick.jobs]

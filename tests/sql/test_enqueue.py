@@ -170,8 +170,8 @@ def test_a_job_without_stage_or_flow_is_refused_and_its_neighbours_with_it(world
 
 def test_every_column_that_may_be_given_is_kept(world: World) -> None:
     given = {
-        "tenant_id": "acme", "correlation_id": "c", "stage": "webhook", "dedup_key": "d", "circuit": "webhook:7",
-        "trigger_type": "api", "payload": {"a": None}, "context": {"b": [1]}, "max_attempts": 7,
+        "tenant_id": "acme", "correlation_id": "c", "stage": "http_call", "dedup_key": "d", "circuit": "http_call:7",
+        "trigger_type": "api", "source": "app", "payload": {"a": None}, "context": {"b": [1]}, "max_attempts": 7,
         "semantics": "at_most_once", "ttr_seconds": 7, "retry_delays": [1, 2.5],
     }  # fmt: skip
     (answer,) = world.call("enqueue", jobs=[given])

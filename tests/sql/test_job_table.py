@@ -26,8 +26,8 @@ def test_a_plain_insert_of_several_rows_fills_each_circuit(world: World) -> None
 
 
 def test_a_plain_insert_may_name_its_circuit(world: World) -> None:
-    world.run("insert into giftcard_jobs (correlation_id, stage, circuit) values ('a', 'webhook', 'webhook:7')")
-    assert world.rows("select circuit from giftcard_jobs") == [{"circuit": "webhook:7"}]
+    world.run("insert into giftcard_jobs (correlation_id, stage, circuit) values ('a', 'http_call', 'http_call:7')")
+    assert world.rows("select circuit from giftcard_jobs") == [{"circuit": "http_call:7"}]
 
 
 # Values that are refused

@@ -31,21 +31,21 @@ def test_the_next_job_may_bring_its_own_payload_whole(world: World) -> None:
 
 def test_the_next_job_may_bring_key_circuit_and_time(world: World) -> None:
     later = NOON.replace(hour=18)
-    following_job = NextJob(stage="webhook", dedup_key="7", circuit="webhook:7", at=later)
+    following_job = NextJob(stage="http_call", dedup_key="7", circuit="http_call:7", at=later)
     world.settle(world.claimed(), Complete(next=(following_job,)))
-    (row,) = following(world, "webhook")
-    assert (row["dedup_key"], row["circuit"], row["scheduled_at"]) == ("7", "webhook:7", later)
+    (row,) = following(world, "http_call")
+    assert (row["dedup_key"], row["circuit"], row["scheduled_at"]) == ("7", "http_call:7", later)
 
 
 def test_a_job_may_have_several_next_jobs(world: World) -> None:
-    each = tuple(NextJob(stage="webhook", dedup_key=key) for key in "abc")
+    each = tuple(NextJob(stage="http_call", dedup_key=key) for key in "abc")
     world.settle(world.claimed(), Complete(next=each))
-    assert [row["dedup_key"] for row in following(world, "webhook")] == ["a", "b", "c"]
+    assert [row["dedup_key"] for row in following(world, "http_call")] == ["a", "b", "c"]
 
 
 def test_a_dead_letter_may_have_a_next_job_too(world: World) -> None:
-    world.settle(world.claimed(), Error(error="no", next=(NextJob(stage="webhook"),)))
-    assert len(following(world, "webhook")) == 1
+    world.settle(world.claimed(), Error(error="no", next=(NextJob(stage="http_call"),)))
+    assert len(following(world, "http_call")) == 1
 
 
 def test_a_settle_repeated_does_not_fork_the_flow(world: World) -> None:

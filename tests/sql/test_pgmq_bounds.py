@@ -73,7 +73,7 @@ def test_names_of_a_message_beyond_a_bound_are_kept_with_it(world: World, queues
     queues.send("work_queue", {"tenant_id": "acme", "correlation_id": "o-1"} | sized(MAX_BODY_BYTES))
     import_pgmq(world)
     job = the_job(world)
-    assert (job["tenant_id"], job["context"]["pgmq"]["correlation_id"]) == ("acme", "o-1")
+    assert (job["tenant_id"], job["context"]["pgmq"]["correlation_id"]) == ("acme", "pgmq:work_queue:flow:o-1")
 
 
 def test_large_messages_beyond_the_bound_do_not_travel(world: World, queues: Queues) -> None:

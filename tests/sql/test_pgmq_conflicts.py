@@ -51,7 +51,7 @@ def test_another_content_of_the_same_flow_is_kept_aside(
     assert (dead["revive_at"], dead["run_no"], dead["trigger_type"]) == (None, 0, "pgmq")
     source = dead["context"]["pgmq"]
     assert (source["queue"], source["msg_id"], source["outcome"]) == ("work_queue", 2, "conflicts")
-    assert source["correlation_id"] == "o-1"
+    assert source["correlation_id"] == "pgmq:work_queue:flow:o-1"
     assert (queues.waiting("work_queue"), queues.archived("work_queue")) == ([], [1, 2])
 
 
@@ -102,7 +102,8 @@ def test_a_message_of_an_erased_job_is_not_kept_again(world: World, queues: Queu
 
 def test_a_next_job_that_inherits_the_context_is_compared_by_its_payload(world: World, queues: Queues) -> None:
     source = {"pgmq": {"content": "of the message that began the flow"}}
-    world.enqueue("email", correlation_id="o-1", payload={"n": 1}, context=source, trigger_type="flow")
+    flow = "pgmq:work_queue:flow:o-1"
+    world.enqueue("email", correlation_id=flow, payload={"n": 1}, context=source, trigger_type="flow")
     queues.create("work_queue", {"correlation_id": "o-1", "n": 1}, {"correlation_id": "o-1", "n": 2})
     assert import_pgmq(world) == NOTHING | {"repeated": 1, "conflicts": 1}
 

@@ -12,7 +12,7 @@ from lib.api_client import transport
 from lib.config.settings import Settings
 from lib.giftcards.decisions import DIFFERENCES
 from lib.giftcards.schemas import PaymentEventRequest
-from lib.job import Semantics, Status
+from lib.job import Semantics, Source, Status
 from lib.jobs import schemas as job_schemas
 from lib.jobs import stage as stages
 from lib.jobs.retry_policy import MAX_ATTEMPTS
@@ -50,6 +50,7 @@ STOPPED_BY_CODE = {"budget", "limit", "shutdown"}
 SHARED: dict[str, tuple[Callable[[World], set[str]], set[str]]] = {
     "statuses": (allowed("giftcard_jobs_status_is_known"), set(get_args(Status))),
     "semantics": (allowed("giftcard_jobs_semantics_is_known"), set(get_args(Semantics))),
+    "sources": (allowed("giftcard_jobs_source_is_known"), set(get_args(Source))),
     "webhook events": (allowed("giftcard_webhook_endpoints_events_are_known"), set(get_args(Event))),
     "differences": (
         in_schemas(r"    when '(\w+)' then '[A-Z]"),

@@ -119,21 +119,21 @@ def test_a_long_open_queue_costs_a_claim_nothing(world: World) -> None:
 
 
 def test_a_claim_costs_by_the_number_of_circuits_not_of_jobs(world: World) -> None:
-    world.run(QUEUED, "webhook", 1_000, 20_000)
+    world.run(QUEUED, "http_call", 1_000, 20_000)
     for _ in range(7):
         world.claim(limit=1)
     few = claim_pages(world)
-    world.run(QUEUED.replace("stage || '-'", "'more-'"), "webhook", 1_000, 80_000)
+    world.run(QUEUED.replace("stage || '-'", "'more-'"), "http_call", 1_000, 80_000)
     many = claim_pages(world)
     assert few < 8_000
     assert many < few * 1.5
 
 
 def test_a_thousand_open_circuits_leave_the_rest_going(world: World) -> None:
-    world.run(QUEUED, "webhook", 1_000, 20_000)
+    world.run(QUEUED, "http_call", 1_000, 20_000)
     world.run(
         "insert into giftcard_circuits (circuit, state, open_until)"
-        " select 'webhook:' || n, 'open', timestamptz '2035-01-01 13:00Z' from generate_series(0, 999) n"
+        " select 'http_call:' || n, 'open', timestamptz '2035-01-01 13:00Z' from generate_series(0, 999) n"
     )
     other = world.enqueue()
     assert [job.id for job in world.claim(limit=10)] == [other]

@@ -2,14 +2,15 @@
 
 import html
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
 
 from tests.support.raw_server import Asked, Server, a_server, redirect
-from tests.support.world import World
+from tests.support.world import ADMIN, World, bearer
 
 Make = Callable[..., World]
 Log = Callable[[], list[dict[str, Any]]]
@@ -26,20 +27,27 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def world(make_world: Make) -> World:
+def world(make_world: Make, server: Server) -> World:
     secrets = {
         "GIFTCARD_SECRET_KEY": KEY,
         "GIFTCARD_SECRET_TOKEN": f"{TOKEN}\n",
         "GIFTCARD_SECRET_LINES": "line one\nline two",
     }
-    return make_world(GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8", **secrets)
+    return make_world(GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8", **secrets | bound(server, "KEY", "TOKEN", "LINES"))
+
+
+def bound(server: Server, *names: str) -> dict[str, str]:
+    """The variables that let secrets go to the server."""
+    return {f"GIFTCARD_SECRET_{name}_HOSTS": urlsplit(server.url).netloc for name in names}
 
 
 def called(world: World, server: Server, **payload: Any) -> dict[str, Any]:
-    """A job that calls the server, after a tick."""
-    (job_id,) = world.enqueue("http_call", {"url": server.url} | payload)
+    """A job of the API that calls the server, after a tick."""
+    job = {"stage": "http_call", "correlation_id": str(uuid.uuid4()), "payload": {"url": server.url} | payload}
+    response = world.client.post("/api/v1/jobs", json=job, headers=bearer(ADMIN))
+    assert response.status_code == 202, response.text
     world.run()
-    return world.job(job_id)
+    return world.job(response.json["jobs"][0]["id"])
 
 
 def everything(world: World) -> str:
@@ -100,7 +108,8 @@ def test_secret_that_is_not_set_is_a_failure_that_passes(make_world: Make, world
     assert job["last_error"] == "TransientError: the secret NEW is not set: set GIFTCARD_SECRET_NEW"
     assert server.asked == []
     world.move(10)
-    now_set = make_world(GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8", GIFTCARD_SECRET_NEW="new-secret")
+    new = {"GIFTCARD_SECRET_NEW": "new-secret"} | bound(server, "NEW")
+    now_set = make_world(GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8", **new)
     now_set.run()
     assert now_set.job(job["id"])["status"] == "completed"
 

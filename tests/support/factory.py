@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 from lib.job import Complete, Error, Job, Outcome
 from lib.store import codec
 from lib.store.codec import Result, Step
+from tests.support.as_database import add_webhook
 
 Row = dict[str, Any]
 
@@ -27,7 +28,7 @@ Row = dict[str, Any]
 NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)
 
 # What a claim of these tests knows, with the ttr of each in seconds.
-STAGES = dict.fromkeys(("customer_ingest", "personal_code", "payment", "issue_card", "email", "webhook"), 60)
+STAGES = dict.fromkeys("customer_ingest personal_code payment issue_card email http_call webhook".split(), 60)
 
 
 class World:
@@ -116,6 +117,8 @@ class World:
     def enqueue(self, stage: str = "email", **fields: Any) -> int:
         """A job, queued and due unless the fields say otherwise; in a flow of its own unless they name one."""
         job = {"stage": stage, "correlation_id": f"flow-{uuid.uuid4()}"} | fields
+        if stage == "webhook":
+            return add_webhook(self.rows, **{"scheduled_at": self.now or datetime.now(UTC)} | job)
         (answer,) = self.call("enqueue", jobs=[job])
         job_id: int = answer["id"]
         return job_id
@@ -195,11 +198,8 @@ class World:
 
     def by_hand(self, job_id: int) -> None:
         """The operators' UPDATE, word for word."""
-        touched = self.run(
-            "UPDATE giftcard_jobs SET status='queued', scheduled_at=NOW(), attempts=0, last_error=NULL WHERE id=%s",
-            job_id,
-        )
-        assert touched == 1
+        again = "UPDATE giftcard_jobs SET status='queued', scheduled_at=NOW(), attempts=0, last_error=NULL WHERE id=%s"
+        assert self.run(again, job_id) == 1
 
 
 class Tick:

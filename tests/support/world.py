@@ -15,6 +15,7 @@ from lib.store.store import Store
 from lib.store.wire import Wire
 from lib.web.app import create_app
 from lib.web.services import Services
+from tests.support.as_database import add_webhook
 
 CRON, ADMIN, API = "cron-secret-of-tests", "admin-token-of-tests", "api-token-of-tests"
 ENCRYPTION_KEY = "dGhpcyBpcyBub3QgYSBzZWNyZXQsIGJ1dCBhIGtleSE="
@@ -101,6 +102,12 @@ class World(labs.Lab):
     def enqueue(self, stage: str, payload: Any = None, *, count: int = 1, **columns: Any) -> list[int]:
         """Jobs, each of a flow of its own; their ids."""
         return [self.add(stage, payload, **columns) for _ in range(count)]
+
+    def add(self, stage: str, payload: Any = None, **columns: Any) -> int:
+        if stage != "webhook":
+            return super().add(stage, payload, **columns)
+        flow = {"correlation_id": f"flow-{self.value('select count(*) from public.giftcard_jobs') + 1}"}
+        return add_webhook(self.sql, **flow | {"payload": payload or {}} | columns)
 
     def statuses(self) -> dict[str, int]:
         rows = self.sql("select status, count(*) as jobs from public.giftcard_jobs group by status")

@@ -98,7 +98,7 @@ def test_a_flow_that_began_with_a_message_counts_as_its_order(world: World, queu
     queues.send("payments_queue", PAYMENT | {"amount": 2501})
     assert imported(world, "payments_queue") == NOTHING | {"moved": 1, "repeated": 1, "conflicts": 1}
     drain(world)
-    assert payments(world) == [("order-1", 2500, "USD")]
+    assert payments(world) == [("pgmq:payments_queue:flow:order-1", 2500, "USD")]
 
 
 @pytest.mark.parametrize("change", [{"amount": 2501}, {"currency": "EUR"}, {"amount": 25}])
@@ -117,11 +117,14 @@ def test_another_amount_than_the_orders_is_a_conflict_and_charges_nothing(
     )
 
 
-@pytest.mark.parametrize("change", [{"reference": "order-2"}, {"tenant_id": "acme"}])
-def test_a_payment_without_an_order_charges_nothing(world: World, queues: Queues, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("queue", "reference"), [("payment", "order-2"), ("payment:acme", "order-1")])
+def test_a_payment_without_an_order_of_its_tenant_charges_nothing(
+    make_world: Make, queues: Queues, queue: str, reference: str
+) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES=f"payments_queue:{queue}")
     world.submit(an_order(correlation_id="order-1"))
     drain(world)
-    asked = PAYMENT | change
+    asked = PAYMENT | {"reference": reference}
     queues.send("payments_queue", asked)
     assert imported(world, "payments_queue") == NOTHING | {"refused": 1}
     assert len(payments(world)) == 1
@@ -166,10 +169,11 @@ def test_what_is_no_payment_is_refused_with_the_reason(
 # Reports
 
 
-def test_a_report_is_that_of_its_day(world: World, queues: Queues) -> None:
+def test_a_report_is_that_of_its_day(make_world: Make, queues: Queues) -> None:
+    world = make_world(GIFTCARD_PGMQ_QUEUES="reports_queue:report,email_queue:report:acme")
     queues.send("reports_queue", {"type": "daily", "period": "2026-11-27"})
-    queues.send("reports_queue", {"type": "daily", "period": "2026-11-26", "tenant_id": "acme"})
-    assert imported(world, "reports_queue") == NOTHING | {"moved": 2}
+    queues.send("email_queue", {"type": "daily", "period": "2026-11-26", "tenant_id": "acme"})
+    assert imported(world, "reports_queue") == NOTHING | {"moved": 1}
     made = world.sql("select tenant_id, day::text from giftcard_reports order by day")
     assert [tuple(row.values()) for row in made] == [("acme", "2026-11-26"), ("default", "2026-11-27")]
     (job,) = world.sql("select payload, context from giftcard_jobs where tenant_id = 'default'")

@@ -32,21 +32,24 @@ def moved(world: World, **more: Any) -> dict[str, int]:
 
 
 def test_a_tick_begins_with_taking_in_and_messages_run_to_their_end(make_world: Make, queues: Queues) -> None:
-    world = make_world(GIFTCARD_PGMQ_QUEUES=INLETS)
+    inlets = "email_queue:email,payments_queue:payment:acme,reports_queue:report:acme,totals_queue:report:*"
+    world = make_world(GIFTCARD_PGMQ_QUEUES=inlets)
     queues.create("payments_queue", an_order() | {"correlation_id": "o-1", "tenant_id": "acme"})
-    queues.create("reports_queue", {"day": "2026-01-31", "tenant_id": "acme"}, {}, {"tenant_id": "*"})
+    queues.create("reports_queue", {"day": "2026-01-31", "tenant_id": "acme"}, {})
+    queues.create("totals_queue", {})
     queues.create("email_queue")
     report = world.tick()
     assert {queue: sums["moved"] for queue, sums in report["pgmq"].items()} == {
         "email_queue": 0,
         "payments_queue": 1,
-        "reports_queue": 3,
+        "reports_queue": 2,
+        "totals_queue": 1,
     }
     assert report["completed"] >= 4
     while world.tick()["started"]:
         pass
     assert world.value("select sum(amount) from giftcard_cards where tenant_id = 'acme'") == 2500
-    assert {row["tenant_id"] for row in world.sql("select tenant_id from giftcard_reports")} == {"acme", "default"}
+    assert {row["tenant_id"] for row in world.sql("select tenant_id from giftcard_reports")} == {"acme"}
     assert world.statuses() == {"completed": 6}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lib.config.settings import Settings
 from lib.errors import Misconfigured, StoreError
 from lib.jobs.stage import Registry
-from lib.monitoring.doctor import database, environment, queues, ticks, transport, work
+from lib.monitoring.doctor import database, environment, job_secrets, queues, ticks, transport, work
 from lib.monitoring.doctor.finding import Check, Deployment, FactMissing, Facts, Finding, Json, green, red
 from lib.store.store import Store
 from lib.telemetry.redact import clean
@@ -18,8 +18,8 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 # In the order in which to fix them: an earlier one may cause a later one. The line `database` is between the two.
 _BEFORE: tuple[Check, ...] = (
-    *(environment.secrets, environment.variables, transport.quotes, environment.sentry, environment.time),
-    *(transport.transport, environment.pooler),
+    *(environment.secrets, environment.variables, job_secrets.job_secrets, transport.quotes, environment.sentry),
+    *(environment.time, transport.transport, environment.pooler),
 )
 _AFTER: tuple[Check, ...] = (
     *(database.writable, database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
@@ -50,7 +50,7 @@ def examine(
         if facts.get("read_only"):
             facts["read_only"] = not _accepts_writes(store)
         if settings.giftcard_pgmq_queues:
-            facts["pgmq"] = store.read_pgmq(tuple(queue for queue, _ in settings.giftcard_pgmq_queues), limit=0)
+            facts["pgmq"] = store.read_pgmq(tuple(queue.name for queue in settings.giftcard_pgmq_queues), limit=0)
         found = green(f"it responded within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)

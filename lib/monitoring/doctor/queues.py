@@ -7,17 +7,21 @@ from lib.monitoring.doctor.finding import Deployment, Finding, green, red, yello
 
 
 def pgmq(deployment: Deployment) -> Finding:
-    """Check that the queues of GIFTCARD_PGMQ_QUEUES can be imported, their stages are known, their messages jobs.
+    """Check that the queues of GIFTCARD_PGMQ_QUEUES can be imported, are closed to web clients, and what they left.
 
     Unset: no line.
     """
     problems = [queue["problem"] for queue in deployment.facts["pgmq"].values() if "problem" in queue]
     if problems:
         return red("; ".join(dict.fromkeys(problems)), fix="see docs/queues.md#what-is-needed")
+    open_to = {queue: found["writers"] for queue, found in deployment.facts["pgmq"].items() if found["writers"]}
+    if open_to:
+        written = (f"{' and '.join(roles)} may write messages into {queue}" for queue, roles in open_to.items())
+        return red("; ".join(written), fix="revoke it: see docs/queues.md#who-may-write-a-queue")
     unknown = [
-        f"messages of {queue} are for the stage {stage}, which this code does not have"
-        for queue, stage in deployment.settings.giftcard_pgmq_queues
-        if stage not in deployment.registry.stages
+        f"messages of {queue.name} are for the stage {queue.stage}, which this code does not have"
+        for queue in deployment.settings.giftcard_pgmq_queues
+        if queue.stage not in deployment.registry.stages
     ]
     if unknown:
         return yellow("; ".join(unknown), fix="correct GIFTCARD_PGMQ_QUEUES, or deploy the code that has the stage")

@@ -30,6 +30,8 @@ class Job(Response):
     dedup_key: str
     circuit: str
     status: JobStatus
+    source: Literal["app", "pgmq", "sql"]
+    """Where the payload comes from: this API and the command line, a message of a queue, or plain SQL."""
     payload: Json
     """Personal data is masked unless the request has `reveal=true`."""
     context: Json

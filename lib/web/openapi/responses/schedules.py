@@ -63,6 +63,8 @@ class Schedule(Response):
     """A cron expression."""
     timezone: str
     stage: str
+    source: Literal["app", "pgmq", "sql"]
+    """Where the payload comes from. Its jobs have the same source."""
     payload: Json
     """Personal data is masked unless the request has `reveal=true`."""
     type: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
