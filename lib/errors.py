@@ -12,6 +12,7 @@ GiftcardError
 ├── SettingsError             an environment variable is invalid
 ├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage does not take, or an impossible ttr; also a ValueError
+├── Forbidden                 this deployment may not do that; nothing was changed
 ├── Pending                   a vendor has accepted a request and not decided yet: ask again later
 ├── LeaseLost                 another run has the job now: stop
 └── StoreError
@@ -107,6 +108,15 @@ class InvalidJob(Invalid, ValueError):
     def __init__(self, message: str, *, field: str, index: int) -> None:
         super().__init__(message, field=field)
         self.index = index
+
+
+class Forbidden(GiftcardError):
+    """This deployment may not do that; nothing was changed. `fix`: what to do."""
+
+    def __init__(self, message: str, *, fix: str) -> None:
+        super().__init__(f"{message}: {fix}")
+        self.message = message
+        self.fix = fix
 
 
 class Pending(GiftcardError):

@@ -11,7 +11,7 @@ from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Fi
 from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.telemetry.redact import covered
-from lib.tick.tick import run_tick
+from lib.tick.tick import check_allowed, run_tick
 
 Json = dict[str, Any]
 
@@ -166,6 +166,7 @@ class Operations:
 
     def _first_alone(self, wanted: BulkRequeueRequest, total: Json) -> Json | None:
         """Requeue one job and run it now. Return the result if the others must not follow, None if they may."""
+        check_allowed(self._settings)
         step = self._step(wanted, after=wanted.after, spread_from=0, limit=1)
         total |= {"matched": step["matched"], "requeued": step["requeued"], "after": step["last_id"] or wanted.after}
         if not step["ids"]:

@@ -13,7 +13,7 @@ import click
 from flask import current_app
 from flask.cli import AppGroup
 
-from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
+from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused
 from lib.operations import Operations
 from lib.telemetry.redact import clean
 from lib.web.services import Services, decisions, operations, services
@@ -70,7 +70,7 @@ def _errors_as_sentences() -> Iterator[None]:
         raise
     except click.UsageError as error:
         raise BadInput(_cleaned(_usage_message(error))) from error
-    except (Invalid, Refused, Conflict) as error:
+    except (Invalid, Forbidden, Refused, Conflict) as error:
         raise BadInput(_cleaned(error)) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted

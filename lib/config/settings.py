@@ -179,6 +179,11 @@ class Settings(BaseSettings):
         """Whether this is production or preview, which may hold real data."""
         return self.environment in ("production", "preview")
 
+    @property
+    def runs_ticks(self) -> bool:
+        """Whether ticks run here: in a preview deployment only with `GIFTCARD_ALLOW_PREVIEW`."""
+        return self.vercel_env != "preview" or self.giftcard_allow_preview
+
     def secrets(self) -> list[str]:
         """Return the values that must never appear in output, longest first."""
         values = (getattr(self, name) for name in type(self).model_fields)

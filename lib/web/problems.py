@@ -6,7 +6,7 @@ from flask import Flask, Response, current_app, json, request
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
-from lib.errors import Conflict, Invalid, Misconfigured, Refused, StoreError, Unavailable
+from lib.errors import Conflict, Forbidden, Invalid, Misconfigured, Refused, StoreError, Unavailable
 from lib.store.sqlstate import class_of
 from lib.telemetry import events
 from lib.telemetry.redact import clean
@@ -58,6 +58,7 @@ def register(app: Flask) -> None:
     app.register_error_handler(Problem, _problem)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(Invalid, _invalid)
+    app.register_error_handler(Forbidden, _forbidden)
     app.register_error_handler(StoreError, of_store)
     app.register_error_handler(Exception, _unexpected)
 
@@ -76,6 +77,10 @@ def _http(error: HTTPException) -> Response:
 
 def _invalid(error: Invalid) -> Response:
     return problem(422, "the request is not valid", detail=str(error), field=error.field)
+
+
+def _forbidden(error: Forbidden) -> Response:
+    return problem(403, error.message, detail=error.fix)
 
 
 def of_store(error: StoreError, **more: Any) -> Response:
