@@ -53,15 +53,18 @@ class Operations:
         found = self._store.history(job_id, limit=limit, older=older)
         return found | {"runs": [_masked(run) for run in found["runs"]]}
 
-    def status(self) -> Json:
-        """Return the state of the whole system, with the doctor's checks."""
-        return self._state() | {"doctor": self.doctor()["checks"]}
+    def status(self, *, probe: bool = False) -> Json:
+        """Return the state of the whole system, with the doctor's checks; `probe` as for `doctor`."""
+        return self._state() | {"doctor": self.doctor(probe=probe)["checks"]}
 
-    def doctor(self) -> Json:
-        """Return the doctor's checks. An unreachable database is one of the findings."""
+    def doctor(self, *, probe: bool = True) -> Json:
+        """Return the doctor's checks. An unreachable database is one of the findings.
+
+        `probe`: also connect to the mail server, which takes up to 5 s.
+        """
         from lib.monitoring.doctor.examine import examine
 
-        return {"checks": examine(self._store, self._registry(), self._settings)}
+        return {"checks": examine(self._store, self._registry(), self._settings, probe=probe)}
 
     def _state(self) -> Json:
         registry = self._registry()

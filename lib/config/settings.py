@@ -82,6 +82,7 @@ class Settings(BaseSettings):
     giftcard_card_url: str | None = Field(default=None, repr=False)
     giftcard_card_token: SecretStr | None = None
     giftcard_card_lookup: bool = True
+    giftcard_ledger_is_meant: bool = False
     # Minor units by currency
     giftcard_least_amounts: tuple[tuple[str, int], ...] = ()
     giftcard_encryption_keys: SecretStr | None = None
@@ -122,6 +123,7 @@ class Settings(BaseSettings):
     _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
     _job_secrets: Mapping[str, SecretStr] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
+    _foreign: tuple[str, ...] = PrivateAttr(default=())
     # Read by `load` from vercel.json.
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
@@ -150,6 +152,11 @@ class Settings(BaseSettings):
     def unknown(self) -> tuple[str, ...]:
         """Variables that look like ours but are unknown: most are typing errors."""
         return self._unknown
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The names of all other variables, some of which may be ours misspelt."""
+        return self._foreign
 
     @property
     def max_duration(self) -> int:
@@ -208,6 +215,10 @@ def _is_unknown(name: str) -> bool:
     return looks_ours and name.lower() not in Settings.model_fields and not is_pattern
 
 
+def _is_foreign(name: str) -> bool:
+    return not _OWN_NAMES.fullmatch(name) and name.lower() not in Settings.model_fields
+
+
 def load() -> Settings:
     """Return the settings of the process's environment.
 
@@ -231,4 +242,5 @@ def load() -> Settings:
     settings._job_secrets = secrets_of_jobs
     settings._max_duration = vercel.max_duration()
     settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
+    settings._foreign = tuple(sorted(filter(_is_foreign, os.environ)))
     return settings

@@ -50,7 +50,7 @@ def create_app(services: Services) -> Flask:
 
 
 def _guarded(response: Response) -> Response:
-    """Let nobody store a response or guess its type; the reference of the API is public and may be stored."""
+    """Forbid to store a response or to guess its type; the reference of the API is public and may be stored."""
     response.headers["X-Content-Type-Options"] = "nosniff"
     if request.blueprint != docs.blueprint.name:
         response.headers["Cache-Control"] = "no-store"
