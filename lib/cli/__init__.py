@@ -10,15 +10,16 @@
     orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
     customers  erase-customer
     archive    prune, restore
+    channels   the group of tests: test mail, test alert
     schedules, webhooks, reports
                a command group each, with its tables
     views      tables of jobs, runs, stages and the status
     books      tables of orders and of differences between money and cards
     messages   the sentences after each change
 
-Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, or money and cards do
-not match (`orders reconcile`); 2 bad input or a refusal. Each failure is one sentence with the reason and with what was
-done before it.
+Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, a test mail or alert
+is not accepted, or money and cards do not match (`orders reconcile`); 2 bad input or a refusal. Each failure is one
+sentence with the reason and with what was done before it.
 """
 
 from lib.cli.group import jobs

@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 L = TypeVar("L")
 R = TypeVar("R")
 
-_MODULES = ("inspect", "manage", "run", "orders", "customers", "archive", "schedules", "reports", "webhooks")
+_MODULES = (
+    "inspect",
+    "manage",
+    "run",
+    "orders",
+    "customers",
+    "archive",
+    "schedules",
+    "reports",
+    "webhooks",
+    "channels",
+)
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
