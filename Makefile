@@ -23,14 +23,17 @@ WIRE ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate bench lint lock
+.PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate secrets bench lint lock
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY)  ## make .venv with all packages (the other targets do it, too)
 
-venv-bench: $(BENCH_READY)  ## the same, with what make bench compares
+venv-secrets: $(READY)  ## add missing secrets to .env.production, change none
+	@$(BIN)/python -m dev.production
+
+bench: $(BENCH_READY)  ## the same, with what make bench compares
 
 demo: $(READY)  ## turn 120 orders into gift cards (or WIRE=supabase)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
@@ -53,6 +56,9 @@ initial-migration:  ## write the initial migration (until the first tag)
 
 migrate: $(READY)  ## apply pending migrations (DATABASE_URL)
 	@$(BIN)/python -m dev.migrate
+
+secrets: $(READY)  ## add missing secrets to .env.production, change none
+	@$(BIN)/python -m dev.production
 
 bench: $(BENCH_READY)  ## compare with other job processors (20 min; ARGS=--quick: 2)
 	@$(BIN)/python -m bench $(ARGS)

@@ -4,6 +4,7 @@
     migrate   applies supabase/migrations to any database
     clock     calls the cron endpoint each minute, as Vercel does
     keys      secrets of development, created once
+    production  `make secrets`: the secrets of a deployment, added to .env.production
     serve     `make dev`: all of it together
     testing   fixtures for tests of your own stages
 

@@ -16,10 +16,11 @@ def _fernet_key() -> str:
     return base64.urlsafe_b64encode(os.urandom(32)).decode()
 
 
-_GENERATORS: Mapping[str, Callable[[], str]] = {
+GENERATORS: Mapping[str, Callable[[], str]] = {
     "CRON_SECRET": secrets.token_urlsafe,
     "GIFTCARD_ADMIN_TOKEN": secrets.token_urlsafe,
     "GIFTCARD_API_TOKEN": secrets.token_urlsafe,
+    "GIFTCARD_METRICS_TOKEN": secrets.token_urlsafe,
     "GIFTCARD_ENCRYPTION_KEYS": _fernet_key,
     "GIFTCARD_LOOKUP_KEY": secrets.token_urlsafe,
 }
@@ -36,7 +37,7 @@ def secrets_file(path: Path) -> dict[str, str]:
         fcntl.flock(file, fcntl.LOCK_EX)  # two programs started at once must not create two sets
         os.fchmod(descriptor, 0o600)
         known = _parse(file.read(), path)
-        values = {name: known.get(name) or generate() for name, generate in _GENERATORS.items()}
+        values = {name: known.get(name) or generate() for name, generate in GENERATORS.items()}
         if values != known:
             file.seek(0)
             file.write(json.dumps(known | values, indent=2) + "\n")

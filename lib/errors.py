@@ -12,7 +12,7 @@ GiftcardError
 ├── SettingsError             an environment variable is invalid
 ├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage refuses, an impossible ttr, a webhook; also a ValueError
-├── Forbidden                 the caller may not see or change what a request names; nothing was changed
+├── Forbidden                 the caller, or this deployment, may not do that; nothing was changed
 ├── Pending                   a vendor has accepted a request and not decided yet: ask again later
 ├── LeaseLost                 another run has the job now: stop
 └── StoreError
@@ -111,11 +111,11 @@ class InvalidJob(Invalid, ValueError):
 
 
 class Forbidden(GiftcardError):
-    """A request for what the caller may not see or change. `field` names the part at fault."""
+    """The caller, or this deployment, may not do that. `field`: the part of the request at fault; `fix`: what to do."""
 
-    def __init__(self, message: str, *, field: str) -> None:
-        super().__init__(message)
-        self.field = field
+    def __init__(self, message: str, *, field: str | None = None, fix: str | None = None) -> None:
+        super().__init__(f"{message}: {fix}" if fix else message)
+        self.message, self.field, self.fix = message, field, fix
 
 
 class Pending(GiftcardError):

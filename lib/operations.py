@@ -9,17 +9,15 @@ from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
 from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
+from lib.jobs.shown import masked, paused_by_setting
 from lib.jobs.stage import Registry
 from lib.store.store import Store
-from lib.telemetry.redact import covered
-from lib.tick.tick import run_tick
+from lib.tick.tick import check_allowed, run_tick
 
 Json = dict[str, Any]
 
 # Jobs per step of a bulk requeue: one call and one transaction, short enough not to block ticks.
 _STEP = 500
-# Columns that may hold personal data.
-_MASKED = ("payload", "context", "last_error", "error")
 
 
 class Operations:
@@ -54,22 +52,25 @@ class Operations:
     def history(self, job_id: int, *, limit: int = 10, older: int | None = None) -> Json:
         """Return a page of the runs of a job, newest first. `older`: the cursor of the next page."""
         found = self._store.history(job_id, tenant_id=self._caller.tenant_id, limit=limit, older=older)
-        return found | {"runs": [_masked(run) for run in found["runs"]]}
+        return found | {"runs": [masked(run) for run in found["runs"]]}
 
-    def status(self) -> Json:
-        """Return the state of the whole system, with the doctor's checks."""
-        return self._state() | {"doctor": self.doctor()["checks"]}
+    def status(self, *, probe: bool = False) -> Json:
+        """Return the state of the whole system, with the doctor's checks; `probe` as for `doctor`."""
+        return self._state() | {"doctor": self.doctor(probe=probe)["checks"]}
 
-    def doctor(self) -> Json:
-        """Return the doctor's checks. An unreachable database is one of the findings."""
+    def doctor(self, *, probe: bool = True) -> Json:
+        """Return the doctor's checks. An unreachable database is one of the findings.
+
+        `probe`: also connect to the mail server, which takes up to 5 s.
+        """
         from lib.monitoring.doctor.examine import examine
 
-        return {"checks": examine(self._store, self._registry(), self._settings)}
+        return {"checks": examine(self._store, self._registry(), self._settings, probe=probe)}
 
     def _state(self) -> Json:
         registry = self._registry()
         found = self._store.status(stages=registry.ready(self._settings))
-        found["dead_letters"] = [_masked(job) for job in found["dead_letters"]]
+        found["dead_letters"] = [masked(job) for job in found["dead_letters"]]
         return found | {
             "stages_not_configured": registry.unready(self._settings),
             "paused_by_setting": self._settings.giftcard_paused,
@@ -177,6 +178,7 @@ class Operations:
 
     def _first_alone(self, wanted: BulkRequeueRequest, total: Json) -> Json | None:
         """Requeue one job and run it now. Return the result if the others must not follow, None if they may."""
+        check_allowed(self._settings)
         step = self._step(wanted, after=wanted.after, spread_from=0, limit=1)
         total |= {"matched": step["matched"], "requeued": step["requeued"], "after": step["last_id"] or wanted.after}
         if not step["ids"]:
@@ -228,8 +230,8 @@ class Operations:
         return self._store.erase_customer(customer_id, caller=self._caller)
 
     def _masked(self, job: Json, *, reveal: bool) -> Json:
-        found = _paused_by_setting(job) if self._settings.giftcard_paused else job
-        return found if reveal else _masked(found)
+        found = paused_by_setting(job) if self._settings.giftcard_paused else job
+        return found if reveal else masked(found)
 
     def _filter(self, wanted: Filter) -> dict[str, str]:
         tenant_id = self._caller.only(wanted.tenant_id)
@@ -238,15 +240,3 @@ class Operations:
     def _known(self) -> dict[str, Any]:
         registry = self._registry()
         return {"stages": registry.ready(self._settings), "missing": registry.unready(self._settings)}
-
-
-def _paused_by_setting(job: Json) -> Json:
-    """Replace the reason why a queued job waits: the database does not know GIFTCARD_PAUSED."""
-    if job["status"] != "queued":
-        return job
-    text = "everything is paused by GIFTCARD_PAUSED"
-    return job | {"waiting_for": {"reason": "all_paused", "by": "GIFTCARD_PAUSED", "text": text}}
-
-
-def _masked(row: Json) -> Json:
-    return {name: covered(value) if name in _MASKED else value for name, value in row.items()}

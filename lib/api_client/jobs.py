@@ -36,7 +36,7 @@ class JobsClient:
 
     def doctor(self) -> Json:
         """Return the doctor's checks, also while the deployment cannot reach its database."""
-        status, body = self._http.request("GET", "/api/status")
+        status, body = self._http.request("GET", "/api/status", params={"probe": "true"})
         if "doctor" not in body:
             raise self._http.failure(status, body)
         return {"checks": body["doctor"]}

@@ -39,14 +39,17 @@ class Transport:
             raise Invalid("GIFTCARD_ADMIN_TOKEN holds characters that no header can carry", field="token")
         import httpx
 
+        from lib.safe_http.unpacking import bounded
+
         # Loading the certificates costs more than a request, and plain HTTP to this machine needs none.
         encrypted = address.scheme == "https"
         try:
-            self._client = httpx.Client(
+            client = httpx.Client(
                 base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT, verify=encrypted
             )
         except (httpx.InvalidURL, ValueError):
             raise Invalid("--url is not an address like https://giftcards.example.com", field="url") from None
+        self._client = bounded(client)
 
     def close(self) -> None:
         """Close the connection."""

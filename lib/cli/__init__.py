@@ -1,6 +1,7 @@
 """`flask jobs …`: the operators' command line.
 
-    group      the command group, local services or API clients (--url), errors as one sentence, output
+    group      the command group, --url, errors as one sentence, output
+    services   the services behind commands: on the database, or over the API
     options    parameter types, options generated from the API's models, JSON input
     prompts    confirmations and the progress bar
     tables     tables on terminals, aligned text elsewhere
@@ -10,15 +11,17 @@
     orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
     customers  erase-customer
     archive    prune, restore
+    audit      audit: who did what
+    channels   the group of tests: test mail, test alert
     schedules, webhooks, reports, keys, tokens
                a command group each, with its tables
     views      tables of jobs, runs, stages and the status
     books      tables of orders and of differences between money and cards
     messages   the sentences after each change
 
-Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, or money and cards do
-not match (`orders reconcile`); 2 bad input or a refusal. Each failure is one sentence with the reason and with what was
-done before it.
+Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, a test mail or alert
+is not accepted, or money and cards do not match (`orders reconcile`); 2 bad input or a refusal. Each failure is one
+sentence with the reason and with what was done before it.
 """
 
 from lib.cli.group import jobs

@@ -3,9 +3,10 @@
 import click
 
 from lib.cli import messages
-from lib.cli.group import app_services, job_service, jobs, json_option, local_service, output
+from lib.cli.group import app_services, jobs, json_option, output
 from lib.cli.options import ID, yes_option
 from lib.cli.prompts import confirm
+from lib.cli.services import job_service, local_service
 
 
 @jobs.command()

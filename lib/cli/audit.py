@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib.api_client.audit import AuditClient
-from lib.cli.group import command_line, jobs, json_option, output, select
+from lib.cli.group import command_line, jobs, json_option, output
 from lib.cli.options import build, option_name, options_of, typed_fields
+from lib.cli.services import select
 from lib.cli.tables import Part, Table, moment
 from lib.jobs.audit import AuditPage
 

@@ -6,9 +6,10 @@ from typing import Any
 import click
 
 from lib.cli import messages
-from lib.cli.group import BadInput, app_services, jobs, json_option, local_service, output
+from lib.cli.group import BadInput, app_services, jobs, json_option, output
 from lib.cli.options import ID, TEXT, identifier, yes_option
 from lib.cli.prompts import confirm
+from lib.cli.services import local_service
 from lib.errors import Refused
 
 

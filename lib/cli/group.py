@@ -1,43 +1,25 @@
-"""The command group: local services or API clients, errors as one sentence, output."""
+"""The command group: --url, errors as one sentence, output."""
 
-import getpass
 import importlib
 import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from flask import current_app
 from flask.cli import AppGroup
 
-from lib.caller import Caller
-from lib.errors import Conflict, Failure, GiftcardError, Invalid, Refused
-from lib.operations import Operations
+from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused
 from lib.telemetry.redact import clean
-from lib.web.services import Services, decisions, operations, services
+from lib.web.services import Services, services
 
 if TYPE_CHECKING:
-    from lib.api_client.jobs import JobsClient
-    from lib.api_client.orders import OrdersClient
-    from lib.api_client.reports import ReportsClient
-    from lib.api_client.schedules import SchedulesClient
-    from lib.api_client.tokens import TokensClient
-    from lib.api_client.transport import Transport
-    from lib.api_client.webhooks import WebhooksClient
     from lib.cli.tables import Part
-    from lib.giftcards.decisions import Decisions
-    from lib.reports.service import Reports
-    from lib.schedules.service import Scheduling
-    from lib.tokens.service import Tokens
-    from lib.webhooks.service import Endpoints
 
-L = TypeVar("L")
-R = TypeVar("R")
-
-_MODULES = "inspect manage run orders customers archive audit keys schedules reports tokens webhooks".split()
+_MODULES = "inspect manage run orders customers archive audit keys schedules reports tokens webhooks channels".split()
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {
@@ -74,7 +56,7 @@ def _errors_as_sentences() -> Iterator[None]:
         raise
     except click.UsageError as error:
         raise BadInput(_cleaned(_usage_message(error))) from error
-    except (Invalid, Refused, Conflict) as error:
+    except (Invalid, Forbidden, Refused, Conflict) as error:
         raise BadInput(_cleaned(error)) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted
@@ -156,83 +138,6 @@ def command_line(*words: str) -> list[str]:
 def app_services() -> Services:
     """Return the services of the local application."""
     return services(current_app)
-
-
-def select(local: Callable[[Services], L], remote: "Callable[[Transport], R]") -> L | R:
-    """Return the local service, or the client of the deployment that --url names."""
-    url, own = deployment_url(), app_services()
-    if url is None:
-        return local(own)
-    from lib.api_client.transport import Transport
-
-    transport = Transport(url, token=own.settings.giftcard_admin_token)
-    click.get_current_context().call_on_close(transport.close)
-    return remote(transport)
-
-
-def job_service() -> "Operations | JobsClient":
-    """Return the service for jobs, flows, stages and circuits."""
-    from lib.api_client.jobs import JobsClient
-
-    return select(lambda own: operations(current_app, caller=_operator()), JobsClient)
-
-
-def order_service() -> "Decisions | OrdersClient":
-    """Return the service for decisions about orders."""
-    from lib.api_client.orders import OrdersClient
-
-    return select(lambda own: decisions(current_app, caller=_operator()), OrdersClient)
-
-
-def schedule_service() -> "Scheduling | SchedulesClient":
-    """Return the service for schedules and precision."""
-    from lib.api_client.schedules import SchedulesClient
-    from lib.schedules.service import Scheduling
-
-    return select(lambda own: Scheduling(own.store, own.registry, own.settings, caller=_operator()), SchedulesClient)
-
-
-def report_service() -> "Reports | ReportsClient":
-    """Return the service for reports of days."""
-    from lib.api_client.reports import ReportsClient
-    from lib.reports.service import Reports
-
-    return select(lambda own: Reports(own.store, caller=_operator()), ReportsClient)
-
-
-def token_service() -> "Tokens | TokensClient":
-    """Return the service for tokens."""
-    from lib.api_client.tokens import TokensClient
-    from lib.tokens.service import Tokens
-
-    return select(lambda own: Tokens(own.store, caller=_operator()), TokensClient)
-
-
-def webhook_service() -> "Endpoints | WebhooksClient":
-    """Return the service for webhook endpoints."""
-    from lib.api_client.webhooks import WebhooksClient
-    from lib.webhooks.service import Endpoints
-
-    return select(lambda own: Endpoints(own.store, own.settings, caller=_operator()), WebhooksClient)
-
-
-def local_service(command: str) -> Operations:
-    """Return the service on the database, for a command that the API does not have."""
-    if deployment_url() is not None:
-        raise BadInput(f"{command} works on the database only: remove --url and GIFTCARD_URL, and set DATABASE_URL")
-    return operations(current_app, caller=_operator())
-
-
-def _operator() -> Caller:
-    return Caller(current_user())
-
-
-def current_user() -> str:
-    """Return the name of the operator for the audit and for pauses."""
-    try:
-        return clean(getpass.getuser(), secrets=[], limit=100) or "operator"
-    except (OSError, KeyError, ImportError):  # a container's user may have no name
-        return "operator"
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,8 +7,9 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages, views
-from lib.cli.group import command_line, job_service, jobs, json_option, output, schedule_service
+from lib.cli.group import command_line, jobs, json_option, output
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
+from lib.cli.services import job_service, schedule_service
 from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.cli.group import Failed, app_services, current_user, jobs, json_option, local_service, output
+from lib.cli.group import Failed, app_services, jobs, json_option, output
 from lib.cli.options import yes_option
 from lib.cli.prompts import confirm, progress_bar
+from lib.cli.services import current_user, local_service
 from lib.cli.tables import Part, Table, count
 from lib.errors import StoreError
 from lib.giftcards.key_rotation import KeyRotation, to_rotate

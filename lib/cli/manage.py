@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lib.cli import messages
-from lib.cli.group import BadInput, Failed, current_user, job_service, jobs, json_option, output
+from lib.cli.group import BadInput, Failed, jobs, json_option, output
 from lib.cli.options import (
     ID,
     NAME,
@@ -23,6 +23,7 @@ from lib.cli.options import (
     yes_option,
 )
 from lib.cli.prompts import confirm, progress_bar
+from lib.cli.services import current_user, job_service
 from lib.cli.tables import count
 from lib.errors import Invalid, Refused, StoreError
 from lib.jobs.schemas import BulkRequeueRequest, Filter, Page, PauseRequest

@@ -223,3 +223,15 @@ def test_event_enqueued(done: Json) -> Iterator[Part]:
 def endpoint_deleted(done: Json) -> Iterator[Part]:
     """Confirm the deletion of a webhook endpoint."""
     yield f"webhook endpoint {done['id']} is deleted; its queued webhooks are cancelled when they are due"
+
+
+# Tests
+
+
+def sent(found: Json) -> Iterator[Part]:
+    """Render which channels accepted a test."""
+    for result in found["results"]:
+        if result["sent"]:
+            yield f"{result['channel']}: accepted by {result['to']}"
+        else:
+            yield f"{result['channel']}: not accepted by {result['to']}: {result['error']}"

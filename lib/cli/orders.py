@@ -8,9 +8,10 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import books
-from lib.cli.group import command_line, jobs, json_option, order_service, output
+from lib.cli.group import command_line, jobs, json_option, output
 from lib.cli.options import MINOR_UNITS, NAME, TEXT, build, identifier, options_of, typed_fields, yes_option
 from lib.cli.prompts import confirm
+from lib.cli.services import order_service
 from lib.giftcards.decisions import DIFFERENCES, MOVEMENTS
 from lib.giftcards.schemas import AcceptRequest, DifferenceQuery, FreeRequest, PaymentEventRequest, RecipientPatch
 from lib.jobs.schemas import FlowPage

@@ -9,8 +9,9 @@ import click
 from flask.cli import with_appcontext
 
 from lib.caller import DEFAULT_TENANT
-from lib.cli.group import BadInput, command_line, jobs, json_option, output, report_service
+from lib.cli.group import BadInput, command_line, jobs, json_option, output
 from lib.cli.options import TEXT, build, options_of, typed_fields
+from lib.cli.services import report_service
 from lib.cli.tables import Part, Table, moment
 from lib.giftcards.money import format_money
 from lib.reports.schemas import ReportPage, ReportRequest

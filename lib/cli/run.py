@@ -9,7 +9,7 @@ import click
 
 from lib.api_client.jobs import JobsClient
 from lib.cli import messages
-from lib.cli.group import BadInput, app_services, job_service, jobs, json_option, local_service, output, select
+from lib.cli.group import BadInput, app_services, jobs, json_option, output
 from lib.cli.options import (
     FILE,
     ID,
@@ -23,6 +23,7 @@ from lib.cli.options import (
     read_text,
     seconds,
 )
+from lib.cli.services import job_service, local_service, select
 from lib.errors import Invalid
 from lib.jobs.schemas import EnqueueRequest, JobRequest
 from lib.web.services import Services

@@ -9,7 +9,7 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages
-from lib.cli.group import BadInput, command_line, current_user, jobs, json_option, output, schedule_service
+from lib.cli.group import BadInput, command_line, jobs, json_option, output
 from lib.cli.options import (
     ID,
     TEXT,
@@ -24,6 +24,7 @@ from lib.cli.options import (
     yes_option,
 )
 from lib.cli.prompts import confirm
+from lib.cli.services import current_user, schedule_service
 from lib.cli.tables import Part, Table, duration, moment
 from lib.schedules.schemas import PauseSchedule, RunPage, ScheduleFilter, SchedulePatch, ScheduleRequest
 

@@ -8,9 +8,10 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.cli.group import BadInput, Failed, command_line, jobs, json_option, output, token_service
+from lib.cli.group import BadInput, Failed, command_line, jobs, json_option, output
 from lib.cli.options import NAME, TEXT, build, options_of, typed_fields, yes_option
 from lib.cli.prompts import confirm
+from lib.cli.services import token_service
 from lib.cli.tables import Part, Table, moment
 from lib.errors import Unavailable
 from lib.tokens.schemas import TokenPage, TokenRequest

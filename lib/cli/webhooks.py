@@ -10,9 +10,10 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages
-from lib.cli.group import BadInput, Failed, command_line, jobs, json_option, output, webhook_service
+from lib.cli.group import BadInput, Failed, command_line, jobs, json_option, output
 from lib.cli.options import ID, NAME, TEXT, build, options_of, typed_fields, yes_option
 from lib.cli.prompts import confirm
+from lib.cli.services import webhook_service
 from lib.cli.tables import Part, Table, moment
 from lib.errors import Unavailable
 from lib.web.request_data import IDEMPOTENCY_KEY

@@ -36,6 +36,7 @@ def load() -> Settings:
         settings._job_secrets = secrets_of_jobs
         settings._max_duration = vercel.max_duration()
         settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
+        settings._foreign = tuple(sorted(filter(_is_foreign, os.environ)))
         settings._stripped = tuple(sorted(filter(_is_stripped, os.environ)))
         return settings
     # Outside of `except`: the error of pydantic holds the values.
@@ -46,6 +47,10 @@ def _is_unknown(name: str) -> bool:
     looks_ours = _OWN_NAMES.fullmatch(name) is not None and name not in _CLI_VARIABLES
     is_pattern = stage_overrides.VARIABLE.fullmatch(name) or job_secrets.is_known(name, os.environ)
     return looks_ours and name.lower() not in Settings.model_fields and not is_pattern
+
+
+def _is_foreign(name: str) -> bool:
+    return not _OWN_NAMES.fullmatch(name) and name.lower() not in Settings.model_fields
 
 
 def _is_stripped(name: str) -> bool:

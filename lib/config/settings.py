@@ -84,6 +84,7 @@ class Settings(BaseSettings):
     giftcard_card_url: HttpUrl | None = None
     giftcard_card_token: SecretStr | None = None
     giftcard_card_lookup: bool = True
+    giftcard_ledger_is_meant: bool = False
     # Minor units by currency
     giftcard_least_amounts: tuple[tuple[str, int], ...] = ()
     giftcard_encryption_keys: SecretStr | None = None
@@ -125,6 +126,7 @@ class Settings(BaseSettings):
     _job_secrets: Mapping[str, JobSecret] = PrivateAttr(default_factory=dict)
     _unknown: tuple[str, ...] = PrivateAttr(default=())
     _stripped: tuple[str, ...] = PrivateAttr(default=())
+    _foreign: tuple[str, ...] = PrivateAttr(default=())
     # Read by `load` from vercel.json.
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
@@ -161,6 +163,11 @@ class Settings(BaseSettings):
         return self._unknown
 
     @property
+    def foreign(self) -> tuple[str, ...]:
+        """The names of all other variables, some of which may be ours misspelt."""
+        return self._foreign
+
+    @property
     def max_duration(self) -> int:
         """The seconds that a function may run: `maxDuration` of vercel.json, else the longest that Vercel has."""
         return self._max_duration
@@ -195,6 +202,11 @@ class Settings(BaseSettings):
     def is_production(self) -> bool:
         """Whether this is production or preview, which may hold real data."""
         return self.environment in ("production", "preview")
+
+    @property
+    def runs_ticks(self) -> bool:
+        """Whether ticks run here: in a preview deployment only with `GIFTCARD_ALLOW_PREVIEW`."""
+        return self.vercel_env != "preview" or self.giftcard_allow_preview
 
     def secrets(self) -> list[str]:
         """Return the texts that must never appear in output, longest first."""

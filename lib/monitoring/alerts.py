@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.config.settings import MARGIN_SECONDS, Settings
-from lib.errors import GiftcardError
+from lib.errors import GiftcardError, TransientError
 from lib.jobs.stage import Registry
 from lib.monitoring import alert_texts
 from lib.monitoring.alert_channels import Alert, Channel, Notification, Sender, senders
@@ -42,7 +42,7 @@ def notify(store: Store, registry: Registry, settings: Settings, *, until: float
     )
     if not due:
         return {}
-    delivery = _Delivery(ways, _notifications(due, ways, settings))
+    delivery = Delivery(ways, _notifications(due, ways, settings))
     delivery.run(deadline)
     delivery.log(settings)
     store.record_notifications(delivery.results())
@@ -67,7 +67,7 @@ def _notifications(due: list[Json], ways: list[tuple[Sender, list[Channel]]], se
     ]
 
 
-class _Delivery:
+class Delivery:
     """The notifications of one check, and what became of them."""
 
     def __init__(self, ways: list[tuple[Sender, list[Channel]]], notifications: Sequence[Notification]) -> None:
@@ -114,6 +114,10 @@ class _Delivery:
             for sent in [self._tried[key] is None if key in self._tried else None]
         ]
 
+    def error(self, channel: Channel, condition: str) -> Exception | None:
+        """Return why a channel did not accept its alert of this condition; None: it did."""
+        return self._tried.get((channel.key, condition), TransientError("no time was left"))
+
     def log(self, settings: Settings) -> None:
         """Log each channel that did not accept all of its alerts, with its first failure."""
         for notification in self._notifications:
@@ -125,11 +129,11 @@ class _Delivery:
                     channel=notification.channel.name,
                     condition=failed[0][1],
                     alerts=len(failed),
-                    error=_reason(self._tried.get(failed[0]), settings),
+                    error=reason(self._tried.get(failed[0]), settings),
                 )
 
 
-def _reason(error: Exception | None, settings: Settings) -> str:
+def reason(error: Exception | None, settings: Settings) -> str:
     """Return why an alert failed. The messages of libraries may repeat a setting, so of them only the type."""
     if error is None:
         return "no time was left"

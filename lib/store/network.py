@@ -12,6 +12,7 @@ from typing import Any
 import httpcore
 import httpx
 
+from lib.safe_http.unpacking import bounded
 from lib.store.deadline import run_within
 
 
@@ -94,7 +95,10 @@ class _Transport(httpx.HTTPTransport):
 def http_client(
     network: Network, *, limits: httpx.Limits, ssl_context: SSLContext | None = None, **options: Any
 ) -> httpx.Client:
-    """Return an HTTP client over this network. A proxy in the environment is used, without the common deadline."""
+    """Return an HTTP client over this network, which unpacks responses piece by piece.
+
+    A proxy in the environment is used, without the common deadline.
+    """
     ssl_context = ssl_context or httpx.create_ssl_context()
     transport = _Transport(network, limits=limits, ssl_context=ssl_context)
-    return httpx.Client(limits=limits, verify=ssl_context, mounts={"all://": transport}, **options)
+    return bounded(httpx.Client(limits=limits, verify=ssl_context, mounts={"all://": transport}, **options))

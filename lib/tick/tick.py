@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from lib.config.settings import MARGIN_SECONDS, Settings
-from lib.errors import Interrupted, TtrExceeded
+from lib.errors import Forbidden, Interrupted, TtrExceeded
 from lib.job import Job, Release
 from lib.jobs.stage import Registry
 from lib.store.codec import Result, Step
@@ -42,8 +42,10 @@ def run_tick(
     `stop`, once set, starts nothing more and lets running handlers end (SIGTERM). Concurrent ticks are safe.
 
     Raises:
+        Forbidden: this is a preview deployment, and `GIFTCARD_ALLOW_PREVIEW` is not set.
         StoreError: the database is unavailable. Runs are settled, or taken over by a later tick; nothing is lost.
     """
+    check_allowed(settings)
     deadline = time.monotonic() + (settings.giftcard_tick_budget_seconds if budget is None else budget)
     tick = _Tick(store, registry, settings, deadline=deadline, stop=stop or threading.Event())
     tick.limit = settings.giftcard_jobs_per_cron_run if limit is None else limit
@@ -53,6 +55,12 @@ def run_tick(
     except Exception as error:
         tick.steps.fail(error, source=source)
         raise
+
+
+def check_allowed(settings: Settings) -> None:
+    """Raise Forbidden if no tick may run here."""
+    if not settings.runs_ticks:
+        raise Forbidden("a preview deployment runs no tick", fix="set GIFTCARD_ALLOW_PREVIEW=1 to allow it")
 
 
 class _Tick:

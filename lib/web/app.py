@@ -1,6 +1,6 @@
 """Build the Flask application: routes, error handlers, limits."""
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 
 from lib.telemetry import sentry
 from lib.web import (
@@ -41,12 +41,22 @@ def create_app(services: Services) -> Flask:
     # What a page counts in bytes is UTF-8: escapes would make it up to three times as long.
     app.json.ensure_ascii = False  # type: ignore[attr-defined]
     problems.register(app)
+    app.url_map.merge_slashes = False  # a redirect would lose the token or the body
+    app.after_request(_guarded)
     app.after_request(_flushed)
     for resource in _RESOURCES:
         app.register_blueprint(resource.blueprint)
     if services.settings.vercel_env in ("production", "preview"):
         app.wsgi_app = decoded(app.wsgi_app)  # type: ignore[method-assign, assignment]
     return app
+
+
+def _guarded(response: Response) -> Response:
+    """Forbid to store a response or to guess its type; the reference of the API is public and may be stored."""
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    if request.blueprint != docs.blueprint.name:
+        response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 def _flushed(response: Response) -> Response:

@@ -3,15 +3,23 @@
 from typing import Any
 
 from flask import Blueprint, Response, current_app
+from pydantic import BaseModel
 
 from lib.errors import StoreError
 from lib.web import auth, problems
+from lib.web.request_data import read_query
 from lib.web.services import operations, services
 
 blueprint = Blueprint("health", __name__)
 
 # By SQLSTATE, of a database that can be reached.
 _STATUSES = {"25006": "read_only", "57P03": "in_recovery"}
+
+
+class StatusQuery(BaseModel):
+    """What the status is to check besides what it reads."""
+
+    probe: bool = False
 
 
 @blueprint.get("/api/health")
@@ -46,13 +54,15 @@ def status() -> dict[str, Any] | Response:
     """Return the state of the whole system.
 
     Includes job counts, queues, circuits, dead letters, the last ticks and the doctor's checks. While the database is
-    unreachable, the 503 problem has the checks in `doctor`.
+    unreachable, the 503 problem has the checks in `doctor`. With `probe=true` the doctor also connects to the mail
+    server, which takes up to 5 seconds.
     """
+    (wanted,) = read_query(StatusQuery)
     try:
-        return operations(current_app, caller=auth.caller()).status()
+        return operations(current_app, caller=auth.caller()).status(probe=wanted.probe)
     except StoreError as error:
         from lib.monitoring.doctor.examine import examine
 
         own = services(current_app)
-        checks = examine(own.store, own.registry(), own.settings, failure=error)
+        checks = examine(own.store, own.registry(), own.settings, failure=error, probe=wanted.probe)
         return problems.of_store(error, doctor=checks)

@@ -90,6 +90,8 @@ def _invalid(error: Invalid) -> Response:
 
 
 def _forbidden(error: Forbidden) -> Response:
+    if error.fix:
+        return problem(403, error.message, detail=error.fix)
     return problem(403, "not allowed", detail=str(error), field=error.field)
 
 

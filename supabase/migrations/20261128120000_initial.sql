@@ -6625,6 +6625,50 @@ begin
    where id = p_endpoint_id and url = p_url and enabled;
   return jsonb_build_object('id', p_endpoint_id, 'disabled', found);
 end $$;
+-- Webhook endpoints as they are shown.
+
+-- Return one endpoint. GC404 for none.
+create function public.giftcard_webhook_endpoint(
+  p_endpoint_id bigint, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  e public.giftcard_webhook_endpoints;
+begin
+  select * into e from public.giftcard_webhook_endpoints
+   where id = p_endpoint_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
+  end if;
+  return public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
+end $$;
+
+-- Return a page of endpoints, the newest first: {endpoints, older}: the id to continue from, null at the end.
+create function public.giftcard_list_webhook_endpoints(
+  p_tenant_id text default null, p_older bigint default null, p_limit integer default 50,
+  p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off
+set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  e public.giftcard_webhook_endpoints;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for e in select * from public.giftcard_webhook_endpoints
+            where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('endpoints', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
 -- Manage webhook endpoints: the operators' actions.
 
 -- Return an endpoint as the API shows it: never with its secrets.
@@ -6846,49 +6890,6 @@ begin
   perform public.giftcard_record_endpoint(
     e, p_by, 'test_endpoint', jsonb_build_object('job_id', v_job_id), v_now);
   return jsonb_build_object('job_id', v_job_id, 'event_id', v_event_id);
-end $$;
-
--- Return one endpoint. GC404 for none.
-create function public.giftcard_webhook_endpoint(
-  p_endpoint_id bigint, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  e public.giftcard_webhook_endpoints;
-begin
-  select * into e from public.giftcard_webhook_endpoints
-   where id = p_endpoint_id and (p_tenant_id is null or tenant_id = p_tenant_id);
-  if not found then
-    perform public.giftcard_refuse('GC404', format('webhook endpoint %s does not exist', p_endpoint_id), 'endpoint_id');
-  end if;
-  return public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
-end $$;
-
--- Return a page of endpoints, the newest first: {endpoints, older}: the id to continue from, null at the end.
-create function public.giftcard_list_webhook_endpoints(
-  p_tenant_id text default null, p_older bigint default null, p_limit integer default 50,
-  p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off
-set plan_cache_mode = force_custom_plan set jit = off as $$
-declare
-  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
-  e public.giftcard_webhook_endpoints;
-  v_row jsonb;
-  v_bytes integer := 0;
-  v_rows jsonb[] := array[]::jsonb[];
-  v_more boolean := false;
-begin
-  -- One more than the page holds: its presence means that there are more.
-  for e in select * from public.giftcard_webhook_endpoints
-            where (p_tenant_id is null or tenant_id = p_tenant_id) and (p_older is null or id < p_older)
-            order by id desc limit v_limit + 1 loop
-    v_row := public.giftcard_webhook_endpoint_json(e, coalesce(p_now, clock_timestamp()));
-    v_bytes := v_bytes + octet_length(v_row::text);
-    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
-    exit when v_more;
-    v_rows := v_rows || v_row;
-  end loop;
-  return jsonb_build_object('endpoints', to_jsonb(v_rows),
-                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;
 -- Inbound webhooks: events that vendors send. Each counts once, for good.
 
@@ -8227,25 +8228,25 @@ end $$;
 -- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
 -- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
 
--- Start the clock, or change what it calls: the deployment's address and its CRON_SECRET. A second job deletes
--- pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours). pg_net makes one batch of calls
--- after the other, so it must not wait for a long tick: it gives up after 5 s, and the tick goes on without it.
-create function public.giftcard_start_clock(p_url text, p_secret text) returns jsonb
+-- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
+-- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
+-- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
+-- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
+-- tick goes on without it.
+create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
+returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_url text := rtrim(p_url, '/');
   v_extension text;
   v_schema text;
-  v_secret_id uuid;
+  v_secret text;
 begin
   if v_url is null
       or v_url !~ '^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|host\.docker\.internal))(:[0-9]{1,5})?$' then
     perform public.giftcard_refuse('GC400',
       'p_url must be the address of the deployment and nothing else, like https://your-project.vercel.app',
       'p_url');
-  elsif p_secret is null or p_secret !~ '^[!-~]+$' then
-    perform public.giftcard_refuse(
-      'GC400', 'p_secret must be the deployment''s CRON_SECRET, without blanks inside', 'p_secret');
   end if;
   for v_extension, v_schema in
     select e.name, e.its_schema from (values
@@ -8261,17 +8262,21 @@ begin
         'GC409', format('the extension %s is not enabled and cannot be from here: %s', v_extension, sqlerrm));
     end;
   end loop;
-  select s.id into v_secret_id from vault.secrets s where s.name = 'giftcard_cron_secret';
-  if v_secret_id is null then
-    perform vault.create_secret(p_secret, 'giftcard_cron_secret', 'CRON_SECRET of the gift-card jobs, for their clock');
-  else
-    perform vault.update_secret(v_secret_id, p_secret);
+  select s.decrypted_secret into v_secret from vault.decrypted_secrets s where s.name = p_secret_name;
+  if v_secret is null then
+    perform public.giftcard_refuse('GC404', format(
+      'Vault has no secret named %s: create it there with the value of CRON_SECRET', coalesce(p_secret_name, 'null')),
+      'p_secret_name');
+  elsif v_secret !~ '^[!-~]+$' then
+    perform public.giftcard_refuse('GC400', format(
+      'the secret %s in Vault must be the deployment''s CRON_SECRET, without blanks inside', p_secret_name),
+      'p_secret_name');
   end if;
   perform cron.schedule('giftcard-jobs', '* * * * *', format(
     'select net.http_post(url := %L, timeout_milliseconds := 5000, headers := '
     'jsonb_build_object(''Authorization'', ''Bearer '' || '
-    '(select decrypted_secret from vault.decrypted_secrets where name = ''giftcard_cron_secret'')))', v_url
-        || '/api/cron/giftcard-jobs'));
+    '(select decrypted_secret from vault.decrypted_secrets where name = %L)))',
+    v_url || '/api/cron/giftcard-jobs', p_secret_name));
   perform cron.schedule('giftcard-jobs-prune', '7 3 * * *',
     'delete from cron.job_run_details where start_time < now() - interval ''2 days'' and jobid in '
     '(select jobid from cron.job where jobname in (''giftcard-jobs'', ''giftcard-jobs-prune''))');
@@ -8279,8 +8284,8 @@ begin
     'clock', 'giftcard-jobs', 'schedule', '* * * * *', 'calls', v_url || '/api/cron/giftcard-jobs');
 end $$;
 
--- Remove what giftcard_start_clock has set up, and only that: the extensions may have other users. With p_dry_run only
--- count it.
+-- Remove what giftcard_start_clock has set up, and only that: the extensions may have other users, and the secret in
+-- Vault is yours. With p_dry_run only count it.
 create function public.giftcard_stop_clock(p_dry_run boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -8292,9 +8297,6 @@ begin
   if not p_dry_run and cardinality(v_jobs) > 0 then
     perform cron.unschedule(j) from unnest(v_jobs) j;
     delete from cron.job_run_details where jobid = any (v_jobs);
-  end if;
-  if not p_dry_run and to_regnamespace('vault') is not null then
-    delete from vault.secrets where name = 'giftcard_cron_secret';
   end if;
   return jsonb_build_object('dry_run', p_dry_run, 'jobs', cardinality(v_jobs));
 end $$;

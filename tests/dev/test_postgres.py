@@ -27,7 +27,7 @@ def test_secrets_stay_the_same_and_are_the_owners_alone(tmp_path: Path) -> None:
     first = secrets_file(path)
     assert secrets_file(path) == first
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(set(first.values())) == len(first) == 5
+    assert len(set(first.values())) == len(first) == 6
 
 
 def test_a_secret_that_the_file_lacks_is_added(tmp_path: Path) -> None:

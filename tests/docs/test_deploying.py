@@ -20,10 +20,10 @@ from dev import ROOT
 from tests.support.mail_server import a_mail_server
 from tests.support.pages import TEXTS
 
-# Keeps what it is told as `vercel env add NAME production` would, to the byte.
+# Keeps what it is told as `vercel env add NAME production --sensitive` would, to the byte.
 VERCEL = """#!/bin/sh
-[ "$1 $2" = "env add" ] && cat > "$VERCEL_FOLDER/$3"
-exit 0
+[ "$1 $2" = "env add" ] || exit 0
+[ "$4 $5" = "production --sensitive" ] && cat > "$VERCEL_FOLDER/$3"
 """
 
 
@@ -45,7 +45,11 @@ class Newcomer:
         programs.mkdir()
         (programs / "vercel").write_text(VERCEL)
         (programs / "vercel").chmod(0o755)
-        (programs / "make").write_text(f'#!/bin/sh\n[ "$1" = migrate ] && exec {sys.executable} -m dev.migrate\n')
+        (programs / "make").write_text(
+            "#!/bin/sh\n"
+            f'[ "$1" = migrate ] && exec {sys.executable} -m dev.migrate\n'
+            f'[ "$1" = secrets ] && exec {sys.executable} -m dev.production\n'
+        )
         (programs / "make").chmod(0o755)
         path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
         self.environ = {"PATH": path, "PYTHONPATH": str(ROOT), "FLASK_APP": "api.index", "HOME": str(folder)}
@@ -101,10 +105,11 @@ def newcomer(tmp_path: Path) -> Newcomer:
 def test_the_readmes_steps_lead_from_nothing_to_a_card(newcomer: Newcomer, empty_database_url: str) -> None:
     typed = newcomer.types(step("1. The settings").split(". ./.env")[0], loaded=False)
     assert (typed.returncode, typed.stderr) == (0, "")
+    assert (newcomer.folder / ".env.production").stat().st_mode & 0o777 == 0o600
     with a_mail_server() as mails:
         with (newcomer.folder / ".env.production").open("a") as file:
             file.write(f"export DATABASE_URL='{empty_database_url}'\nexport SMTP_URL='{mails.url}'\n")
-            file.write("export MAIL_FROM='Gift cards <cards@example.com>'\n")
+            file.write("export MAIL_FROM='Gift cards <cards@example.com>'\nexport GIFTCARD_LEDGER_IS_MEANT=1\n")
         assert newcomer.doctor() == {"database": "red"}, "secrets, variables and keys are green"
 
         assert re.match(r"applied 2\d+_initial\.sql\n", newcomer.types(step("2. The database")).stdout)

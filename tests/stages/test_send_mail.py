@@ -11,7 +11,7 @@ import pytest
 
 from lib.giftcards.mail_message import TEMPLATE_FOLDER, template_names
 from tests.support.mail_server import MailServer, a_mail_server
-from tests.support.world import API, World, bearer
+from tests.support.world import ADMIN, API, World, bearer
 
 Make = Callable[..., World]
 
@@ -127,7 +127,7 @@ def test_the_api_refuses_an_unknown_template_at_once(world: World) -> None:
     job = {"stage": "send_mail", "correlation_id": "m-1", "payload": MAIL | {"template": "welcome"}}
     answer = world.client.post("/api/v1/jobs", json={"jobs": [job]}, headers=bearer(API))
     assert answer.status_code in (401, 403, 422)
-    answer = world.client.post("/api/v1/jobs", json={"jobs": [job]}, headers=bearer("admin-token-of-tests"))
+    answer = world.client.post("/api/v1/jobs", json={"jobs": [job]}, headers=bearer(ADMIN))
     assert answer.status_code == 422
     assert "details, plain" in answer.text
 

@@ -17,7 +17,7 @@ from lib.web.app import create_app
 from lib.web.services import Services
 from tests.support.as_database import add_webhook
 
-CRON, ADMIN, API = "cron-secret-of-tests", "admin-token-of-tests", "api-token-of-tests"
+CRON, ADMIN, API = "clock-8kq2Zr7wLx4Vn9Ty3Hs6", "admin-Jd5mQp1zXc8Vb2Ns7Rg4", "orders-Tf9hWk3yBn6Ml0Pq2Zx8"
 ENCRYPTION_KEY = "dGhpcyBpcyBub3QgYSBzZWNyZXQsIGJ1dCBhIGtleSE="
 LOOKUP_KEY = "a-lookup-key-of-more-than-32-characters"
 

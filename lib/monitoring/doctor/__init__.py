@@ -2,8 +2,12 @@
 
     examine       one database call, then every check; it never fails itself
     finding       the deployment that checks receive, and the findings that they return
-    environment   checks that need no database: secrets, variables, time, address
+    tokens        the secrets that we choose ourselves
+    variables     the names of variables
+    vendors       payment and card services, Square, the networks that jobs may call
+    mail          the sender, and the mail server
     transport     whether secrets travel encrypted; values with quotes around them
+    environment   the platform: Sentry, the function's time, its clock, its way to the database
     database      checks of the database itself: writes, schema, grants, transactions, dead rows, clocks
     ticks         whether ticks run, how regularly, and whether they are enough
     work          whether jobs can run: keys, stages, rows; and whether money and cards match

@@ -1,87 +1,13 @@
-"""Checks of the configuration. They need no database; two of them are more precise with its facts."""
+"""Checks of the platform: Sentry, the function's time, its clock, its way to the database.
 
-from collections.abc import Iterator
-from itertools import combinations
+They need no database; two of them are more precise with its facts.
+"""
 
-from pydantic import SecretStr
-
-from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
-from lib.config.settings import MARGIN_SECONDS, RENAMED, Settings
+from lib.config.settings import MARGIN_SECONDS, Settings
 from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, VercelFile, green, red, yellow
+from lib.monitoring.doctor.variables import supabase_key
 
-# Shorter secrets can be guessed.
-_SHORTEST_SECRET = 16
 _CRON_PATH = "/api/cron/giftcard-jobs"
-
-_RENAME = "set the variable under its new name and deploy again"
-
-_TOKENS = {
-    "cron_secret": "the clock cannot call",
-    "giftcard_admin_token": "operators cannot use the API",
-    "giftcard_api_token": "orders need the admin token",
-}
-
-
-def secrets(deployment: Deployment) -> Finding:
-    """Check that each token is set, unique, long enough and valid in a header."""
-    named = {name: getattr(deployment.settings, name) for name in (*_TOKENS, "giftcard_lookup_key")}
-    values = {name.upper(): secret.get_secret_value() for name, secret in named.items() if secret is not None}
-    missing = [name.upper() for name in _TOKENS if name.upper() not in values]
-    wrong = [f"{name} is not set: {_TOKENS[name.lower()]}" for name in missing]
-    for name, value in values.items():
-        if not (value.isascii() and value.isprintable()):
-            wrong.append(f"{name} contains characters that a header cannot hold")
-        elif len(value) < _SHORTEST_SECRET:
-            wrong.append(f"{name} is shorter than {_SHORTEST_SECRET} characters")
-    wrong += [f"{a} and {b} are the same" for a, b in combinations(values, 2) if values[a] == values[b]]
-    if not wrong:
-        return green("every token is set, long enough and unique")
-    fix = (
-        "set each to its own value and deploy again; "
-        "python3 -c 'import secrets; print(secrets.token_urlsafe(32))' generates one"
-    )
-    if wrong == [f"GIFTCARD_API_TOKEN is not set: {_TOKENS['giftcard_api_token']}"]:
-        return yellow(wrong[0], fix=fix)
-    return red("; ".join(wrong), fix=fix)
-
-
-def variables(deployment: Deployment) -> Finding:
-    """Check for unknown variables: misspelt, renamed, or without the one that they need."""
-    settings = deployment.settings
-    no_stages = sorted(set(settings.stage_overrides) - set(deployment.registry.stages))
-    unknown = [f"GIFTCARD_STAGE_{stage.upper()}_… (there is no stage {stage})" for stage in no_stages]
-    unknown += [name for name in settings.unknown if name not in RENAMED]
-    found = {f"{name} is now {RENAMED[name]}: rename it": _RENAME for name in settings.unknown if name in RENAMED}
-    if unknown:
-        found[f"unknown variables: {', '.join(unknown)}"] = "find the name in docs/settings.md, or remove the variable"
-    if bool(settings.supabase_url) != bool(_supabase_key(settings)):
-        found |= {"only one of SUPABASE_URL and SUPABASE_SECRET_KEY is set, so it is not used": "set both, or neither"}
-    found |= dict.fromkeys(_missing_for_square(settings), "set each, as docs/webhooks.md describes")
-    found |= dict.fromkeys(_wrong_alert_channels(settings), "correct it: no alert reaches this channel")
-    if not found:
-        return green("no unknown variables")
-    return yellow("; ".join(found), fix="; ".join(dict.fromkeys(found.values())))
-
-
-def _missing_for_square(settings: Settings) -> Iterator[str]:
-    """Return what is missing to receive Square's events as intended, once one of the settings for it is set."""
-    key, url = settings.square_webhook_signature_key, settings.square_webhook_url
-    if bool(key) != bool(url):
-        yield f"SQUARE_WEBHOOK_{'URL' if key else 'SIGNATURE_KEY'} is not set: events from Square are rejected"
-    if key and not settings.square_merchant_id:
-        yield "SQUARE_MERCHANT_ID is not set: events of every merchant count"
-    if key and not settings.square_location_id:
-        yield "SQUARE_LOCATION_ID is not set: payments at every location count"
-
-
-def _wrong_alert_channels(settings: Settings) -> Iterator[str]:
-    """Return what is wrong with the channels of alerts, none of which stops the application."""
-    recipients = settings.giftcard_alert_recipients
-    for position, address in enumerate(recipients[:MAX_RECIPIENTS], start=1):
-        if not is_mail_address(address):
-            yield f"address {position} of GIFTCARD_ALERT_RECIPIENTS is not a mail address"
-    if len(recipients) > MAX_RECIPIENTS:
-        yield f"GIFTCARD_ALERT_RECIPIENTS has more than {MAX_RECIPIENTS} addresses: use a mailing list"
 
 
 def sentry(deployment: Deployment) -> Finding:
@@ -175,8 +101,4 @@ def pooler(deployment: Deployment) -> Finding:
 
 def over_supabase(settings: Settings) -> bool:
     """Return whether calls go through PostgREST, as `lib.store.connect` decides."""
-    return bool(settings.supabase_url and _supabase_key(settings))
-
-
-def _supabase_key(settings: Settings) -> SecretStr | None:
-    return settings.supabase_secret_key or settings.supabase_service_role_key
+    return bool(settings.supabase_url and supabase_key(settings))

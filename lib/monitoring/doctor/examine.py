@@ -9,7 +9,19 @@ from pathlib import Path
 from lib.config.settings import Settings
 from lib.errors import Misconfigured, StoreError
 from lib.jobs.stage import Registry
-from lib.monitoring.doctor import database, environment, job_secrets, queues, ticks, transport, work
+from lib.monitoring.doctor import (
+    database,
+    environment,
+    job_secrets,
+    mail,
+    queues,
+    ticks,
+    tokens,
+    transport,
+    variables,
+    vendors,
+    work,
+)
 from lib.monitoring.doctor.finding import Check, Deployment, FactMissing, Facts, Finding, Json, green, red
 from lib.store.store import Store
 from lib.telemetry.redact import clean
@@ -18,8 +30,9 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 # In the order in which to fix them: an earlier one may cause a later one. The line `database` is between the two.
 _BEFORE: tuple[Check, ...] = (
-    *(environment.secrets, environment.variables, job_secrets.job_secrets, transport.quotes, environment.sentry),
-    *(environment.time, transport.transport, environment.pooler),
+    *(tokens.secrets, variables.variables, job_secrets.job_secrets, transport.quotes),
+    *(vendors.vendors, vendors.square, vendors.networks, mail.mail),
+    *(environment.sentry, environment.time, transport.transport, environment.pooler),
 )
 _AFTER: tuple[Check, ...] = (
     *(database.writable, database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
@@ -34,13 +47,15 @@ def examine(
     settings: Settings,
     *,
     failure: StoreError | None = None,
+    probe: bool = False,
     root: Path = _ROOT,
     now: datetime | None = None,
 ) -> list[Json]:
     """Return a line for each check: `check`, `level` (green, yellow, red), `message`, `fix`.
 
     An unreachable database is a finding; checks that need its facts are then left out. `failure`: the error of a call
-    that was made already. `now`: the time to assume in the database, by default its clock.
+    that was made already. `probe`: also connect to the mail server, which takes up to 5 s. `now`: the time to assume in
+    the database, by default its clock.
     """
     began = time.monotonic()
     try:
@@ -58,6 +73,7 @@ def examine(
         settings=settings,
         registry=registry,
         root=root,
+        probe=probe,
         facts=facts,
         clock=time.time(),
         took=time.monotonic() - began,

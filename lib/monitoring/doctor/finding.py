@@ -39,12 +39,13 @@ class Deployment:
     """The deployment that is checked.
 
     `clock`: this process's time when the facts arrived, in seconds since 1970. `took`: the seconds that the call took.
-    `root`: the folder of vercel.json, also in the bundle.
+    `root`: the folder of vercel.json, also in the bundle. `probe`: whether to try the services that it uses.
     """
 
     settings: Settings
     registry: Registry
     root: Path
+    probe: bool = False
     facts: Facts = field(default_factory=Facts)
     clock: float = 0
     took: float = 0

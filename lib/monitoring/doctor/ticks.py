@@ -19,7 +19,7 @@ def ticks(deployment: Deployment) -> Finding:
     found = deployment.facts["ticks"]
     if deployment.settings.giftcard_paused:
         return yellow("GIFTCARD_PAUSED is set: no job starts", fix="unset it to resume")
-    if deployment.settings.vercel_env == "preview" and not deployment.settings.giftcard_allow_preview:
+    if not deployment.settings.runs_ticks:
         return yellow("a preview deployment runs no tick", fix="set GIFTCARD_ALLOW_PREVIEW=1 to allow it")
     if not found or found[0]["age"] > _SILENCE:
         when = f"for {span(found[0]['age'])}" if found else "yet"

@@ -11,7 +11,7 @@ from lib.jobs import audit as audit_requests
 from lib.jobs import schemas
 from lib.reports import schemas as report_requests
 from lib.schedules import schemas as schedule_requests
-from lib.web import cron, request_data
+from lib.web import cron, health, request_data
 from lib.web import orders as order_routes
 from lib.web import reports as report_routes
 from lib.web.openapi.client_operations import CLIENTS
@@ -34,7 +34,7 @@ from lib.webhooks import schemas as webhook_requests
 
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
-    "health.status": Operation("get_status", "monitoring", monitoring.Status),
+    "health.status": Operation("get_status", "monitoring", monitoring.Status, query=(health.StatusQuery,)),
     "metrics.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
     "health.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
     "schedules.precision": Operation(

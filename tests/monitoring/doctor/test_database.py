@@ -22,7 +22,7 @@ GRANTS = "supabase/schemas/90_grants.sql"
 
 # Away
 
-WITHOUT_DATABASE = ["secrets", "variables", "time", "transport", "pooler", "database", "keys", "stages", "cron"]
+WITHOUT_DATABASE = "secrets variables vendors mail time transport pooler database keys stages cron".split()
 
 
 def away(world: World, examined: Examine, message: str) -> dict[str, Any]:

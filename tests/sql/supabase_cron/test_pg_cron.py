@@ -6,6 +6,7 @@ Not real here: pg_net and the vault, whose packages cannot be had (tests/sql/sup
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -33,10 +34,13 @@ def url() -> Iterator[str]:
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    with server(installed, settings=PG_CRON) as url:
+    with server(installed, settings=f"{PG_CRON}log_statement = 'all'\nlog_min_duration_statement = 0\n") as url:
         migrate(url)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute((ROOT / "tests/sql/supabase_cron/net_and_vault.sql").read_bytes())
+            # As in Supabase's dashboard, whose statements this server does not log.
+            connection.execute("set log_statement = 'none'; set log_min_duration_statement = -1")
+            connection.execute("select vault.create_secret(%s, 'giftcard_cron_secret')", [CRON])
         yield url
 
 
@@ -54,7 +58,7 @@ def world(url: str) -> Iterator[World]:
 
 def _start(database: psycopg.Connection[Row], url: str) -> None:
     """As sql/supabase_cron.sql does, by the function that it calls."""
-    database.execute("select giftcard_start_clock(p_url => %s, p_secret => %s)", [url, CRON])
+    database.execute("select giftcard_start_clock(p_url => %s)", [url])
 
 
 def _rows(database: psycopg.Connection[Row], query: str) -> Callable[[], list[Row]]:
@@ -80,6 +84,9 @@ def test_at_the_full_minute_pg_cron_calls_the_door_and_jobs_run(
     assert world.statuses() == {"completed": 3}
     (tick,) = world.sql("select source, stopped_because, completed from giftcard_ticks")
     assert tick == {"source": "cron", "stopped_because": "drained", "completed": 3}
+    log = (Path(world.url.partition("?host=")[2]) / "log").read_text(encoding="utf-8")
+    assert "net.http_post" in log, "each statement is logged"
+    assert CRON not in log
 
 
 @pytest.mark.slow

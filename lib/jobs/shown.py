@@ -1,0 +1,23 @@
+"""Jobs as operators see them."""
+
+from typing import Any
+
+from lib.telemetry.redact import covered
+
+Json = dict[str, Any]
+
+# Columns that may hold personal data.
+_COLUMNS = ("payload", "context", "last_error", "error")
+
+
+def paused_by_setting(job: Json) -> Json:
+    """Replace the reason why a queued job waits: the database does not know GIFTCARD_PAUSED."""
+    if job["status"] != "queued":
+        return job
+    text = "everything is paused by GIFTCARD_PAUSED"
+    return job | {"waiting_for": {"reason": "all_paused", "by": "GIFTCARD_PAUSED", "text": text}}
+
+
+def masked(row: Json) -> Json:
+    """Return a job or a run with its personal data masked."""
+    return {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
