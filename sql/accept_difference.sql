@@ -4,6 +4,6 @@ select public.giftcard_accept_difference(
   p_kind      => '',          -- its kind, like 'paid_without_card'
   p_tenant_id => 'default',   -- its tenant
   p_item      => '',          -- its reference
-  p_by        => 'operator',  -- you; it is kept in the audit
+  p_by        => null,        -- you, for the audit; null: your database role
   p_reason    => ''           -- why it is as it should be
 ) as accepted;

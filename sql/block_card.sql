@@ -2,5 +2,5 @@
 select public.giftcard_request_block(
   p_tenant_id      => 'default',  -- the order's tenant
   p_correlation_id => '',         -- the order
-  p_by             => 'operator'  -- you; it is kept in the audit
+  p_by             => null        -- you, for the audit; null: your database role
 ) as requested;

@@ -6,5 +6,5 @@ select public.giftcard_decide_effect(
                             -- http_call
   p_happened => false,      -- false: it did not, and the next run does it under a new key; true: it did
   p_result   => null,       -- if it happened, what the stage would have kept, like '{"reference": "ch_123"}'
-  p_by       => 'operator'  -- you; it is kept with the effect
+  p_by       => null        -- you, for the audit; null: your database role
 ) as decided;

@@ -3,6 +3,6 @@
 select public.giftcard_make_free_of_charge(
   p_tenant_id      => 'default',   -- the order's tenant
   p_correlation_id => '',          -- the order
-  p_by             => 'operator',  -- you; it is kept in the audit
+  p_by             => null,        -- you, for the audit; null: your database role
   p_reason         => ''           -- why
 ) as decided;

@@ -9,5 +9,6 @@ select (select count(*) from public.giftcard_jobs
          where status = 'queued' and scheduled_at > now() and attempts >= max_attempts) as found_by_the_older_form,
            answer.*
   from jsonb_to_record(public.giftcard_requeue_dead_letters(
-    p_dry_run => true   -- true counts, false requeues
+    p_dry_run => true,  -- true counts, false requeues
+    p_by      => null   -- you, for the audit; null: your database role
   )) as answer(dry_run boolean, matched integer, requeued integer);

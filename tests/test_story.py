@@ -10,7 +10,6 @@ import pytest
 import segno
 
 from lib.giftcards.cards import has_valid_check_digit, vault_of
-from tests.support.factory import KIM
 from tests.support.mail_server import MailServer, a_mail_server
 from tests.support.world import World, a_world, an_order
 
@@ -167,7 +166,7 @@ def test_recipient_unknown_to_the_mail_server_is_a_dead_letter_with_its_card_mad
     job = world.job(stage="email")
     assert (job["status"], job["revive_at"], job["attempts"]) == ("error", None, 1)
     mail_server.rcpt = None
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     assert world.tick()["completed"] == 1
     assert len(mail_server.mails) == 1
 

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from lib import stages
+from lib.caller import Caller
 from lib.config import settings
 from lib.jobs.stage import Registry
 from lib.store.connect import connect
@@ -105,6 +106,10 @@ class Lab:
         """Run a tick, with arguments of `run_tick`."""
         defaults: Row = {"source": "test", "stop": self.stop}
         return run_tick(self.store, self.registry, self.settings, **(defaults | arguments))
+
+    def requeue(self, job_id: int, *, payload: Row | None = None, force: bool = False) -> Row:
+        """Requeue a job, as an operator does: `{"id": 7, "status": "queued", "was": "error"}`."""
+        return self.store.requeue(job_id, payload=payload, force=force, caller=Caller("lab"))
 
     def job(self, job_id: int | None = None, *, stage: str | None = None) -> Row:
         """Return the row of a job: the one with this id, else the only one (of this stage)."""

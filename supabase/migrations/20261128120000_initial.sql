@@ -1318,7 +1318,7 @@ comment on table public.giftcard_audit is
 comment on column public.giftcard_audit.by is
   'The name of the token, the user of the command line, or the database role.';
 comment on column public.giftcard_audit.role is
-  'The database role that connected: authenticator is the Data API. Nobody but its owner can set it.';
+  'The database role that connected: authenticator is the Data API. The service role cannot set it.';
 comment on column public.giftcard_audit.tenant_id is 'The tenant whose data the act changed; null: all, or none.';
 
 -- Refuse a change of the audit, also by its owner.

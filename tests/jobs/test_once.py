@@ -7,7 +7,6 @@ import pytest
 
 from lib.errors import Declined, Refused, TransientError
 from tests.support.effects import Effect
-from tests.support.factory import KIM
 from tests.support.world import World
 
 Make = Callable[..., World]
@@ -56,7 +55,7 @@ def test_key_is_the_same_after_revival_and_requeue(make_world: Make) -> None:
     world.tick()
     world.move(6 * HOUR)
     assert world.tick()["revived"] == 1
-    world.store.requeue(job_id, caller=KIM)
+    world.requeue(job_id)
     assert world.tick()["completed"] == 1
     assert len(set(effect.keys)) == 1
 
@@ -153,7 +152,7 @@ def test_old_effect_that_nobody_can_be_asked_about_waits_for_a_person(unknown: t
     assert (job["status"], job["revive_at"]) == ("error", None)
     assert job["last_error"].startswith("Outcome unknown: ")
     assert "sql/decide_effect.sql" in job["last_error"]
-    world.store.requeue(job_id, caller=KIM)
+    world.requeue(job_id)
     assert world.tick()["errored"] == 1
     assert len(effect.keys) == 1
 
@@ -167,7 +166,7 @@ def test_person_says_whether_it_happened(
 ) -> None:
     world, effect, job_id = unknown
     world.sql(f"select public.giftcard_decide_effect(%s, 'do', {word})", job_id)
-    world.store.requeue(job_id, caller=KIM)
+    world.requeue(job_id)
     assert world.tick()["completed"] == 1
     assert world.job(job_id)["context"].items() >= context.items()
     assert len(set(effect.keys)) == keys
@@ -180,7 +179,7 @@ def test_definite_no_is_final_until_a_person_requeues_and_then_asks_under_a_new_
     assert world.tick()["errored"] == 1
     job = world.job(job_id)
     assert (job["attempts"], job["revive_at"], job["last_error"]) == (1, None, "Declined: no money")
-    world.store.requeue(job_id, caller=KIM)
+    world.requeue(job_id)
     assert world.tick()["completed"] == 1
     assert len(set(effect.keys)) == 2
 
@@ -221,6 +220,6 @@ def test_payload_cannot_be_changed_once_an_effect_has_begun(make_world: Make) ->
     (job_id,) = world.enqueue("work", {"amount": 1})
     world.tick()
     with pytest.raises(Refused, match="has begun an effect outside with its old payload") as refused:
-        world.store.requeue(job_id, payload={"amount": 2}, caller=KIM)
+        world.requeue(job_id, payload={"amount": 2})
     assert (refused.value.sqlstate, refused.value.field) == ("GC409", "payload")
     assert world.job(job_id)["payload"] == {"amount": 1}

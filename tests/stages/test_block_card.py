@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from dev.testing.vendors import Vendor
-from tests.support.factory import KIM
 from tests.support.world import World, an_order
 
 Make = Callable[..., World]
@@ -222,7 +221,7 @@ def test_a_refund_that_fails_before_the_block_leaves_a_card_that_can_be_sent(mak
     assert card(world) == ("blocked", 2500)
     change(world, "refunded", 0, at="12:01")
     world.sql("select public.giftcard_resume('block_card', 'test')")
-    world.store.requeue(world.job(stage="email")["id"], caller=KIM)
+    world.requeue(world.job(stage="email")["id"])
     world.drain()
     assert (card(world), blocks(vendor), lines(world)) == (("active", 2500), [], [])
     assert world.job(stage="email")["status"] == "completed"

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lib.job import Complete, Outcome
-from tests.support.factory import KIM
 from tests.support.mail_server import MailServer, a_mail_server
 from tests.support.world import World, an_order
 
@@ -144,7 +143,7 @@ def test_mail_that_is_sent_again_has_the_same_message_id(with_card: Make, mail_s
     job = send(world)
     # As if the function had been killed after the mail server took it.
     world.sql("update giftcard_effects set result = null, finished_at = null where stage = 'email'")
-    world.store.requeue(job["id"], force=True, caller=KIM)
+    world.requeue(job["id"], force=True)
     assert send(world)["status"] == "completed"
     first, second = mail_server.mails
     assert first["Message-ID"] == second["Message-ID"]
@@ -152,7 +151,7 @@ def test_mail_that_is_sent_again_has_the_same_message_id(with_card: Make, mail_s
 
 def test_mail_that_was_sent_is_not_sent_again_by_a_forced_requeue(with_card: Make, mail_server: MailServer) -> None:
     world = with_card(SMTP_URL=mail_server.url)
-    world.store.requeue(send(world)["id"], force=True, caller=KIM)
+    world.requeue(send(world)["id"], force=True)
     assert send(world)["run_no"] == 2
     assert len(mail_server.mails) == 1
 

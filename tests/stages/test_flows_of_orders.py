@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.factory import KIM
+from tests.support.acts import KIM
 from tests.support.queues import Queues
 from tests.support.world import World, an_order
 
@@ -158,7 +158,7 @@ def test_no_stage_works_for_a_cancelled_order_until_it_is_reopened(world: World,
         before[f"giftcard_{name}"] for name in ("payments", "cards", "effects")
     ]
     (cancelled,) = world.sql("select id from giftcard_jobs where status = 'cancelled'")
-    world.store.requeue(cancelled["id"], caller=KIM)
+    world.requeue(cancelled["id"])
     world.drain()
     assert (totals(world), recipients()) == (([2500], [2500]), [KATE])
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.support import raw_server
 from tests.support.cases import CASES
-from tests.support.factory import KIM
 from tests.support.raw_server import Server, a_server, redirect
 from tests.support.world import ADMIN, World, bearer
 
@@ -89,7 +88,7 @@ def test_failing_call_is_tried_after_1_2_4_seconds_under_one_key(world: World, s
     assert waits == CASES["backoff"]["http_call"]["delays_by_attempt"][:3]
     assert (job["status"], job["attempts"]) == ("error", CASES["max_attempts"]["http_call"])
     assert [asked.headers["x-attempt"] for asked in server.asked] == ["1", "2", "3", "4"]
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     world.run()
     keys = {asked.headers["idempotency-key"] for asked in server.asked}
     assert (len(server.asked), len(keys)) == (5, 1)
@@ -104,7 +103,7 @@ def test_every_job_has_a_key_of_its_own(world: World, server: Server) -> None:
 
 def test_completed_call_that_a_person_queues_again_is_made_again_under_its_key(world: World, server: Server) -> None:
     job = called(world, server)
-    world.store.requeue(job["id"], force=True, caller=KIM)
+    world.requeue(job["id"], force=True)
     world.run()
     first, again = (asked.headers["idempotency-key"] for asked in server.asked)
     assert first == again

@@ -8,7 +8,6 @@ import pytest
 from cryptography.fernet import Fernet
 
 from lib.giftcards.cards import ISSUER_PREFIX, has_valid_check_digit, vault_of
-from tests.support.factory import KIM
 from tests.support.servers import Vendor, a_vendor
 from tests.support.world import ENCRYPTION_KEY, World, an_order
 
@@ -111,7 +110,7 @@ def test_ledger_makes_one_card_whatever_is_remembered_of_it(make_world: Make, fo
     if forgotten:
         world.sql("update giftcard_effects set result = null, finished_at = null where stage = 'issue_card'")
         world.move(21 * 3600)
-    world.store.requeue(job["id"], force=True, caller=KIM)
+    world.requeue(job["id"], force=True)
     assert issue(world)["status"] == "completed"
     assert numbers(world) == before
 
@@ -191,7 +190,7 @@ def test_declined_card_leaves_an_order_that_is_paid_and_has_no_card(world: World
     (paid,) = world.sql("select * from giftcard_reconcile()")
     assert (paid["kind"], paid["correlation_id"], paid["amount"]) == ("paid_without_card", "order-1", 2500)
     assert f"job {job['id']} of issue_card is error: Declined" in paid["detail"]
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     assert issue(world)["status"] == "completed"
     assert world.sql("select * from giftcard_reconcile(p_verify => true)") == []
     assert len(set(vendor.keys)) == 2

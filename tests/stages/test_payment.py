@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.support.cases import CASES
-from tests.support.factory import KIM
 from tests.support.servers import Vendor, a_vendor
 from tests.support.world import World, an_order
 
@@ -150,7 +149,7 @@ def test_declined_payment_is_not_revived_and_asks_under_a_new_key_after_a_requeu
     assert job["last_error"] == "Declined: the payment service declined (402)"
     ordered.move(48 * 3600)
     assert ordered.tick()["revived"] == 0
-    ordered.store.requeue(job["id"], caller=KIM)
+    ordered.requeue(job["id"])
     assert until_paid(ordered)["status"] == "completed"
     assert len(set(vendor.keys)) == 2
     assert len(vendor.taken) == 1
@@ -240,6 +239,6 @@ def test_ledger_takes_the_money_once_whatever_is_remembered_of_it(make_world: Ma
         # As if the function had been killed between the payment and its record.
         world.sql("update giftcard_effects set result = null, finished_at = null where stage = 'payment'")
         world.move(21 * 3600)
-    world.store.requeue(job["id"], force=True, caller=KIM)
+    world.requeue(job["id"], force=True)
     assert payment(world)["status"] == "completed"
     assert [row["provider_ref"] for row in world.sql("select * from giftcard_payments")] == [paid["provider_ref"]]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from dev.testing.vendors import Vendor
-from tests.support.factory import KIM
 from tests.support.world import World, an_order
 
 Make = Callable[..., World]
@@ -79,7 +78,7 @@ def test_another_amount_is_recorded_and_not_accepted(
     assert "instead of $25.00 as ch_1: refund it there" in job["last_error"]
     assert accepted(world) == []
     assert lines(world) == [("wrong_amount", "ch_1", *taken)]
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     assert pay(world)["status"] == "error"
     assert lines(world) == [("wrong_amount", "ch_1", *taken)]
 
@@ -150,7 +149,7 @@ def test_a_status_that_refuses_is_a_decline(world: World, vendor: Vendor, status
     assert job["last_error"] == f"Declined: the payment service answered with the status {status.lower()}"
     assert lines(world) == []
     vendor.default = (200, DONE)
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     assert pay(world)["status"] == "completed"
     assert len({request.headers["Idempotency-Key"] for request in vendor.requests}) == 2
 

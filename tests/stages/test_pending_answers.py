@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from dev.testing.vendors import Vendor
-from tests.support.factory import KIM
 from tests.support.world import World, an_order
 
 Make = Callable[..., World]
@@ -135,7 +134,7 @@ def test_a_refusal_after_the_wait_is_a_decline(make: Make, vendor: Vendor, stage
     job = tick(world, stage)
     assert job["last_error"].startswith("Declined: ")
     vendor.default = done
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     assert tick(world, stage)["status"] == "completed"
     assert len(keys(vendor)) == 2
 
@@ -158,7 +157,7 @@ def test_a_request_that_is_rejected_at_once_had_no_effect(make: Make, vendor: Ve
     assert (job["status"], job["last_error"].endswith("answered 422")) == ("error", True)
     assert not {"charge_unknown", "issue_unknown"} & set(lines(world))
     vendor.default = done
-    world.store.requeue(job["id"], caller=KIM)
+    world.requeue(job["id"])
     assert tick(world, stage)["status"] == "completed"
     assert len(keys(vendor)) == 2
 

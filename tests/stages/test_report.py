@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.factory import KIM
 from tests.support.mail_server import MailServer, a_mail_server
 from tests.support.world import World, an_order
 
@@ -189,7 +188,7 @@ def test_a_mail_that_is_sent_again_has_the_same_message_id(make_world: Make, mai
     job = run(world)
     # As if the function had been killed after the mail server took them.
     world.sql("update giftcard_effects set result = null, finished_at = null where name like 'mail:%%'")
-    world.store.requeue(job["id"], force=True, caller=KIM)
+    world.requeue(job["id"], force=True)
     world.tick()
     first, second = mail_server.mails[:2], mail_server.mails[2:]
     assert [mail["Message-ID"] for mail in first] == [mail["Message-ID"] for mail in second]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lib.giftcards.mail_message import TEMPLATE_FOLDER, template_names
-from tests.support.factory import KIM
 from tests.support.mail_server import MailServer, a_mail_server
 from tests.support.world import API, World, bearer
 
@@ -137,14 +136,14 @@ def test_a_mail_that_is_sent_again_has_the_same_message_id(world: World, mail_se
     job = run(world)
     # As if the function had been killed after the mail server took it.
     world.sql("update giftcard_effects set result = null, finished_at = null")
-    world.store.requeue(job["id"], force=True, caller=KIM)
+    world.requeue(job["id"], force=True)
     world.tick()
     first, second = mail_server.mails
     assert first["Message-ID"] == second["Message-ID"]
 
 
 def test_a_mail_that_was_sent_is_not_sent_again(world: World, mail_server: MailServer) -> None:
-    world.store.requeue(run(world)["id"], force=True, caller=KIM)
+    world.requeue(run(world)["id"], force=True)
     world.tick()
     assert (len(mail_server.mails), world.statuses()) == (1, {"completed": 1})
 

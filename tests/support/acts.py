@@ -4,12 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lib.caller import Caller
 from lib.job import Error
 from tests.support.factory import World
 from tests.support.schedules import a_schedule
 
 Row = dict[str, Any]
 
+# An operator who may do anything.
+KIM = Caller("kim")
 SHOP = {"tenant_id": "shop"}
 FLOW = SHOP | {"correlation_id": "order-7"}
 MONEY = {"provider": "ledger", "amount": 2500, "currency": "USD"}

@@ -17,15 +17,11 @@ from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier, Placeholder
 from psycopg.types.json import Jsonb
 
-from lib.caller import Caller
 from lib.job import Complete, Error, Job, Outcome
 from lib.store import codec
 from lib.store.codec import Result, Step
 
 Row = dict[str, Any]
-
-# An operator who may do anything.
-KIM = Caller("kim")
 
 # Far enough ahead that what SQL's own NOW() writes is in the past.
 NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)

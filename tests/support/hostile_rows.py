@@ -151,3 +151,12 @@ def stock(world: World) -> None:
     ):  # fmt: skip
         world.sql(statement)
     world.tick()
+
+
+def long_acts(world: World) -> list[int]:
+    """Rows of the audit that are long; their ids, the newest first."""
+    world.sql(
+        "insert into public.giftcard_audit (at, by, action, subject, details) select now(), 'kim', 'requeue',"
+        " repeat('é', 100000), jsonb_build_object('t', repeat('x', 300000)) from generate_series(1, 205) i"
+    )
+    return list(range(205, 0, -1))

@@ -16,7 +16,7 @@ from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
 from lib.tick.inline import InlineStore
 from lib.web.app import create_app
 from lib.web.services import Services
-from tests.support.factory import KIM
+from tests.support.acts import KIM
 from tests.support.world import ADMIN, API, World, an_order, bearer, settings_of
 
 Make = Callable[..., World]

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.factory import KIM
 from tests.support.receiver import Receiver, again, an_endpoint, ask, signed_with, told_of_one, webhooks
 from tests.support.world import LOOKUP_KEY, World, an_order
 
@@ -68,7 +67,7 @@ def test_webhook_of_an_endpoint_that_is_off_or_gone_is_cancelled_when_its_turn_c
     assert len(receiver.asked) == 1
     if how == "off":
         ask(telling, "PATCH", f"/{made['id']}", {"enabled": True})
-        telling.store.requeue(job["id"], caller=KIM)
+        telling.requeue(job["id"])
         telling.run()
         assert telling.job(job["id"])["status"] == "completed"
         assert len({asked.headers["webhook-id"] for asked in receiver.asked}) == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lib.errors import Refused
-from tests.support.factory import KIM
+from tests.support.acts import KIM
 from tests.support.receiver import Receiver, an_endpoint, ask, webhooks
 from tests.support.world import ADMIN, World, bearer
 
@@ -66,7 +66,7 @@ def test_dead_webhook_comes_back_from_the_archive_and_is_delivered(
 ) -> None:
     archive(telling)
     telling.store.restore(dead["id"], caller=KIM)
-    telling.store.requeue(dead["id"], caller=KIM)
+    telling.requeue(dead["id"])
     delivered_again(telling, receiver, dead)
 
 
@@ -78,7 +78,7 @@ def archive(world: World) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 def test_delivered_webhook_is_refused(telling: World, receiver: Receiver, dead: dict[str, Any], force: bool) -> None:
-    telling.store.requeue(dead["id"], caller=KIM)
+    telling.requeue(dead["id"])
     telling.run()
     says = "is a webhook that was delivered: it is not sent again" if force else "is completed: use force"
     assert says in refused(telling, dead, force=force)
@@ -98,5 +98,5 @@ def test_what_a_webhook_says_cannot_be_changed(telling: World, receiver: Receive
     row = {name: dead[name] for name in ("stage", "tenant_id", "correlation_id", "dedup_key")}
     with pytest.raises(Refused, match="is sent as it was written"):
         telling.store.enqueue([row | {"payload": payload}], replace=True)
-    telling.store.requeue(dead["id"], payload=dead["payload"], caller=KIM)
+    telling.requeue(dead["id"], payload=dead["payload"])
     delivered_again(telling, receiver, dead)

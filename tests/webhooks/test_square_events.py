@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.factory import KIM
+from tests.support.acts import KIM
 from tests.support.square import (
     PAYMENT,
     SETTINGS,

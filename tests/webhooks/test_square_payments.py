@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Snooze
-from tests.support.factory import KIM
+from tests.support.acts import KIM
 from tests.support.factory import World as Rows
 from tests.support.square import PAYMENT, SETTINGS, payment, refund, taken
 from tests.support.square_books import differences

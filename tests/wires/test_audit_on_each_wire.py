@@ -7,7 +7,8 @@ from psycopg.conninfo import make_conninfo
 from lib.store.store import Store
 from lib.store.supabase import SupabaseWire
 from lib.store.wire import Wire
-from tests.support.factory import KIM, World
+from tests.support.acts import KIM
+from tests.support.factory import World
 
 
 def test_an_act_has_the_role_that_connected(wire: Wire, world: World) -> None:

@@ -8,7 +8,8 @@ import pytest
 from lib.job import Complete
 from lib.store.codec import Result
 from lib.store.store import Store
-from tests.support.factory import KIM, World
+from tests.support.acts import KIM
+from tests.support.factory import World
 
 MANY = 1_500
 TICK: dict[str, Any] = {"owner": "host:1", "source": "test", "live_seconds": 130}

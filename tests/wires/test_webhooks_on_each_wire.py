@@ -6,8 +6,9 @@ import pytest
 
 from lib.errors import LeaseLost, Refused
 from lib.store.store import Store
+from tests.support.acts import KIM
 from tests.support.books import take
-from tests.support.factory import KIM, World
+from tests.support.factory import World
 
 
 def made(store: Store, **fields: Any) -> dict[str, Any]:
