@@ -72,8 +72,8 @@
 --   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
 --                                   giftcard_accept_difference, giftcard_record_order_event
 --
--- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they are
--- under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.
+-- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they
+-- are under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.
 --
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.

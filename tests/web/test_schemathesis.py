@@ -1,9 +1,11 @@
 """Schemathesis reads the API's description and tries every operation: what fits the description, and what does not."""
 
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address
 from typing import Any
 
 import jsonschema
@@ -44,9 +46,14 @@ def world(postgres: Embedded, template: str) -> Iterator[World]:
 
 
 def signed(world: World) -> Any:
-    """The application; what comes with the signature `true` is signed as Square does, whatever its body."""
+    """The application; what comes with the signature `true` is signed as Square does, whatever its body.
+
+    Each call comes from an address of its own: wrong tokens and signatures are part of what is tried.
+    """
+    addresses = (str(IPv4Address("10.0.0.0") + number) for number in itertools.count())
 
     def called(environ: Any, start_response: Any) -> Iterable[bytes]:
+        environ["REMOTE_ADDR"] = next(addresses)
         if environ.get("HTTP_X_SQUARE_HMACSHA256_SIGNATURE") == "true":
             body = environ["wsgi.input"].read()
             environ["wsgi.input"] = io.BytesIO(body)
