@@ -87,12 +87,18 @@ def read(environ: Mapping[str, str]) -> dict[str, JobSecret]:
     return secrets
 
 
+def bounded(name: str) -> str | None:
+    """Return the secret that a variable bounds, like GIFTCARD_SECRET_CRM of GIFTCARD_SECRET_CRM_HOSTS."""
+    bound = _BOUND.fullmatch(name)
+    return bound[1] if bound and _SECRET.fullmatch(bound[1]) else None
+
+
 def is_known(name: str, environ: Mapping[str, str]) -> bool:
     """Return whether a variable is one of a secret. Hosts and sources of a secret that is not set are not."""
     if _SECRET.fullmatch(name):
         return True
-    bound = _BOUND.fullmatch(name)
-    return bound is not None and _SECRET.fullmatch(bound[1]) is not None and bool(environ.get(bound[1], "").strip())
+    secret = bounded(name)
+    return secret is not None and bool(environ.get(secret, "").strip())
 
 
 def _parts(name: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -23,6 +23,8 @@ _REQUIRED = {
     "giftcard_api_token": "orders need the admin token",
 }
 _OPTIONAL = ("giftcard_metrics_token", "giftcard_lookup_key")
+_GENERATE = "make secrets adds it to .env.production: load that file here, or set it in the deployment and deploy again"
+_REPLACE = "replace each as docs/doctor.md#secrets describes, and deploy again"
 # Chosen by others: who knows one of these must not know one of ours.
 _OTHERS = ("giftcard_payment_token", "giftcard_card_token", "square_webhook_signature_key")
 # What placeholders consist of. It counts as nothing.
@@ -47,7 +49,7 @@ def secrets(deployment: Deployment) -> Finding:
     found += [f"{name} and {another} are the same" for (name, one), (another, two) in pairs if one == two]
     if not wrong + found:
         return green("every token is set, long enough, hard to guess and unique")
-    fix = "set each to its own value and deploy again: make secrets generates those that are missing in .env.production"
+    fix = _GENERATE if not found else f"{_REPLACE}; {_GENERATE}" if wrong else _REPLACE
     if is_only_yellow and not found:
         return yellow(wrong[0], fix=fix)
     return red("; ".join(wrong + found), fix=fix)

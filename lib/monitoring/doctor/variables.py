@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from pydantic import SecretStr
 
+from lib.config import job_secrets
 from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
 from lib.config.settings import RENAMED, Settings
 from lib.monitoring.doctor.finding import Deployment, Finding, green, red, yellow
@@ -58,7 +59,7 @@ def _unknown(settings: Settings, *, stages: Sequence[str]) -> list[str]:
         near = get_close_matches(stage, stages, n=1)
         found.append(f"GIFTCARD_STAGE_{stage.upper()}_… (there is no stage {stage}{_did_you_mean(*near)})")
     ours = [name for name in settings.unknown if name not in RENAMED]
-    found += [f"{name}{_in_brackets(_near(name, 0.6))}" for name in ours]
+    found += [f"{name}{_hint(name)}" for name in ours]
     found += [f"{name} (did you mean {meant}?)" for name, meant in _misspelt(settings.foreign)]
     for name in settings.foreign:
         meant = _ALIASES.get(name.upper(), "")
@@ -74,8 +75,11 @@ def _did_you_mean(*names: str) -> str:
     return f"; did you mean {names[0]}?" if names else ""
 
 
-def _in_brackets(name: str | None) -> str:
-    return f" (did you mean {name}?)" if name else ""
+def _hint(name: str) -> str:
+    if secret := job_secrets.bounded(name):
+        return f" ({secret} is not set)"
+    meant = _near(name, 0.6)
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 @functools.lru_cache(maxsize=4)

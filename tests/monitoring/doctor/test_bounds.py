@@ -31,6 +31,13 @@ def test_secrets_without_hosts_are_red(make_world: Make, examined: Examine) -> N
     assert examined(make_world(**secrets, **hosts))["job_secrets"]["level"] == "green"
 
 
+def test_hosts_of_a_secret_that_is_not_set_name_the_secret(make_world: Make, examined: Examine) -> None:
+    line = examined(make_world(GIFTCARD_SECRET_CRM_HOSTS="api.example.com"))["variables"]
+    assert (line["level"], line["message"]) == (
+        "red", "unknown variables: GIFTCARD_SECRET_CRM_HOSTS (GIFTCARD_SECRET_CRM is not set)"
+    )  # fmt: skip
+
+
 @pytest.fixture
 def world(make_world: Make, connection: psycopg.Connection[Any]) -> World:
     Queues(connection).create("calls")

@@ -13,7 +13,9 @@ Make = Callable[..., World]
 
 
 @pytest.mark.parametrize("name", ["CRON_SECRET", "GIFTCARD_ADMIN_TOKEN"])
-@pytest.mark.parametrize("value", [None, "   ", "short", f"{ADMIN}\n", f" {ADMIN}x", "ein-schöner-langer-schlüssel"])
+@pytest.mark.parametrize(
+    "value", [None, "   ", "short", f"{ADMIN}\n{ADMIN}", f"{ADMIN}\tx", "ein-schöner-langer-schlüssel"]
+)
 def test_a_secret_that_opens_no_door_is_red(make_world: Make, examined: Examine, name: str, value: str | None) -> None:
     line = examined(make_world(**{name: value}))["secrets"]
     assert line["level"] == "red"
@@ -24,6 +26,7 @@ def test_a_secret_that_opens_no_door_is_red(make_world: Make, examined: Examine,
 def test_without_an_api_token_orders_need_the_admin_token(make_world: Make, examined: Examine) -> None:
     line = examined(make_world(GIFTCARD_API_TOKEN=None))["secrets"]
     assert (line["level"], line["message"]) == ("yellow", "GIFTCARD_API_TOKEN is not set: orders need the admin token")
+    assert line["fix"].startswith("make secrets adds it to .env.production")
 
 
 @pytest.mark.parametrize(("name", "value"), [("CRON_SECRET", API), ("GIFTCARD_LOOKUP_KEY", CRON * 2)])
@@ -41,6 +44,7 @@ def test_equal_secrets_are_red_and_not_shown(make_world: Make, examined: Examine
 def test_any_token_below_24_characters_is_red(make_world: Make, examined: Examine, name: str) -> None:
     line = examined(make_world(**{name: secrets.token_hex(12)[1:]}))["secrets"]
     assert (line["level"], line["message"]) == ("red", f"{name} is shorter than 24 characters")
+    assert line["fix"] == "replace each as docs/doctor.md#secrets describes, and deploy again"
     assert examined(make_world(**{name: secrets.token_hex(12)}))["secrets"]["level"] == "green"
 
 
