@@ -3003,8 +3003,8 @@ begin
   end loop;
   if cardinality(v_jobs) = 0 and p_older is null and not exists (
       select from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id) then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
                             'jobs', to_jsonb(v_jobs), 'older', case when v_more then v_jobs[1] -> 'id' end,
@@ -4692,8 +4692,8 @@ begin
    where x.provider_ref = p_provider_ref or p_provider_ref is null and x.correlation_id is not null
    order by x.correlation_id, x.id limit 1;
   if v_order_currency is null then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   elsif p.id is null and (p_provider_ref is null or p_provider is null) then
     perform public.giftcard_refuse('GC404', format(
       'order %s has no payment yet: name the payment by its reference', p_correlation_id), 'reference');
@@ -5312,8 +5312,8 @@ begin
   select * into o from public.giftcard_orders
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
   if not found then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   end if;
   v_problem := case
     when o.cancelled_at is not null then 'is cancelled'
@@ -5354,8 +5354,8 @@ begin
   select * into o from public.giftcard_orders
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
   if not found then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   elsif jsonb_typeof(o.details -> 'customer') is distinct from 'object' then
     perform public.giftcard_refuse(
       'GC409', format('the customer of order %s was erased', p_correlation_id), 'correlation_id');

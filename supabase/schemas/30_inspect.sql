@@ -205,8 +205,8 @@ begin
   end loop;
   if cardinality(v_jobs) = 0 and p_older is null and not exists (
       select from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id) then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
                             'jobs', to_jsonb(v_jobs), 'older', case when v_more then v_jobs[1] -> 'id' end,

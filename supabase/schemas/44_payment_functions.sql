@@ -199,8 +199,8 @@ begin
    where x.provider_ref = p_provider_ref or p_provider_ref is null and x.correlation_id is not null
    order by x.correlation_id, x.id limit 1;
   if v_order_currency is null then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   elsif p.id is null and (p_provider_ref is null or p_provider is null) then
     perform public.giftcard_refuse('GC404', format(
       'order %s has no payment yet: name the payment by its reference', p_correlation_id), 'reference');

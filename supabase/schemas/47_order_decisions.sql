@@ -30,8 +30,8 @@ begin
   select * into o from public.giftcard_orders
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
   if not found then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   end if;
   v_problem := case
     when o.cancelled_at is not null then 'is cancelled'
@@ -72,8 +72,8 @@ begin
   select * into o from public.giftcard_orders
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
   if not found then
-    perform public.giftcard_refuse(
-      'GC404', format('no order has the correlation id %s', p_correlation_id), 'correlation_id');
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
   elsif jsonb_typeof(o.details -> 'customer') is distinct from 'object' then
     perform public.giftcard_refuse(
       'GC409', format('the customer of order %s was erased', p_correlation_id), 'correlation_id');

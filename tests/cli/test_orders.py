@@ -119,7 +119,7 @@ def test_order_is_paged(issued: World, door: Door) -> None:
 
 
 def test_order_that_nobody_has_placed_is_refused(door: Door) -> None:
-    assert door.refuses("orders", "show", "none") == "no order has the correlation id none"
+    assert door.refuses("orders", "show", "none") == "no order has the correlation id none (tenant default)"
 
 
 # Decide

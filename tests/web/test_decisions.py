@@ -93,7 +93,7 @@ def test_event_of_an_order_without_a_payment_is_not_found(world: World) -> None:
         *(404, "order order-8 has no payment yet: name the payment by its reference", "reference"),
     )
     missing = refused(world, "POST", "/api/v1/giftcards/none/payment-events", refund | {"reference": "ch_1"})
-    assert missing == (404, "no order has the correlation id none", "correlation_id")
+    assert missing == (404, "no order has the correlation id none (tenant default)", "correlation_id")
 
 
 def test_own_payment_service_reports_in_any_order_and_nothing_counts_twice(make_world: Callable[..., World]) -> None:
