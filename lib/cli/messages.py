@@ -231,7 +231,6 @@ def endpoint_deleted(done: Json) -> Iterator[Part]:
 def sent(found: Json) -> Iterator[Part]:
     """Render which channels accepted a test."""
     for result in found["results"]:
-        if result["sent"]:
-            yield f"{result['channel']}: accepted by {result['to']}"
-        else:
-            yield f"{result['channel']}: not accepted by {result['to']}: {result['error']}"
+        what = f"accepted by {result['to']}" if result["to"] else "sent"
+        outcome = what if result["sent"] else f"not {what}: {result['error']}"
+        yield f"{result['channel']}: {outcome}"

@@ -86,6 +86,11 @@ def raise_for_status(response: "httpx.Response", *, who: str) -> None:
     raise TransientError(message, retry_after=retry_after(response.headers))
 
 
+def mail_folder(settings: Settings) -> Path:
+    """Return the folder of mails as files, which development uses while SMTP_URL is unset."""
+    return Path(settings.giftcard_mail_dir or ".local/mails")
+
+
 class Mail:
     """A mail client: sends by SMTP or, in development, writes `.eml` files."""
 
@@ -111,7 +116,7 @@ class Mail:
         return {"message_id": str(message["Message-ID"])}
 
     def _write(self, message: EmailMessage) -> dict[str, str]:
-        folder = Path(self._settings.giftcard_mail_dir or ".local/mails")
+        folder = mail_folder(self._settings)
         folder.mkdir(parents=True, exist_ok=True)
         # One file per message: sending it again replaces the file.
         name = parseaddr(str(message["Message-ID"]))[1].partition("@")[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from lib.config.settings import Settings
 from lib.errors import PermanentError
-from lib.jobs.clients import Mail
+from lib.jobs.clients import Mail, mail_folder
 from lib.monitoring.alert_channels import Alert, Channel, Notification, senders
 from lib.monitoring.alerts import Delivery, reason
 from lib.monitoring.doctor.mail import sender_address
@@ -22,7 +22,8 @@ _TEXT = "This is a test of the gift-card jobs. If you read it, this channel work
 
 
 def send_mail(settings: Settings, address: str) -> list[Json]:
-    """Send a mail to this address as jobs do. Return one result: `channel`, `to` (the server), `sent`, `error`."""
+    """Send a mail to this address as jobs do. Return one result: `channel`, `to` (the server, or None), `sent`,
+    `error`."""
     error: Exception | None = None
     try:
         sender = sender_address(settings.mail_from)
@@ -54,12 +55,12 @@ def send_alert(settings: Settings) -> list[Json]:
     ]
 
 
-def _result(channel: str, server: str, error: Exception | None, settings: Settings) -> Json:
+def _result(channel: str, server: str | None, error: Exception | None, settings: Settings) -> Json:
     text = reason(error, settings) if error else None
     return {"channel": channel, "to": server, "sent": error is None, "error": text}
 
 
-def _server(channel: Channel, settings: Settings) -> str:
+def _server(channel: Channel, settings: Settings) -> str | None:
     if channel.name == "sentry":
         return "Sentry"
     if channel.name == "url" and settings.giftcard_alert_url is not None:
@@ -67,7 +68,7 @@ def _server(channel: Channel, settings: Settings) -> str:
     return _mail_server(settings)
 
 
-def _mail_server(settings: Settings) -> str:
+def _mail_server(settings: Settings) -> str | None:
     if settings.smtp_url is not None:
         return settings.smtp_url.host
-    return "no server" if settings.is_production else "a file"
+    return None if settings.is_production else f"a file in {mail_folder(settings)}"

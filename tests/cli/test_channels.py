@@ -1,6 +1,7 @@
 """`flask jobs test mail` and `test alert`: something real is sent through what the settings name."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,21 +57,21 @@ def test_a_test_mail_that_is_not_accepted_ends_with_1(make_world: Make) -> None:
 @pytest.mark.parametrize(
     ("environ", "reason"),
     [
-        ({"GIFTCARD_ENV": "production", "MAIL_FROM": FROM}, "no server: TransientError: SMTP_URL is not set"),
-        ({"MAIL_FROM": "cards"}, "a file: PermanentError: MAIL_FROM is not one mail address"),
-        ({"SMTP_URL": "smtp://kate:p/sesame@mail.example", "MAIL_FROM": FROM}, "kate: "),
+        ({"GIFTCARD_ENV": "production", "MAIL_FROM": FROM}, "sent: TransientError: SMTP_URL is not set"),
+        ({"MAIL_FROM": "cards"}, r"accepted by a file in \S+: PermanentError: MAIL_FROM is not one mail address"),
+        ({"SMTP_URL": "smtp://kate:sesame@nowhere.invalid:587", "MAIL_FROM": FROM}, "accepted by nowhere.invalid: "),
     ],
 )
 def test_settings_that_are_wrong_are_one_line(make_world: Make, environ: dict[str, str], reason: str) -> None:
     result = door(make_world(**environ)).run("test", "mail", "kim@example.com")
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"mail: not accepted by {reason}")
+    assert re.match(f"mail: not {reason}", result.stdout)
     assert "sesame" not in result.output
 
 
 def test_in_development_the_mail_is_a_file(make_world: Make, tmp_path: Path) -> None:
     at = door(make_world(GIFTCARD_MAIL_DIR=tmp_path / "mails"))
-    assert at.says("test", "mail", "kim@example.com") == "mail: accepted by a file\n"
+    assert at.says("test", "mail", "kim@example.com") == f"mail: accepted by a file in {tmp_path}/mails\n"
     assert len(list((tmp_path / "mails").glob("*.eml"))) == 1
 
 
