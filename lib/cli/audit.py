@@ -20,6 +20,7 @@ _HELP = {
     "subject": "Only this subject, like 'job 7'.",
     "since": "At this time or later, like 2026-01-31T12:00:00Z.",
     "tenant_id": "Only this tenant.",
+    "limit": "Maximum number of rows, up to 200 (default: 50).",
     "older": "Page after this id, from the page before.",
 }
 

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import click
 from flask.cli import with_appcontext
@@ -14,11 +14,12 @@ from lib.cli.prompts import confirm
 from lib.cli.services import token_service
 from lib.cli.tables import Part, Table, moment
 from lib.errors import Unavailable
-from lib.tokens.schemas import TokenPage, TokenRequest
+from lib.tokens.schemas import Scope, TokenPage, TokenRequest
 
 Json = dict[str, Any]
 
 _SECONDS = {"d": 86_400, "h": 3_600}
+_SCOPES = get_args(Scope)
 _name = click.argument("name", type=NAME)
 
 
@@ -31,13 +32,18 @@ def tokens() -> None:
 @tokens.command()
 @_name
 @click.option(
-    "--scope", "--scopes", "scopes", type=TEXT, multiple=True, help="What it allows; repeat it for each scope."
+    *("--scope", "--scopes", "scopes"),
+    type=TEXT,
+    multiple=True,
+    help=f"One of {', '.join(_SCOPES)}; repeat it for each scope.",
 )
 @click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="Its only tenant (default: all tenants).")
 @click.option("--expires", type=TEXT, metavar="90d", help="Days or hours until it expires (default: never).")
 @json_option
 def create(name: str, *, scopes: tuple[str, ...], tenant_id: str | None, expires: str | None, as_json: bool) -> None:
     """Create a token and print it, this once."""
+    if not scopes or set(scopes) - set(_SCOPES):
+        raise BadInput(f"--scope must be one of {', '.join(_SCOPES)}, or several of these")
     values = {"name": name, "scopes": list(scopes), "tenant_id": tenant_id, "expires_seconds": _seconds(expires)}
     wanted = build(TokenRequest, values)
     try:

@@ -26,7 +26,8 @@ class KeyRotation:
         """Raise Refused for keys that are missing or malformed."""
         missing = missing_key(settings)
         if missing:
-            raise Refused(f"{missing} is not set: take it from the deployment's settings", sqlstate="GC409")
+            reason = f"{missing} is not set here: load the deployment's settings, as with . ./.env.production"
+            raise Refused(reason, sqlstate="GC409")
         try:
             self._vault, self._secrets = vault_of(settings), secret_cipher(settings)
         except ValueError as error:

@@ -207,9 +207,9 @@ def test_it_asks_first_and_works_on_the_database_only(both: Door, remote: Door, 
     [
         (
             {"GIFTCARD_ENCRYPTION_KEYS": None},
-            "GIFTCARD_ENCRYPTION_KEYS is not set: take it from the deployment's settings",
+            "GIFTCARD_ENCRYPTION_KEYS is not set here: load the deployment's settings",
         ),
-        ({"GIFTCARD_LOOKUP_KEY": None}, "GIFTCARD_LOOKUP_KEY is not set: take it from the deployment's settings"),
+        ({"GIFTCARD_LOOKUP_KEY": None}, "GIFTCARD_LOOKUP_KEY is not set here: load the deployment's settings, as with"),
         ({"GIFTCARD_ENCRYPTION_KEYS": f"{OTHER_KEY},sesame"}, "encryption key 2 is not a Fernet key"),
     ],
 )

@@ -48,8 +48,8 @@ def test_pages_continue_where_the_last_one_ended(door: Door) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["shop"], "--scopes"),
-        (["shop", "--scope", "everything"], "--scopes.0"),
+        (["shop"], "--scope must be one of orders:write, orders:read, jobs:read, jobs:write, admin, metrics, or"),
+        (["shop", "--scope", "everything"], "--scope must be one of orders:write,"),
         (["Shop", "--scope", "admin"], "--name"),
         (["shop", "--scope", "admin", "--expires", "90"], "--expires: '90' is not a number of days or hours"),
         (["shop", "--scope", "admin", "--expires", "0d"], "--expires-seconds"),
