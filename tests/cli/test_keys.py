@@ -17,6 +17,7 @@ from lib.giftcards.cards import vault_of
 from lib.webhooks.schemas import EndpointRequest, RotateRequest
 from lib.webhooks.service import Endpoints
 from tests.cli.conftest import NOT_A_TERMINAL, Door
+from tests.support.acts import KIM
 from tests.support.ciphertexts import OTHER_KEY, as_before, card_numbers, kept_numbers, webhook_secrets
 from tests.support.world import ENCRYPTION_KEY, LOOKUP_KEY, World, an_order
 
@@ -37,7 +38,7 @@ def orders(world: World, count: int) -> None:
 
 def an_endpoint(world: World) -> str:
     """An endpoint with three secrets."""
-    endpoints = Endpoints(world.store, world.settings)
+    endpoints = Endpoints(world.store, world.settings, caller=KIM)
     made = endpoints.create(EndpointRequest(url="https://shop.example/hook", events=["report.ready"]))
     for _ in range(2):
         endpoints.rotate(made["id"], RotateRequest())
@@ -100,7 +101,9 @@ def test_rotate_reencrypts_everything_and_tells_which_key_may_go(
     again = both.json(*ALL)
     assert (again["rotated"], again["failed"]) == ({"effect": 0, "card": 0, "endpoint": 0}, 0)
     assert [key["removable"] for key in again["keys"]] == [False, True]
-    audit = both.world.sql("select action, subject, details from giftcard_audit order by id")
+    audit = both.world.sql(
+        "select action, subject, details from giftcard_audit where action = 'rotate_keys' order by id"
+    )
     new = vault_of(both.world.settings).key_ids[0]
     assert audit == [
         {"action": "rotate_keys", "subject": f"key {new}", "details": {"texts": texts}} for texts in (7, 0)

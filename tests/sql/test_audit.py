@@ -163,7 +163,7 @@ def test_an_update_of_a_schedule_that_changes_nothing_is_no_act(world: World) ->
     for _ in range(2):
         world.call("save_schedule", **update(world, schedule_id), by="kim")
     assert version(world, schedule_id) == 3
-    assert [row["details"]["changed"] for row in acts(world)] == [["payload", "ttr_seconds"]]
+    assert [row["details"]["changed"] for row in acts(world)] == [["payload", "source", "ttr_seconds"]]
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ ACTS: dict[str, Act] = {
     "reset_circuit": Act(tripped, by_id("circuit"), "reset_circuit", "circuit {}", tenant=None),
     "decide_effect": Act(an_unknown_outcome, by_id("job_id", name="charge", happened=False), "decide_effect", "job {}"),
     "record_reveal": Act(nothing, just(subject="job 1", **SHOP), "reveal", "job 1"),
+    "record_key_rotation": Act(nothing, just(key_id="0" * 12, texts=7), "rotate_keys", "key 000000000000", tenant=None),
     "erase_customer": Act(a_customer, by_id("customer_id"), "erase_customer", "customer {}"),
     "record_order_event": Act(a_card, of_order(**REFUND), "payment_event", "order order-7"),
     "make_free_of_charge": Act(an_order, of_order(reason="goodwill"), "free_of_charge", "order order-7"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from lib.giftcards.key_rotation import KeyRotation
 from lib.webhooks.schemas import EndpointRequest, RotateRequest
 from lib.webhooks.service import Endpoints
+from tests.support.acts import KIM
 from tests.support.ciphertexts import OTHER_KEY, card_numbers, kept_numbers, webhook_secrets
 from tests.support.world import ENCRYPTION_KEY, World, an_order
 
@@ -30,7 +31,7 @@ def test_a_rotation_under_ticks_loses_nothing(database_url: str, tmp_path: Path)
         closing(opened(OLD_FIRST)) as another,
         ThreadPoolExecutor(4) as pool,
     ):
-        endpoints = Endpoints(another.store, another.settings)
+        endpoints = Endpoints(another.store, another.settings, caller=KIM)
         made = endpoints.create(EndpointRequest(url="https://shop.example/hook", events=["report.ready"]))
         stop = threading.Event()
         work = [

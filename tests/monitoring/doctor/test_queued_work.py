@@ -9,6 +9,7 @@ from lib.giftcards.key_rotation import KeyRotation
 from lib.webhooks.schemas import EndpointRequest
 from lib.webhooks.service import Endpoints
 from tests.monitoring.doctor.conftest import Examine, levels
+from tests.support.acts import KIM
 from tests.support.ciphertexts import OTHER_KEY, as_before, card_numbers
 from tests.support.world import ENCRYPTION_KEY, World
 
@@ -96,7 +97,7 @@ def test_a_card_with_the_number_of_another_is_red(make_world: Make, examined: Ex
 def test_webhook_secrets_under_a_key_that_is_missing_are_red(make_world: Make, examined: Examine) -> None:
     world = make_world()
     request = EndpointRequest(url="https://shop.example/hook", events=["giftcard.issued"])
-    Endpoints(world.store, world.settings).create(request)
+    Endpoints(world.store, world.settings, caller=KIM).create(request)
     assert examined(make_world(GIFTCARD_ENCRYPTION_KEYS=BOTH))["keys"]["level"] == "yellow"
     line = examined(make_world(GIFTCARD_ENCRYPTION_KEYS=OTHER_KEY))["keys"]
     assert line["level"] == "red"
