@@ -16,6 +16,7 @@ from dev import ROOT
 from dev.testing.vendors import Vendor
 from lib import stages
 from lib.cli import jobs
+from tests.support.acts import ACTS
 from tests.support.pages import ALL_TEXT, fenced, named, rows, to_type
 from tests.support.world import World, a_world
 
@@ -38,6 +39,11 @@ def test_the_targets_are_listed_once_and_those_of_ci_exist() -> None:
     phony = re.findall(r"(?m)^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))[0].split()
     assert sorted(targets) == sorted(phony)
     assert set(re.findall(r"(?m)\bmake ([a-z-]+)", (ROOT / ".ci/run").read_text(encoding="utf-8"))) <= set(targets)
+
+
+def test_each_action_of_the_audit_is_described() -> None:
+    described = {name for cells in rows("api", columns=2) if cells[0] == "`action`" for name in named(cells[1])}
+    assert {act.action for act in ACTS.values()} <= described
 
 
 def _flask_commands() -> list[str]:
