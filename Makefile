@@ -26,9 +26,9 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate secrets bench lint lock
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(READY)  ## make .venv with all packages (the other targets do it, too)
+venv: $(READY)  ## make .venv with all packages (others do it, too)
 
 venv-bench: $(BENCH_READY)  ## the same, with what make bench compares
 
@@ -45,7 +45,7 @@ test: $(READY)  ## run every test but the build (make vercel-check)
 test-quick: $(READY)  ## run the fast tests: pure parts and SQL
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
 
-vercel-check: $(READY)  ## build for Vercel, serve the build, time a cold start (2 min)
+vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)
 
 initial-migration:  ## write the initial migration (until the first tag)
@@ -57,7 +57,7 @@ migrate: $(READY)  ## apply pending migrations (DATABASE_URL)
 secrets: $(READY)  ## add missing secrets to .env.production, change none
 	@$(BIN)/python -m dev.production
 
-bench: $(BENCH_READY)  ## compare with other job processors (20 min; ARGS=--quick: 2)
+bench: $(BENCH_READY)  ## compare with other processors (20 min; ARGS=--quick: 2)
 	@$(BIN)/python -m bench $(ARGS)
 
 lint: $(READY)  ## check style and types
@@ -65,7 +65,7 @@ lint: $(READY)  ## check style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-lock: $(UV)  ## write requirements*.txt (ARGS=--upgrade: newer versions)
+lock: $(UV)  ## write requirements*.txt (ARGS=--upgrade: newer)
 	@for part in "" -dev -bench; do \
 		$(UV) pip compile -q --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url \
 			--custom-compile-command "make lock" requirements$$part.in -o requirements$$part.txt $(ARGS) || exit 1; \
