@@ -30,10 +30,7 @@ help:  ## print this list
 
 venv: $(READY)  ## make .venv with all packages (the other targets do it, too)
 
-venv-secrets: $(READY)  ## add missing secrets to .env.production, change none
-	@$(BIN)/python -m dev.production
-
-bench: $(BENCH_READY)  ## the same, with what make bench compares
+venv-bench: $(BENCH_READY)  ## the same, with what make bench compares
 
 demo: $(READY)  ## turn 120 orders into gift cards (or WIRE=supabase)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
