@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from lib.caller import Caller
 from lib.errors import Invalid, SettingsError
 from lib.job import Complete, Error, NextJob, Outcome
 from lib.jobs.hooks import Draft, before_enqueue
@@ -41,7 +42,7 @@ def test_the_api_refuses_them(telling: World, endpoint: Any) -> None:
 
 def test_the_command_line_refuses_them(telling: World, endpoint: Any) -> None:
     wanted = EnqueueRequest.model_validate({"jobs": [{"stage": "webhook", "correlation_id": "c", "payload": FORGED}]})
-    operations = Operations(telling.store, lambda: telling.registry, telling.settings, by="kate")
+    operations = Operations(telling.store, lambda: telling.registry, telling.settings, caller=Caller("kate"))
     with pytest.raises(Invalid, match=SENTENCE):
         operations.enqueue(wanted, trigger_type="cli")
 
@@ -91,7 +92,7 @@ def test_a_hook_cannot_turn_a_job_into_one(telling: World, endpoint: Any) -> Non
 
 
 def test_a_queue_may_not_have_the_stage() -> None:
-    with pytest.raises(SettingsError, match=r"^GIFTCARD_PGMQ_QUEUES=.*gives the queue q the stage webhook"):
+    with pytest.raises(SettingsError, match=r"^GIFTCARD_PGMQ_QUEUES: gives queue 1 the stage webhook"):
         settings_of(GIFTCARD_PGMQ_QUEUES="q:webhook")
 
 
