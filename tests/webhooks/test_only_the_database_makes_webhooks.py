@@ -113,3 +113,16 @@ def test_one_of_the_archive_comes_back(telling: World, receiver: Receiver) -> No
     telling.sql("select giftcard_archive_jobs(array[%s]::bigint[], now())", job["id"])
     assert telling.client.post(f"/api/v1/jobs/{job['id']}/restore", headers=bearer(ADMIN)).status_code == 200
     assert telling.job(job["id"])["payload"] == job["payload"]
+
+
+def test_one_that_plain_sql_has_changed_is_not_signed(telling: World, receiver: Receiver) -> None:
+    an_endpoint(telling, receiver)
+    job = told_of_one(telling, receiver, 404)
+    sent = len(receiver.asked)
+    telling.sql("update giftcard_jobs set payload = payload || %s where id = %s returning id",
+                psycopg.types.json.Jsonb({"body": FORGED["body"]}), job["id"])  # fmt: skip
+    assert telling.client.post(f"/api/v1/jobs/{job['id']}/requeue", headers=bearer(ADMIN)).status_code == 200
+    telling.drain()
+    changed = telling.job(job["id"])
+    assert (changed["status"], len(receiver.asked)) == ("error", sent)
+    assert "plain SQL has written this webhook" in changed["last_error"]
