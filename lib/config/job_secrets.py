@@ -106,12 +106,13 @@ def _parts(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _hosts(name: str, environ: Mapping[str, str]) -> Iterator[Host]:
-    for part in _parts(name, environ):
+    for position, part in enumerate(_parts(name, environ), start=1):
         match = _WITH_PORT.fullmatch(part.lower())
         host = match and _host(match["host"])
         if not match or not host or not 1 <= int(match["port"] or 1) <= 65_535:
             like = "api.example.com, *.example.com or api.example.com:8443"
-            raise SettingsError(f"{name}: {part!r} must be a host like {like}")
+            # Not the part itself: it may be the secret, in the wrong variable.
+            raise SettingsError(f"{name}: item {position} must be a host like {like}")
         yield Host(host, int(match["port"]) if match["port"] else None)
 
 
@@ -124,9 +125,11 @@ def _host(text: str) -> str | None:
 
 
 def _sources(name: str, environ: Mapping[str, str]) -> Iterator[str]:
-    for part in _parts(name, environ):
+    for position, part in enumerate(_parts(name, environ), start=1):
         if part not in ("pgmq", "sql"):
-            raise SettingsError(f"{name}: {part!r} must be pgmq or sql: jobs of the application may always send it")
+            raise SettingsError(
+                f"{name}: item {position} must be pgmq or sql: jobs of the application may always send it"
+            )
         yield part
 
 

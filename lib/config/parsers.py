@@ -110,15 +110,15 @@ def pgmq_queues(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     queues: dict[str, PgmqQueue] = {}
-    for part in filter(None, map(str.strip, value.split(","))):
+    for position, part in enumerate(filter(None, map(str.strip, value.split(","))), start=1):
         match = _PGMQ_QUEUE.fullmatch(part)
         if not match or (match[3] or "").strip() != (match[3] or ""):
             raise ValueError("must be queues with stage and tenant, like email_queue:email,payments_queue:payment:acme")
         if match[2] == "webhook":
-            raise ValueError(f"gives the queue {match[1]} the stage webhook, whose jobs only the database enqueues")
+            raise ValueError(f"gives queue {position} the stage webhook, whose jobs only the database enqueues")
         # pgmq names tables in lower case.
         if match[1].lower() in queues:
-            raise ValueError(f"names the queue {match[1]} twice")
+            raise ValueError("names a queue twice")
         queues[match[1].lower()] = PgmqQueue(match[1], match[2], match[3] or "default")
     return tuple(queues.values())
 

@@ -48,6 +48,8 @@ def webhook(message: Message, context: Context) -> Complete | Snooze:
 
     If the endpoint is disabled or deleted, the settle of this run cancels the job.
     """
+    if context.job.source != "app":
+        raise PermanentError("plain SQL has written this webhook: it is not signed as an event")
     target = context.store.webhook_target(context.job, endpoint_id=message.endpoint_id)
     if target is None:
         return Snooze(delay=0, waiting_for=f"webhook endpoint {message.endpoint_id}, which is disabled or deleted")

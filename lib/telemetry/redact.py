@@ -22,6 +22,8 @@ _GAPS = r"[\s._+\-\xad\xb7\u2000-\u2015\u202f\u2060\u2212\u3000\ufe58\ufe63\ufef
 _DIGITS = re.compile(rf"\d(?:(?:{_GAPS}{{0,3}}|%20)\d)*+")
 _TAIL_OF_DIGITS = re.compile(rf"(?:\d|{_GAPS}|%2?)+\Z")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
+# A token of the API, as `lib.tokens` makes it; the first four characters alone are shown on purpose.
+_API_TOKEN = re.compile(r"gct_[\w-]{5,}+")
 _WORD = re.compile(r"\S++")
 # Where a user name and a password begin that may hold blanks: behind any scheme but those of web pages, and behind
 # those if the colon is not that of a port.
@@ -31,7 +33,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+|[\ud800-\udfff]")
 
 
 def covered(value: Any) -> Any:
-    """Return a JSON value with its mail addresses, card numbers and the logins of its URLs covered."""
+    """Return a JSON value with its mail addresses, card numbers, API tokens and the logins of its URLs covered."""
     if isinstance(value, dict):
         return {name: covered(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -40,8 +42,8 @@ def covered(value: Any) -> Any:
 
 
 def clean(text: str, *, secrets: list[str], limit: int = MAX_ERROR_LENGTH) -> str:
-    """Return one line, up to `limit` characters, without secrets, logins of URLs, mail addresses, card numbers and
-    controls.
+    """Return one line, up to `limit` characters, without secrets, API tokens, logins of URLs, mail addresses, card
+    numbers and controls.
 
     A text that is much longer is cut first: cleaning takes the same time for any length.
     """
@@ -61,7 +63,7 @@ def clean(text: str, *, secrets: list[str], limit: int = MAX_ERROR_LENGTH) -> st
 
 
 def _cover(text: str) -> str:
-    return _DIGITS.sub(_without_cards, _EMAIL.sub("[email]", text))
+    return _DIGITS.sub(_without_cards, _EMAIL.sub("[email]", _API_TOKEN.sub("[secret]", text)))
 
 
 def _without_logins(text: str, *, goes_on: bool = False) -> str:

@@ -3795,6 +3795,23 @@ comment on table public.giftcard_jobs_archive is
 comment on column public.giftcard_jobs_archive.job is
   'The row as it was, without its nulls. A not-null column that giftcard_jobs gets later must be added here.';
 
+-- Mark an archived job that plain SQL has written: restored, it is one of plain SQL.
+create function public.giftcard_mark_archived_by_hand() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  new.job := new.job || '{"source": "sql"}';
+  return new;
+end $$;
+
+create trigger giftcard_jobs_archive_mark_inserted_by_hand before insert on public.giftcard_jobs_archive
+  for each row when (jsonb_typeof(new.job) = 'object' and coalesce(current_setting('giftcard.writer', true), '') = '')
+  execute function public.giftcard_mark_archived_by_hand();
+create trigger giftcard_jobs_archive_mark_changed_by_hand before update of job on public.giftcard_jobs_archive
+  for each row when (jsonb_typeof(new.job) = 'object' and coalesce(current_setting('giftcard.writer', true), '') = ''
+    and (new.job -> 'source' is distinct from old.job -> 'source'
+         or new.job -> 'payload' is distinct from old.job -> 'payload'))
+  execute function public.giftcard_mark_archived_by_hand();
+
 -- Return a job of the archive as it was, with archived_at. One whose JSON is not that of a job is in error, with the
 -- reason.
 create function public.giftcard_archived_job_json(a public.giftcard_jobs_archive) returns jsonb
@@ -3827,6 +3844,7 @@ create function public.giftcard_archive_jobs(p_ids bigint[], p_now timestamptz) 
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
+  perform set_config('giftcard.writer', 'archive', true);
   with gone as (
     delete from public.giftcard_jobs where id = any (p_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
@@ -3836,6 +3854,7 @@ begin
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
+  perform set_config('giftcard.writer', '', true);
 end $$;
 
 -- Move jobs to the archive; if that fails, one by one. One that cannot go, such as one that a foreign key of another
@@ -3886,7 +3905,11 @@ declare
   v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
-   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id) returning job into v_job;
+   where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)
+  -- Whatever an UPDATE has written into the JSON: it is the job of this tenant and id.
+  returning job || jsonb_build_object(
+    'id', id, 'tenant_id', tenant_id, 'correlation_id', correlation_id, 'stage', stage, 'dedup_key', dedup_key)
+  into v_job;
   if not found then
     if exists (select from public.giftcard_jobs
                 where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)) then

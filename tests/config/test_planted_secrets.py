@@ -102,6 +102,16 @@ def test_secret_in_an_override_of_a_stage_is_not_repeated() -> None:
             assert PLANTED not in "".join(traceback.format_exception(refused.value))
 
 
+@pytest.mark.parametrize("bound", ["HOSTS", "SOURCES"])
+def test_secret_in_a_bound_of_another_is_not_repeated(bound: str) -> None:
+    for form in FORMS:
+        if (bound, form) == ("HOSTS", "{p}"):
+            continue  # it has the form of a host
+        with pytest.raises(SettingsError) as refused:
+            settings_of(GIFTCARD_SECRET_A="x" * 8, **{f"GIFTCARD_SECRET_A_{bound}": planted("", form)})
+        assert PLANTED not in "".join(traceback.format_exception(refused.value))
+
+
 @pytest.mark.parametrize("field", [*SCHEMES, "giftcard_payment_url", "giftcard_card_url", "giftcard_alert_url"])
 def test_malformed_url_stops_the_start(field: str) -> None:
     assert sum(isinstance(loaded(field, form), SettingsError) for form in FORMS[1:]) >= 24

@@ -29,7 +29,14 @@ def test_every_script_is_told_beside_its_twins_and_every_script_told_is_there() 
 
 
 def test_the_make_targets_that_the_pages_name_exist() -> None:
-    targets = set(re.findall(r"(?m)^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    makefile, ci = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/run"))
+    listed = re.findall(r"(?m)^([a-z-]+):.*##", makefile)
+    targets = set(listed)
+    assert sorted(listed) == sorted(targets), "each once"
+    assert targets == set(re.findall(r"(?m)^\.PHONY: (.*)", makefile)[0].split()), (
+        "make does nothing for one without a rule"
+    )
+    assert set(re.findall(r"\bmake ([a-z-]+)", ci)) <= targets
     used = {found[1] for text in to_type() if (found := re.match(r"make (?:[A-Z]+=\S+ )*([a-z-]+)", text))}
     assert {"demo", "dev", "migrate", "test"} <= used <= targets
 

@@ -108,6 +108,43 @@ def test_the_archive_keeps_the_source(world: World, given: str) -> None:
     assert source(world, job_id) == given
 
 
+def archived(world: World, **fields: Any) -> int:
+    job_id = world.completed(**fields)
+    world.ask("archive_jobs", ids=(job_id,), now=world.now)
+    return job_id
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ('job = job || \'{"payload": {"n": 2}}\'', "sql"),
+        ('job = job || \'{"source": "pgmq"}\'', "sql"),
+        ('job = job || \'{"status": "error"}\'', "app"),
+        ("archived_at = now()", "app"),
+    ],
+)
+def test_an_archived_job_whose_payload_is_changed_by_hand_is_sql(world: World, change: str, left: str) -> None:
+    job_id = archived(world, source="app", payload={"n": 1})
+    world.run(f"update giftcard_jobs_archive set {change}")
+    world.call("restore_job", job_id=job_id)
+    assert source(world, job_id) == left
+
+
+def test_an_archived_job_that_is_inserted_by_hand_is_sql(world: World) -> None:
+    job_id = archived(world, source="app")
+    world.run("""with gone as (delete from giftcard_jobs_archive returning *)
+                 insert into giftcard_jobs_archive select * from gone""")
+    world.call("restore_job", job_id=job_id)
+    assert source(world, job_id) == "sql"
+
+
+def test_an_archived_job_is_restored_in_its_own_place(world: World) -> None:
+    job_id = archived(world, tenant_id="acme")
+    world.run("""update giftcard_jobs_archive set job = job || '{"id": 999, "tenant_id": "other"}'""")
+    world.call("restore_job", job_id=job_id, tenant_id="acme")
+    assert world.rows("select id, tenant_id from giftcard_jobs") == [{"id": job_id, "tenant_id": "acme"}]
+
+
 # Schedules
 
 

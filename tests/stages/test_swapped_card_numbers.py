@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.acts import KIM
 from tests.support.ciphertexts import as_before, card_numbers
 from tests.support.world import World, an_order
 
@@ -26,13 +27,13 @@ def mails(tmp_path: Path) -> Path:
 def world(make_world: Make, mails: Path) -> World:
     """A card per flow, and no mail yet."""
     world = make_world(GIFTCARD_MAIL_DIR=mails)
-    world.store.pause("email", by="kim", reason=None)
+    world.store.pause("email", paused_by=KIM.name, reason=None, caller=KIM)
     for number, (tenant, flow) in enumerate(FLOWS):
         order = an_order(tenant_id=tenant, correlation_id=flow, customer={"external_id": f"C-{number}"})
         assert world.submit(order).status_code == 202
     while world.tick()["started"]:
         pass
-    world.store.resume("email", by="kim")
+    world.store.resume("email", resumed_by=KIM.name, caller=KIM)
     assert len(set(card_numbers(world))) == 3
     return world
 
@@ -50,7 +51,7 @@ def send(world: World, card: dict[str, Any]) -> dict[str, Any]:
     where = "select id from giftcard_jobs where stage = 'email' and tenant_id = %s and correlation_id = %s"
     job_id = world.value(where, card["tenant_id"], card["correlation_id"])
     if world.job(job_id)["status"] == "error":
-        world.store.requeue(job_id)
+        world.store.requeue(job_id, caller=KIM)
     world.run(only_job_id=job_id, limit=1)
     return world.job(job_id)
 
@@ -79,7 +80,7 @@ def test_a_result_of_another_effect_becomes_no_card_that_is_sent(world: World, m
         other["correlation_id"],
     )
     where = "select id from giftcard_jobs where stage = 'issue_card' and tenant_id = 'default' and correlation_id = %s"
-    world.store.requeue(world.value(where, one["correlation_id"]), force=True)
+    world.store.requeue(world.value(where, one["correlation_id"]), force=True, caller=KIM)
     world.run(limit=1, only_stage="issue_card")
     assert world.value("select count(*) from giftcard_cards") == 3
     assert send(world, one)["last_error"] == REFUSED

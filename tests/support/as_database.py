@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 def add_webhook(execute: Callable[..., list[Any]], **columns: Any) -> int:
     """A webhook job with these columns; its id. `execute` takes a statement and its values, and returns rows."""
-    row = {"stage": "webhook", "circuit": "webhook", "payload": {}} | columns
+    row = {"stage": "webhook", "circuit": "webhook", "source": "app", "payload": {}} | columns
     values = [Jsonb(value) if isinstance(value, dict) else value for value in row.values()]
     statement = sql.SQL(
         "insert into public.giftcard_jobs ({}) select {} where set_config('giftcard.writer', 'webhook', true) <> ''"

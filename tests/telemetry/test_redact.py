@@ -1,12 +1,14 @@
 """What is stored, logged or shown holds no secret and no personal data."""
 
 import re
+import secrets
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.telemetry.redact import clean, covered
+from lib.tokens.service import PREFIX
 
 KATE = "kate.rodgers+gift@mail.example.org"
 anything = st.text(st.characters(codec=None), max_size=700)
@@ -54,6 +56,13 @@ def test_an_address_is_covered(said: str, stored: str) -> None:
 )
 def test_a_token_is_covered(said: str, stored: str) -> None:
     assert plain(said) == stored
+
+
+@pytest.mark.parametrize("said", ["use {}.", '{{"token":"{}"}}', "https://shop.example/?token={}&a=b", "x_{}"])
+def test_a_token_of_the_api_is_covered_wherever_it_stands(said: str) -> None:
+    token = PREFIX + secrets.token_urlsafe(32)
+    assert plain(said.format(token)) == covered(said.format(token)) == said.format("[secret]")
+    assert plain("gct_ab12 is revoked") == "gct_ab12 is revoked", "the characters that lists show"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from lib.caller import Caller
 from lib.errors import Invalid, SettingsError
 from lib.job import Complete, Error, NextJob, Outcome
 from lib.jobs.hooks import Draft, before_enqueue
@@ -41,7 +42,7 @@ def test_the_api_refuses_them(telling: World, endpoint: Any) -> None:
 
 def test_the_command_line_refuses_them(telling: World, endpoint: Any) -> None:
     wanted = EnqueueRequest.model_validate({"jobs": [{"stage": "webhook", "correlation_id": "c", "payload": FORGED}]})
-    operations = Operations(telling.store, lambda: telling.registry, telling.settings, by="kate")
+    operations = Operations(telling.store, lambda: telling.registry, telling.settings, caller=Caller("kate"))
     with pytest.raises(Invalid, match=SENTENCE):
         operations.enqueue(wanted, trigger_type="cli")
 
@@ -91,7 +92,7 @@ def test_a_hook_cannot_turn_a_job_into_one(telling: World, endpoint: Any) -> Non
 
 
 def test_a_queue_may_not_have_the_stage() -> None:
-    with pytest.raises(SettingsError, match=r"^GIFTCARD_PGMQ_QUEUES=.*gives the queue q the stage webhook"):
+    with pytest.raises(SettingsError, match=r"^GIFTCARD_PGMQ_QUEUES: gives queue 1 the stage webhook"):
         settings_of(GIFTCARD_PGMQ_QUEUES="q:webhook")
 
 
@@ -112,3 +113,16 @@ def test_one_of_the_archive_comes_back(telling: World, receiver: Receiver) -> No
     telling.sql("select giftcard_archive_jobs(array[%s]::bigint[], now())", job["id"])
     assert telling.client.post(f"/api/v1/jobs/{job['id']}/restore", headers=bearer(ADMIN)).status_code == 200
     assert telling.job(job["id"])["payload"] == job["payload"]
+
+
+def test_one_that_plain_sql_has_changed_is_not_signed(telling: World, receiver: Receiver) -> None:
+    an_endpoint(telling, receiver)
+    job = told_of_one(telling, receiver, 404)
+    sent = len(receiver.asked)
+    telling.sql("update giftcard_jobs set payload = payload || %s where id = %s returning id",
+                psycopg.types.json.Jsonb({"body": FORGED["body"]}), job["id"])  # fmt: skip
+    assert telling.client.post(f"/api/v1/jobs/{job['id']}/requeue", headers=bearer(ADMIN)).status_code == 200
+    telling.drain()
+    changed = telling.job(job["id"])
+    assert (changed["status"], len(receiver.asked)) == ("error", sent)
+    assert "plain SQL has written this webhook" in changed["last_error"]

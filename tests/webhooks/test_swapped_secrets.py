@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.acts import KIM
 from tests.support.ciphertexts import as_before, webhook_secrets
 from tests.support.receiver import Receiver, an_endpoint, ask, signed_with, told_of_one
 from tests.support.world import ADMIN, World, bearer
@@ -27,7 +28,7 @@ def put(world: World, endpoint: dict[str, Any], encrypted: str) -> None:
 
 def deliver(world: World, endpoint: dict[str, Any]) -> dict[str, Any]:
     """A test event's job, after its run."""
-    job_id = world.store.test_webhook_endpoint(endpoint["id"])["job_id"]
+    job_id = world.store.test_webhook_endpoint(endpoint["id"], caller=KIM)["job_id"]
     world.run(only_job_id=job_id, limit=1)
     return world.job(job_id)
 
