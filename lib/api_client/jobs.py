@@ -30,13 +30,16 @@ class JobsClient:
         """Return a page of the runs of a job."""
         return self._http.get(f"/api/v1/jobs/{job_id}/history", limit=limit, older=older)
 
-    def status(self) -> Json:
-        """Return the state of the deployment."""
-        return self._http.get("/api/status")
+    def status(self, *, probe: bool = False) -> Json:
+        """Return the state of the deployment; `probe` as for `doctor`."""
+        return self._http.get("/api/status", probe="true" if probe else None)
 
-    def doctor(self) -> Json:
-        """Return the doctor's checks, also while the deployment cannot reach its database."""
-        status, body = self._http.request("GET", "/api/status", params={"probe": "true"})
+    def doctor(self, *, probe: bool = True) -> Json:
+        """Return the doctor's checks, also while the deployment cannot reach its database.
+
+        `probe`: the deployment also connects to its mail server.
+        """
+        status, body = self._http.request("GET", "/api/status", params={"probe": "true"} if probe else None)
         if "doctor" not in body:
             raise self._http.failure(status, body)
         return {"checks": body["doctor"]}

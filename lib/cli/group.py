@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from flask import current_app
-from flask.cli import AppGroup
+from flask.cli import AppGroup, ScriptInfo
 
 from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused
 from lib.telemetry.redact import clean
@@ -76,7 +76,17 @@ def _usage_message(error: click.UsageError) -> str:
 
 
 def _cleaned(error: Exception | str) -> str:
-    return clean(str(error), secrets=[], limit=1000)
+    return clean(str(error), secrets=_secrets(), limit=1000)
+
+
+def _secrets() -> list[str]:
+    """Return what no message may repeat: an operator may have pasted it into the wrong place."""
+    context = click.get_current_context(silent=True)
+    script = context.find_object(ScriptInfo) if context else None
+    try:
+        return services(script.load_app()).settings.secrets() if script else []
+    except Exception:  # noqa: BLE001 - the application does not start, and its own error repeats no value
+        return []
 
 
 class _Jobs(AppGroup):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from lib.giftcards.orders import MAX_AMOUNT, Currency, Email
+from lib.jobs.audit import Reason
 from lib.validation import Identifier, Moment, Name, StrictModel
 
 # The kinds of `giftcard_reconcile`, without those that only `verify` finds: those cannot be accepted.
@@ -43,13 +44,13 @@ class AcceptRequest(StrictModel):
     kind: Difference
     reference: Identifier
     tenant_id: Identifier | None = None
-    reason: Identifier
+    reason: Reason
 
 
 class FreeRequest(StrictModel):
     """The reason why an order is free of charge."""
 
-    reason: Identifier
+    reason: Reason
 
 
 class RecipientPatch(StrictModel):

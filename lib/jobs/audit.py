@@ -1,10 +1,14 @@
-"""Requests about the audit."""
+"""The audit: the reasons that operators give, and requests for its pages."""
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from lib.telemetry.redact import covered
 from lib.validation import Id, Identifier, Moment, StrictModel
+
+# Why an operator acts. It is stored for good, so what looks like a login, a card or an address is masked before.
+Reason = Annotated[Identifier, AfterValidator(covered)]
 
 
 class AuditPage(StrictModel):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from lib.jobs.audit import Reason
 from lib.validation import Id, Identifier, Moment, StageName, StrictModel
 
 
@@ -32,7 +33,8 @@ class JobRequest(StrictModel):
 
     def as_row(self, *, tenant_id: str, trigger_type: str) -> dict[str, Any]:
         """Return the job of a tenant, as `lib.jobs.enqueue` prepares it."""
-        row = self.model_dump(exclude_none=True) | {"tenant_id": tenant_id, "trigger_type": trigger_type}
+        given = self.model_dump(exclude_none=True)
+        row = given | {"tenant_id": tenant_id, "trigger_type": trigger_type, "source": "app"}
         return row if self.scheduled_at is None else row | {"scheduled_at": self.scheduled_at.isoformat()}
 
 
@@ -124,4 +126,4 @@ class PauseRequest(StrictModel):
     """The operator who pauses or resumes a stage, and the reason."""
 
     by: Identifier
-    reason: Identifier | None = None
+    reason: Reason | None = None

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from lib.jobs.audit import Reason
 from lib.schedules.planner import ONE_TIME_CATCH_UP
 from lib.validation import Id, Identifier, StageName, StrictModel
 
@@ -107,7 +108,7 @@ class PauseSchedule(StrictModel):
     """The operator who pauses a schedule, and the reason."""
 
     by: Identifier
-    reason: Identifier | None = None
+    reason: Reason | None = None
 
 
 class Window(StrictModel, strict=False):

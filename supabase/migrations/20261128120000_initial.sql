@@ -7213,7 +7213,8 @@ create table public.giftcard_tokens (
   constraint giftcard_tokens_pkey primary key (id),
   constraint giftcard_tokens_name_key unique (name),
   constraint giftcard_tokens_hash_key unique (hash),
-  constraint giftcard_tokens_scopes_are_known check (cardinality(scopes) > 0 and scopes <@ array[
+  constraint giftcard_tokens_scopes_are_known check (cardinality(scopes) > 0
+    and array_ndims(scopes) = 1 and scopes <@ array[
     'orders:write', 'orders:read', 'jobs:read', 'jobs:write', 'admin', 'metrics'])
 );
 

@@ -135,12 +135,15 @@ def dead_letters(world: World, count: int, *, stage: str = "email", **columns: A
     row = {"error": "TransientError: mail server is down", "tenant": "default", "status": "error"} | columns
     world.sql(
         "insert into public.giftcard_jobs (tenant_id, correlation_id, stage, status, attempts, last_error, finished_at)"
-        " select %s, 'dead-' || n, %s, %s, 5, %s, now() from generate_series(1, %s) n",
+        " select %s, 'dead-' || n, %s, %s, 5, %s, now() from generate_series(1, %s) n"
+        # Only the database enqueues webhooks.
+        " where set_config('giftcard.writer', case when %s = 'webhook' then 'webhook' else '' end, true) is not null",
         row["tenant"],
         stage,
         row["status"],
         row["error"],
         count,
+        stage,
     )
 
 

@@ -47,3 +47,18 @@ def test_text_of_strangers_cannot_steer_a_terminal(world: World, door: Door) -> 
         assert "\x1b" not in text
         assert "\u202e" not in text
     assert json.loads(door.says("list", "--json"))["jobs"][0]["correlation_id"].startswith("\x1b[2J")
+
+
+@pytest.mark.parametrize("command", [("pause",), ("requeue",), ("show",), ("list", "--stage"), ("reset-circuit",)])
+def test_no_error_repeats_a_token_that_was_pasted_in_the_wrong_place(door: Door, command: tuple[str, ...]) -> None:
+    secret = door.world.settings.giftcard_admin_token
+    assert secret is not None
+    result = door.run(*command, secret.get_secret_value())
+    assert result.exit_code == 2
+    assert secret.get_secret_value() not in result.output
+
+
+def test_the_reason_of_a_pause_is_stored_without_personal_data(door: Door) -> None:
+    door.says("pause", "email", "--reason", "kate@example.com at https://kate:sesame@host with 4111 1111 1111 1111")
+    (act,) = door.world.sql("select details ->> 'reason' as reason from giftcard_audit")
+    assert act["reason"] == "[email] at https://[secret]@host with [card …1111]"

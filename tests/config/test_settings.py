@@ -75,7 +75,7 @@ WRONG = [
     ("GIFTCARD_PGMQ_QUEUES", "email_queue", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email queue:email", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
-    ("GIFTCARD_PGMQ_QUEUES", "a:email,b:email,a:payment", "names the queue a twice"),
+    ("GIFTCARD_PGMQ_QUEUES", "a:email,b:email,a:payment", "names a queue twice"),
     ("GIFTCARD_LEAST_AMOUNTS", "500", "like USD:500,EUR:500"),
     ("GIFTCARD_LEAST_AMOUNTS", "usd:500", "like USD:500,EUR:500"),
     ("GIFTCARD_LEAST_AMOUNTS", "USD:5.00", "like USD:500,EUR:500"),

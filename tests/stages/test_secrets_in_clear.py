@@ -24,9 +24,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield server
 
 
-def a_world(make_world: Make, environment: str) -> World:
+def a_world(make_world: Make, environment: str, server: Server) -> World:
+    """One whose secret may go to the server, by its name or as this machine."""
     return make_world(
-        GIFTCARD_ENV=environment, GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8", GIFTCARD_SECRET_TOKEN="t0ken-of-a-job"
+        GIFTCARD_ENV=environment,
+        GIFTCARD_ALLOWED_NETWORKS="127.0.0.0/8",
+        GIFTCARD_SECRET_TOKEN="t0ken-of-a-job",
+        GIFTCARD_SECRET_TOKEN_HOSTS=f"vendor.example.com:{server.port},127.0.0.1:{server.port}",
     )
 
 
@@ -39,7 +43,7 @@ def posted(world: World, payload: dict[str, Any]) -> Any:
 def test_secret_to_http_is_refused_at_the_door_and_at_the_call(
     make_world: Make, server: Server, sends: dict[str, Any]
 ) -> None:
-    world = a_world(make_world, "production")
+    world = a_world(make_world, "production", server)
     payload = {"url": f"http://vendor.example.com:{server.port}/"} | sends
     refusal = posted(world, payload)
     assert (refusal.status_code, "url must begin with https://" in refusal.json["detail"]) == (422, True)
@@ -54,16 +58,18 @@ def test_secret_to_http_is_refused_at_the_door_and_at_the_call(
 
 def test_schedule_is_refused_too(make_world: Make, server: Server) -> None:
     body = {"schedule": "0 * * * *", "api": {"url": f"http://vendor.example.com:{server.port}/"} | SENDS[0]}
-    refusal = a_world(make_world, "production").client.post("/api/v1/schedules", json=body, headers=bearer(ADMIN))
+    refusal = a_world(make_world, "production", server).client.post(
+        "/api/v1/schedules", json=body, headers=bearer(ADMIN)
+    )
     assert (refusal.status_code, "must begin with https://" in refusal.text) == (422, True)
 
 
 def test_without_a_secret_and_in_development_http_is_called(make_world: Make, server: Server) -> None:
-    world = a_world(make_world, "production")
+    world = a_world(make_world, "production", server)
     assert posted(world, {"url": f"http://vendor.example.com:{server.port}/"}).status_code == 202
     assert posted(world, {"url": server.url} | SENDS[0]).status_code == 202, "this machine"
     world.run()
-    development = a_world(make_world, "development")
+    development = a_world(make_world, "development", server)
     assert posted(development, {"url": f"http://vendor.example.com:{server.port}/x"} | SENDS[0]).status_code == 202
     development.run()
     assert len(server.asked) == 3

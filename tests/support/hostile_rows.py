@@ -93,6 +93,9 @@ def plants() -> Iterator[tuple[str, str, list[Any]]]:
     yield from columns("stages", "paused_by reason", {"null": None, "long": LONG})
     yield from times("stages", "paused_at")
     yield from times("circuits", "changed_at open_until")
+    yield from columns("tokens", "prefix created_by", {"long": LONG})
+    yield from columns("tokens", "scopes", {"twice": "{admin,admin}"}, "::text[]")
+    yield from times("tokens", "created_at expires_at revoked_at last_used_at")
     yield from columns("ticks", "limits", ODD_JSON | {"odd limit": '{"email": "many"}'}, "::jsonb")
     yield from times("ticks", "started_at ended_at live_until")
     yield from columns("ticks", "source owner", {"long": LONG})
@@ -131,6 +134,8 @@ def stock(world: World) -> None:
         " overriding system value values (1, '* * * * *', 'email', '2030-01-01T00:00:00Z', 4)",
         "insert into public.giftcard_webhook_endpoints (tenant_id, url, events, secret_encrypted, created_at,"
         " updated_at) values ('default', 'https://example.com/', '{job.completed}', 'sealed', now(), now())",
+        "insert into public.giftcard_tokens (name, hash, prefix, scopes, created_at, created_by)"
+        " values ('shop', 'x', 'gct_', '{admin}', now(), 'kim')",
         "insert into public.giftcard_reports values ('default', '2026-01-01', now(), '{}')",
         "insert into public.giftcard_alerts (condition, since) values ('dead_letters', now()), ('late:email', now()),"
         " ('odd', now())",
@@ -158,5 +163,14 @@ def long_acts(world: World) -> list[int]:
     world.sql(
         "insert into public.giftcard_audit (at, by, action, subject, details) select now(), 'kim', 'requeue',"
         " repeat('é', 100000), jsonb_build_object('t', repeat('x', 300000)) from generate_series(1, 205) i"
+    )
+    return list(range(205, 0, -1))
+
+
+def long_tokens(world: World) -> list[int]:
+    """Tokens whose scopes are long; their ids, the newest first."""
+    world.sql(
+        "insert into public.giftcard_tokens (name, hash, prefix, scopes, created_at, created_by) select i, i, 'gct_',"
+        " array_fill('jobs:write'::text, '{10000}'), now(), 'kim' from generate_series(1, 205) i"
     )
     return list(range(205, 0, -1))

@@ -18,8 +18,8 @@ class MailServer:
     """An SMTP server that is down until it is told to be `up`, and keeps what it took.
 
     `rcpt` and `data`: what it says to these commands instead of yes ("550 no such user"). `slow`: seconds before each
-    reply. `rude`: the command at which it hangs up. `password`: asks for a login with it. `tls`: offers STARTTLS;
-    `implicit`: begins with TLS instead.
+    reply, or before those to the command `slow_at` only. `rude`: the command at which it hangs up. `password`: asks for
+    a login with it. `tls`: offers STARTTLS; `implicit`: begins with TLS instead.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class MailServer:
         self.rcpt: str | None = None
         self.data: str | None = None
         self.slow = 0.0
+        self.slow_at = ""
         self.rude = ""
         self.encrypted: list[bool] = []
         self._password = password
@@ -87,7 +88,8 @@ class MailServer:
         return "221 Bye"
 
     async def _reply(self, server: Any, command: str) -> None:
-        await asyncio.sleep(self.slow)
+        if self.slow_at in ("", command):
+            await asyncio.sleep(self.slow)
         if self.rude == command:
             server.transport.abort()
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from lib.errors import Refused, Unavailable
 from lib.store.postgres import PostgresWire
+from tests.support.acts import KIM
 from tests.support.books import OPEN, on_lines
 from tests.support.servers import Vendor, a_vendor
 from tests.support.world import CRON, World, an_order, bearer
@@ -138,7 +139,7 @@ class Shop:
         )
         for row in rows:
             payload = None if stage == "block_card" else self.payload(self.flows[order], amount)
-            self.perhaps(self.world.store.requeue, row["id"], payload=payload)
+            self.perhaps(self.world.store.requeue, row["id"], payload=payload, caller=KIM)
 
     def back(self, order: int, kind: str, amount: int, number: int) -> None:
         for row in self.world.sql(
@@ -160,10 +161,10 @@ class Shop:
         self.vendor.then(mood)
 
     def cancel(self, order: int) -> None:
-        self.perhaps(self.world.store.cancel_flow, self.tenant, self.flows[order])
+        self.perhaps(self.world.store.cancel_flow, self.tenant, self.flows[order], caller=KIM)
 
     def free(self, order: int) -> None:
-        self.perhaps(self.world.store.make_free_of_charge, self.tenant, self.flows[order], by="kate", reason="test")
+        self.perhaps(self.world.store.make_free_of_charge, self.tenant, self.flows[order], reason="test", caller=KIM)
 
     @staticmethod
     def perhaps(act: Callable[..., Any], *arguments: Any, **more: Any) -> None:

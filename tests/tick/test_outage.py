@@ -116,10 +116,24 @@ def test_other_doors_say_so_too(server: Embedded, make: Callable[..., World]) ->
     assert is_away(world.client.get("/api/v1/giftcards/order-1", headers=bearer(API)))
 
 
-def test_strangers_are_turned_away_without_asking_the_database(server: Embedded, make: Callable[..., World]) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Authorization": f"Basic {CRON}"}, bearer("")])
+def test_a_request_without_a_token_is_turned_away_without_asking_the_database(
+    server: Embedded, make: Callable[..., World], headers: dict[str, str]
+) -> None:
     world = make()
     server.stop()
-    assert world.client.get("/api/cron/giftcard-jobs", headers=bearer("wrong")).status_code == 401
+    for path in ("/api/cron/giftcard-jobs", "/api/status", "/api/v1/giftcards/order-1"):
+        assert world.client.get(path, headers=headers).status_code == 401
+
+
+def test_a_token_that_only_the_database_may_know_is_a_503(server: Embedded, make: Callable[..., World]) -> None:
+    world = make()
+    paths = ("/api/cron/giftcard-jobs", "/api/status", "/api/v1/giftcards/order-1")
+    server.stop()
+    for path in paths:
+        assert is_away(world.client.get(path, headers=bearer("wrong")))
+    server.start()
+    assert {world.client.get(path, headers=bearer("wrong")).status_code for path in paths} == {401}
 
 
 def test_health_says_down_without_a_token_and_up_again(server: Embedded, make: Callable[..., World]) -> None:

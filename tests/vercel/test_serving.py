@@ -112,7 +112,7 @@ def test_a_person_can_trigger_a_tick(serve: Serve, connection: psycopg.Connectio
     answer = function.request("POST", "/api/jobs/run", json={"limit": 1}, headers=bearer(ADMIN))
     assert (answer.status_code, answer.json()["completed"]) == (200, 1)
     assert _all(connection, "select source from giftcard_ticks") == [("manual",)]
-    assert function.request("POST", "/api/jobs/run", headers=bearer(CRON)).status_code == 401
+    assert function.request("POST", "/api/jobs/run", headers=bearer(CRON)).status_code == 403
 
 
 def test_an_order_becomes_a_card_and_a_mail(serve: Serve) -> None:

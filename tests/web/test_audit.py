@@ -11,6 +11,7 @@ from tests.support.world import ADMIN, World, an_order, bearer
 FLOW = "order-7"
 SCHEDULE = {"schedule": "0 9 * * *", "stage": "customer_ingest", "payload": an_order()}
 ENDPOINT = {"url": "https://shop.example/hook?key=s3cret", "events": ["job.completed"]}
+TOKEN = {"name": "shop", "scopes": ["orders:write"]}
 PERSONAL = ("kate@example.com", "anna@example.com", "Kate", "s3cret")
 
 
@@ -71,6 +72,10 @@ def endpoint(world: World) -> int:
     return int(ask(world, "POST", "/api/v1/webhook-endpoints", ENDPOINT)["id"])
 
 
+def token(world: World) -> str:
+    return str(ask(world, "POST", "/api/v1/tokens", TOKEN)["name"])
+
+
 def failing(world: World) -> str:
     world.sql("insert into giftcard_circuits (circuit, failures) values ('email', 2)")
     return "email"
@@ -117,12 +122,14 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("delete", "/api/v1/webhook-endpoints/{endpoint_id}"): (endpoint, None, "delete_endpoint"),
     ("post", "/api/v1/webhook-endpoints/{endpoint_id}/rotate-secret"): (endpoint, None, "rotate_secret"),
     ("post", "/api/v1/webhook-endpoints/{endpoint_id}/test"): (endpoint, None, "test_endpoint"),
+    ("post", "/api/v1/tokens"): (nothing, TOKEN, "create_token"),
+    ("delete", "/api/v1/tokens/{name}"): (token, None, "revoke_token"),
     ("get", "/api/v1/jobs?reveal=true"): (dead, None, "reveal"),
     ("get", "/api/v1/jobs/{job_id}?reveal=true"): (dead, None, "reveal"),
     ("get", "/api/v1/schedules/{schedule_id}?reveal=true"): (scheduled, None, "reveal"),
 }
 # No tenant's alone.
-OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/jobs?")
+OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/tokens", "/api/v1/jobs?")
 # A customer's order, a vendor's event and a tick are no acts of an operator.
 NO_ACTS = {"/api/v1/giftcards", "/api/webhooks/square", "/api/jobs/run", "/api/cron/giftcard-jobs"}
 

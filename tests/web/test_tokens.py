@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from psycopg.errors import CheckViolation
 
 from lib.errors import Unavailable
 from tests.support.world import ADMIN, API, CRON, World, an_order, bearer
@@ -157,6 +158,13 @@ def test_bad_requests_name_the_field(world: World) -> None:
     metrics = {"name": "shop", "scopes": ["metrics"], "tenant_id": "acme"}
     assert world.client.post(TOKENS, json=metrics, headers=bearer(ADMIN)).status_code == 422
     assert world.row_counts()["giftcard_tokens"] == 0
+
+
+def test_scopes_of_a_row_are_one_plain_list(world: World) -> None:
+    create(world, "admin")
+    for scopes in ("{}", "{{admin},{metrics}}", "{admin,null}", "{other}"):
+        with pytest.raises(CheckViolation, match="giftcard_tokens_scopes_are_known"):
+            world.sql("update giftcard_tokens set scopes = %s::text[]", scopes)
 
 
 def test_metrics_are_closed_to_one_tenant_whatever_its_row_has(world: World) -> None:

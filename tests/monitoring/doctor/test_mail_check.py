@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lib.errors import SettingsError
 from tests.monitoring.doctor.conftest import Examine
 from tests.support.mail_server import a_mail_server
 from tests.support.world import ADMIN, World, bearer
@@ -107,8 +108,10 @@ def test_a_server_that_says_nothing_is_given_up(
 
 
 @pytest.mark.parametrize("url", ["smtp://kate:p/sesame@mail.example", "smtp://[mail", "smtp://mail:sesame"])
-def test_an_address_that_is_none_is_red_and_not_shown(make_world: Make, examined: Examine, url: str) -> None:
-    assert probed(make_world, examined, url)["level"] == "red"
+def test_an_address_that_is_none_is_refused_at_the_start_and_not_shown(make_world: Make, url: str) -> None:
+    with pytest.raises(SettingsError, match=r"^SMTP_URL: must have ") as caught:
+        make_world(SMTP_URL=url, MAIL_FROM=FROM)
+    assert "sesame" not in str(caught.value)
 
 
 def test_the_status_tries_the_server_only_when_asked(make_world: Make) -> None:
