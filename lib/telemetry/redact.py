@@ -19,8 +19,10 @@ _PART = r"[^\s<>\"'(),;:@\uff20\ufe6b]"
 _EMAIL = re.compile(rf"(?i)(?<!{_PART})(?:(?!{_AT}){_PART})++{_AT}{_PART}+\.{_PART}+")
 # What may stand between two digits of a card's number: blanks, dashes, dots, in any script or none, up to three.
 _GAPS = r"[\s._+\-\xad\xb7\u2000-\u2015\u202f\u2060\u2212\u3000\ufe58\ufe63\ufeff\uff0d]"
-_DIGITS = re.compile(rf"\d(?:(?:{_GAPS}{{0,3}}|%20)\d)*+")
-_TAIL_OF_DIGITS = re.compile(rf"(?:\d|{_GAPS}|%2?)+\Z")
+# The same as URLs and HTML write them.
+_ENCODED_GAP = re.compile(r"(?i:%20|%2D|%C2%A0|&nbsp;|&#160;)")
+_DIGITS = re.compile(rf"\d(?:(?:{_GAPS}{{0,3}}|{_ENCODED_GAP.pattern})\d)*+")
+_TAIL_OF_DIGITS = re.compile(rf"(?:\d|{_GAPS}|[%&#;])+\Z")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 # A token of the API, as `lib.tokens` makes it; the first four characters alone are shown on purpose.
 _API_TOKEN = re.compile(r"gct_[\w-]{5,}+")
@@ -86,7 +88,7 @@ def _without_login(word: re.Match[str]) -> str:
 
 def _without_cards(run: re.Match[str]) -> str:
     """Return a run of digits and gaps with each number of a card in it covered but for its last four digits."""
-    text = run[0].replace("%20", " - ")
+    text = _ENCODED_GAP.sub(lambda gap: " " * len(gap[0]), run[0])
     end, shown = 0, ""
     for first, last in _cards(text):
         digits = [str(int(character)) for character in text[first:last] if character.isdecimal()]
