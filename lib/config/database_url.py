@@ -11,8 +11,8 @@ from lib.config import transport, url_parts
 _EXAMPLE = "postgresql://user:password@host:5432/database"
 # Parameters of other libraries, which Supabase and Vercel hand out. libpq refuses them.
 _DROPPED = frozenset(
-    """connection_limit pgbouncer pool_timeout prepare_threshold schema socket_timeout statement_cache_size supa
-    uselibpqcompat""".split()
+    """connection_limit pgbouncer pool_mode pool_timeout prepare_threshold schema socket_timeout sslaccept
+    statement_cache_size supa uselibpqcompat workaround""".split()
 )
 # libpq's, except those that lead to another file with a host in it, or write down the keys of the encryption.
 _ALLOWED = frozenset(

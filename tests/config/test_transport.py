@@ -120,6 +120,8 @@ def test_path_and_query_are_added_where_they_belong() -> None:
         (f"{PLAIN}?require_auth=gss", "require_auth=gss&sslmode=require"),
         (f"{PLAIN}?pgbouncer=true&connection_limit=1", READY),
         (f"{PLAIN}?sslmode=require&supa=base-pooler.x", READY),
+        (f"{PLAIN}?pgbouncer=true&workaround=supabase-pooler.vercel", READY),
+        (f"{PLAIN}?schema=public&sslmode=require&sslaccept=strict&connection_limit=1", READY),
         (f"{PLAIN}?pool_timeout=20&schema=public&ssl=true", READY),
         (PLAIN.replace("postgresql", "postgres"), READY),
     ],
