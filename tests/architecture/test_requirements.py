@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from dev import ROOT
 from tests.support.locks import PARTS, locked, named, text
+from tests.support.optional import lacks
 
 OURS = {"api", "bench", "demo", "dev", "lib", "tests"}
 FOR_DEVELOPERS = ("dev", "demo", "tests")
@@ -111,7 +112,7 @@ def test_a_lock_has_what_the_named_packages_need_and_no_more(part: str) -> None:
     try:
         expected = needed(named(part).values())
     except PackageNotFoundError as missing:
-        pytest.skip(f"{missing.name} is not installed: run make venv-bench")
+        lacks(f"{missing.name} is not installed: run make venv-bench")
     assert {name for name, package in locked(part).items() if package.here} == expected, "run make lock"
 
 

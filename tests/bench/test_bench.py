@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from bench.table import aim
 from bench.together import at_once
 from dev import ROOT
 from dev.postgres import Embedded
+from tests.support.optional import lacks
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +48,8 @@ def test_the_limit_drains_every_job(empty_database_url: str) -> None:
 
 @pytest.mark.parametrize(("peer", "options"), [("pgqueuer", {"managers": 2}), ("procrastinate", {})])
 def test_a_peer_drains_every_job(empty_database_url: str, peer: str, options: dict[str, int]) -> None:
-    pytest.importorskip(peer, reason="requirements-bench.txt is not installed")
+    if find_spec(peer) is None:
+        lacks(f"{peer} is not installed: run make venv-bench")
     install(peer, empty_database_url)
     measured(peer, "enqueue", empty_database_url, count=40, batch=20)
     assert measured(peer, "drain", empty_database_url, count=40, batch=10, **options).count == 40

@@ -5,7 +5,6 @@ stand-ins or as the extension's own SQL: pg_cron, pg_net, Vault, pgmq. Functions
 itself checks those when they are created.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from dev import ROOT
 from dev.migrate import migrate
 from tests.sql.supabase_cron.debian import installed_with, server
 from tests.support.factory import World
+from tests.support.optional import lacks
 from tests.support.queues import Queues
 
 pytestmark = pytest.mark.slow
@@ -85,8 +85,7 @@ def database() -> Iterator[psycopg.Connection]:
     """A migrated database with the extension, and with all that the functions call."""
     installed = installed_with("plpgsql_check")
     if installed is None:
-        missing = "plpgsql_check is not installed (Debian, Ubuntu: apt install postgresql-<version>-plpgsql-check)"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+        lacks("plpgsql_check is not installed (Debian, Ubuntu: apt install postgresql-<version>-plpgsql-check)")
     with server(installed) as url:
         migrate(url)
         with psycopg.connect(url, autocommit=True) as connection:

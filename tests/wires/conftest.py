@@ -1,6 +1,5 @@
 """Each wire, over a fresh database as Supabase makes them: roles, default grants, migrations."""
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from dev.postgres import Embedded
 from lib.store.store import Store
 from lib.store.wire import Wire
 from tests.support.factory import World
+from tests.support.optional import lacks
 from tests.support.postgrest.roles import make_like_supabase
 from tests.support.postgrest.server import Server, stand_in
 from tests.wires.kinds import WIRES, a_wire, a_wire_by_proxy
@@ -36,10 +36,7 @@ def template(postgres: Embedded) -> str:
 def pooler(postgres: Embedded) -> Iterator[PgBouncer]:
     """One for all databases of this session's server."""
     if program() is None:
-        missing = "pgbouncer is not installed (Debian, Ubuntu: apt install pgbouncer)"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        lacks("pgbouncer is not installed (Debian, Ubuntu: apt install pgbouncer)")
     with pgbouncer(postgres.url) as running:
         yield running
 

@@ -17,6 +17,7 @@ from lib.config.database_url import DatabaseUrl
 from lib.errors import Unavailable
 from lib.store.postgres import PostgresWire
 from tests.support.certificates import Authority
+from tests.support.optional import lacks
 from tests.wires.pgbouncer import PgBouncer, pgbouncer, program
 
 HOST, PASSWORD = "db.example.com", "sesame-open-42"
@@ -121,7 +122,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def encrypting(postgres: Embedded, template: str, authority: Authority) -> Iterator[tuple[PgBouncer, str]]:
     """The pooler, and the name of a database."""
     if program() is None:
-        pytest.skip("pgbouncer is not installed (Debian, Ubuntu: apt install pgbouncer)")
+        lacks("pgbouncer is not installed (Debian, Ubuntu: apt install pgbouncer)")
     issued = authority.issue(HOST)
     files = {
         "users": f'"kim" "{PASSWORD}"\n',

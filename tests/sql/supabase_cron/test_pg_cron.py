@@ -3,7 +3,6 @@
 Not real here: pg_net and the vault, whose packages cannot be had (tests/sql/supabase_cron/net_and_vault.sql).
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.crash.processes import wait_for
 from tests.sql.supabase_cron.debian import PG_CRON, installed_with, server
 from tests.sql.supabase_cron.pg_net import work_off
 from tests.sql.supabase_cron.serving import served
+from tests.support.optional import lacks
 from tests.support.world import CRON, World, a_world
 
 Row = dict[str, Any]
@@ -30,10 +30,7 @@ def url() -> Iterator[str]:
     """A database with the application's schema and pg_cron."""
     installed = installed_with("pg_cron")
     if installed is None:
-        missing = "pg_cron is not installed (Debian, Ubuntu: apt install postgresql-<version>-cron)"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        lacks("pg_cron is not installed (Debian, Ubuntu: apt install postgresql-<version>-cron)")
     with server(installed, settings=f"{PG_CRON}log_statement = 'all'\nlog_min_duration_statement = 0\n") as url:
         migrate(url)
         with psycopg.connect(url, autocommit=True) as connection:
