@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lib.config.settings import Settings
 from lib.monitoring.doctor.environment import over_supabase
 from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, green, red, yellow
 
@@ -9,14 +10,20 @@ _VERIFY = "see docs/deploying.md#verify-the-database"
 
 
 def transport(deployment: Deployment) -> Finding:
-    """Check that the connection to the database is encrypted, and to the right server."""
-    settings = deployment.settings
-    url, smtp = settings.database, settings.smtp_url
-    if smtp is not None and smtp.security == "none":
-        return yellow(
-            "SMTP_URL begins with smtp+insecure://: mails and passwords travel in clear",
-            fix="use smtp:// or smtps:// and deploy again",
-        )
+    """Check that the connection to the database is encrypted, and to the right server; and that mails are encrypted."""
+    found = _database(deployment.settings)
+    smtp = deployment.settings.smtp_url
+    if smtp is None or smtp.security != "none":
+        return found
+    message = "SMTP_URL begins with smtp+insecure://: mails and passwords travel in clear"
+    fix = "use smtp:// or smtps:// and deploy again"
+    if found.level == "green":
+        return yellow(message, fix=fix)
+    return (red if found.level == "red" else yellow)(f"{found.message}; {message}", fix=f"{found.fix}; {fix}")
+
+
+def _database(settings: Settings) -> Finding:
+    url = settings.database
     if url is None or over_supabase(settings):
         return green("no call goes through DATABASE_URL")
     name = "DATABASE_URL" if settings.database_url else "POSTGRES_URL"

@@ -28,6 +28,11 @@ PRODUCTION = {"GIFTCARD_ENV": "production"}
         ({"DATABASE_URL": URL}, "yellow", "allows a connection in clear"),
         ({"DATABASE_URL": URL, "SMTP_URL": "smtp+insecure://mail.example.com"}, "yellow", "travel in clear"),
         (
+            {"DATABASE_URL": URL, "SMTP_URL": "smtp+insecure://mail.example.com"},
+            "yellow",
+            "DATABASE_URL allows a connection in clear; SMTP_URL begins with",
+        ),
+        (
             {"DATABASE_URL": URL, "SUPABASE_URL": "https://abc.supabase.co", "SUPABASE_SECRET_KEY": "x", **PRODUCTION},
             "green",
             "no call goes through DATABASE_URL",
