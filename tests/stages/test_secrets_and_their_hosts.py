@@ -1,6 +1,5 @@
 """A secret goes to its hosts only, and only for jobs of the sources that may send it; real servers are called."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -190,8 +189,6 @@ def test_jobs_of_sql_and_pgmq_may_not_unless_the_setting_lists_them(
     wrong = "sql" if way == "pgmq" else "pgmq"
     world = bounded(at(server), source if allowed else wrong, GIFTCARD_PGMQ_QUEUES="calls:http_call")
     came(world, way, server, connection)
-    if way == "plain schedule":
-        time.sleep(1.1)
     world.tick()
     job = world.sql("select * from giftcard_jobs where stage = 'http_call' order by id limit 1")[0]
     if allowed:
