@@ -55,7 +55,7 @@ class Session:
         except OSError as error:  # smtplib's errors are among them
             if not isinstance(error, smtplib.SMTPException):
                 self._close()  # in the middle of a command
-            raise TransientError(f"mail server: {type(error).__name__} {error}") from error
+            raise self._unavailable(error) from error
 
     def __enter__(self) -> "Session":
         try:
@@ -67,7 +67,7 @@ class Session:
                 self._smtp.login(self._url.user, self._url.password)
         except OSError as error:
             self._close()
-            raise TransientError(f"mail server: {type(error).__name__} {error}") from error
+            raise self._unavailable(error) from error
         except BaseException:
             self._close()
             raise
@@ -82,6 +82,10 @@ class Session:
                 self.until = min(self.until, time.monotonic() + _QUIT_SECONDS)
                 self._smtp.quit()
         self._close()
+
+    def _unavailable(self, error: OSError) -> TransientError:
+        where = f"{self._url.host}:{self._url.port}"
+        return TransientError(f"mail server: {type(error).__name__} {error} ({where})")
 
     def _close(self) -> None:
         if self._smtp is not None:
