@@ -6,14 +6,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed: what `make demo` needs, what tests need besides, and what `make bench` compares.
+DEMO_READY := $(VENV)/.ready-demo
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 UV := $(BIN)/uv
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes
-# Makes .venv match a lock. Where only pip is set up for a mirror of the packages, pip does it.
-install = @$(UV) pip sync -q --python $(BIN)/python --require-hashes $(1) || $(PIP) -r $(1)
-# One more than there are cores: tests wait for servers as often as they compute.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Installs a lock; $(1) is `sync`, which removes what the lock does not name, or `install -r`. Where only pip is set up
+# for a mirror of the packages, pip does it.
+install = @$(UV) -q pip $(1) $(2) --python $(BIN)/python --require-hashes || $(PIP) -r $(2)
+packages = $$(grep -c '^[^ \#]' $(1)) packages
+# As many workers as the chosen files can occupy: tests/conftest.py.
+WORKERS ?= auto
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK := tests/architecture tests/config tests/giftcards tests/reports tests/safe_http tests/schedules tests/telemetry tests/sql
 ARGS ?=
@@ -28,15 +32,15 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(READY)  ## make .venv with all packages (others do it, too)
+venv: $(READY)  ## make .venv with all packages for tests
 
 venv-bench: $(BENCH_READY)  ## the same, with what make bench compares
 
-demo: $(READY)  ## turn 120 orders into gift cards (or WIRE=supabase)
+demo: $(DEMO_READY)  ## turn orders into gift cards (ARGS=-v, WIRE=supabase)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
-	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.support.postgrest")
+	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.support.postgrest") $(ARGS)
 
-dev: $(READY)  ## serve http://127.0.0.1:8000 with a minute clock (PORT)
+dev: $(DEMO_READY)  ## serve http://127.0.0.1:8000 with a minute clock (PORT)
 	@$(BIN)/python -m dev.serve
 
 test: $(READY)  ## run every test but the build (make vercel-check)
@@ -51,10 +55,10 @@ vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 initial-migration:  ## write the initial migration (until the first tag)
 	@cat supabase/schemas/*.sql > supabase/migrations/20261128120000_initial.sql
 
-migrate: $(READY)  ## apply pending migrations (DATABASE_URL)
+migrate: $(DEMO_READY)  ## apply pending migrations (DATABASE_URL)
 	@$(BIN)/python -m dev.migrate
 
-secrets: $(READY)  ## add missing secrets to .env.production, change none
+secrets: $(DEMO_READY)  ## add missing secrets to .env.production, change none
 	@$(BIN)/python -m dev.production
 
 bench: $(BENCH_READY)  ## compare with other processors (20 min; ARGS=--quick: 2)
@@ -66,7 +70,7 @@ lint: $(READY)  ## check style and types
 	@$(BIN)/mypy
 
 lock: $(UV)  ## write requirements*.txt (ARGS=--upgrade: newer)
-	@for part in "" -dev -bench; do \
+	@for part in "" -demo -dev -bench; do \
 		$(UV) pip compile -q --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url \
 			--custom-compile-command "make lock" requirements$$part.in -o requirements$$part.txt $(ARGS) || exit 1; \
 	done
@@ -74,15 +78,22 @@ lock: $(UV)  ## write requirements*.txt (ARGS=--upgrade: newer)
 # It installs the rest in seconds, where pip takes a minute.
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, and $(PYTHON) is not: try make PYTHON=python3.12 (or 3.11, 3.13)"; exit 1; }
-	@echo "Installing packages into $(VENV) (once; a minute at most) …"
+	@echo "Making $(VENV) and installing uv, which installs packages …"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
-	@sed -n '/^uv==/,/# via/p' requirements-dev.txt > $(VENV)/uv.txt
+	@sed -n '/^uv==/,/# via/p' requirements-demo.txt > $(VENV)/uv.txt
 	@$(PIP) -r $(VENV)/uv.txt
 
+$(DEMO_READY): requirements-demo.txt | $(UV)
+	@echo "Installing $(call packages,requirements-demo.txt), a Postgres server among them …"
+	$(call install,install -r,requirements-demo.txt)
+	@touch $@
+
 $(READY): requirements-dev.txt | $(UV)
-	$(call install,requirements-dev.txt)
+	@echo "Installing $(call packages,requirements-dev.txt) for tests …"
+	$(call install,sync,requirements-dev.txt)
 	@touch $@
 
 $(BENCH_READY): requirements-bench.txt $(READY)
-	$(call install,requirements-bench.txt)
+	@echo "Installing $(call packages,requirements-bench.txt) for benchmarks …"
+	$(call install,sync,requirements-bench.txt)
 	@touch $@

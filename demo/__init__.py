@@ -13,14 +13,15 @@
     snapshot       queries on the demo's database
     progress       the events to print while the demo runs
     display        the live display
-    intro          the setup and the imported orders
+    screen         the output, on one screen
+    intro          with -v: the setup and the imported orders
     results        all results, in one value
     checks         the expected results
     schedules      the results of scheduled jobs, and their checks
     notifications  webhooks and alerts, and their checks
-    summary        the printed results
+    summary        with -v: the printed results
     inspect        afterwards: `flask jobs …` on the demo's database
 
 Only the vendors are simulated; all output comes from the database, the vendors' records and the mails.
-Requires the packages of requirements-dev.txt.
+Requires the packages of requirements-demo.txt.
 """

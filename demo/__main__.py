@@ -1,6 +1,7 @@
 """The command `python -m demo`.
 
     python -m demo                    on the embedded Postgres, or on DATABASE_URL
+    python -m demo -v                 the same, with each event, result and check
     python -m demo --supabase COMMAND through the API that COMMAND serves: see demo/supabase.py
     python -m demo jobs status        afterwards: `flask jobs …` on the demo's database
 
@@ -21,6 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description="Orders become gift cards.")
     parser.add_argument("--folder", type=Path, default=LOCAL, help="the folder of Postgres, mails and log (.local)")
     parser.add_argument("--supabase", type=shlex.split, metavar="COMMAND", help="serves DATABASE_URL like Supabase")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each event, result and check")
     parser.add_argument("jobs", nargs=argparse.REMAINDER, help="jobs …: run `flask jobs …` on the demo's database")
     arguments = parser.parse_args()
     if arguments.jobs and arguments.jobs[0] != "jobs":
@@ -33,7 +35,7 @@ def main() -> int:
             return run_command(arguments.folder, arguments.jobs)
         from demo.run import run_demo
 
-        return run_demo(arguments.folder, supabase=arguments.supabase)
+        return run_demo(arguments.folder, supabase=arguments.supabase, verbose=arguments.verbose)
     except KeyboardInterrupt:
         print("Stopped.")
         return 130

@@ -18,8 +18,8 @@ _STAGES = (*FLOW, "webhook")
 _COLOURS = {"completed": "green", "running": "cyan", "queued": "yellow", "error": "red", "cancelled": "red"}
 _LABELS = {"completed": "done", "running": "running", "queued": "waiting", "error": "dead", "cancelled": "cancelled"}
 _WIDTH = 40
-_PIPE_WIDTH = 120
-_PLAIN_EVERY = 3.0  # seconds between two lines of progress through a pipe
+_PIPE_WIDTH, _VERBOSE_PIPE_WIDTH = 80, 120
+_PLAIN_EVERY = 5.0  # seconds between two lines of progress through a pipe
 
 Counts = dict[str, dict[str, int]]
 
@@ -34,19 +34,25 @@ class _Trimmed:
         sys.stdout.flush()
 
 
-def new_console() -> Console:
+def new_console(*, verbose: bool) -> Console:
     """Return a console: coloured on a terminal, with a fixed width through a pipe."""
     console = Console(highlight=False, markup=False)
     if console.is_terminal:
         return console
-    return Console(highlight=False, markup=False, width=_PIPE_WIDTH, file=cast("IO[str]", _Trimmed()))
+    width = _VERBOSE_PIPE_WIDTH if verbose else _PIPE_WIDTH
+    return Console(highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed()))
 
 
 class Display:
-    """Shows the state of all jobs, and a line per event. `total` is the number of orders."""
+    """Shows the state of all jobs. `verbose`: a line per event stays, otherwise the last one is visible meanwhile.
 
-    def __init__(self, console: Console, *, total: int) -> None:
+    `total` is the number of orders.
+    """
+
+    def __init__(self, console: Console, *, total: int, verbose: bool) -> None:
         self._console = console
+        self._verbose = verbose
+        self._last_event = ""
         self._total = max(1, total)
         self._began = time.monotonic()
         self._last_line = 0.0
@@ -69,7 +75,10 @@ class Display:
             self._live.stop()
 
     def print(self, lines: list[Line]) -> None:
-        """Print lines permanently."""
+        """Show the lines of new events."""
+        if not self._verbose:
+            self._last_event = lines[-1][1] if lines else self._last_event
+            return
         for style, text in lines:
             if not self._live:
                 self._console.print(f"{self.seconds:5.1f} s  {text}", soft_wrap=True)
@@ -84,8 +93,11 @@ class Display:
             self._live.update(self._render(counts, circuits))
         elif self.seconds - self._last_line >= _PLAIN_EVERY:
             self._last_line = self.seconds
-            done = "  ".join(f"{stage} {counts.get(stage, {}).get('completed', 0)}" for stage in _STAGES)
-            self._console.print(f"{self.seconds:5.1f} s  done: {done}{_circuits(circuits)}", soft_wrap=True)
+            done = {stage: counts.get(stage, {}).get("completed", 0) for stage in _STAGES}
+            all_stages = "  ".join(f"{stage} {number}" for stage, number in done.items())
+            few = f"{done['issue_card']} cards, {done['email']} mails of {self._total} orders"
+            text = f"done: {all_stages}" if self._verbose else few
+            self._console.print(f"{self.seconds:5.1f} s  {text}{_circuits(circuits)}", soft_wrap=True)
 
     def _render(self, counts: Counts, circuits: dict[str, str]) -> Group:
         table = Table(box=None, padding=(0, 1), show_header=False)
@@ -94,7 +106,8 @@ class Display:
             labels = [f"{by[status]} {_LABELS[status]}" for status in _COLOURS if by.get(status)]
             table.add_row(stage, self._bar(by), Text(", ".join(labels), style="dim"))
         foot = f"{self.seconds:5.1f} s{_circuits(circuits) or '   all circuits closed'}"
-        return Group(Text(), table, Text(foot, style="red" if circuits else "dim"))
+        event = Text(self._last_event, style="italic", no_wrap=True, overflow="ellipsis")
+        return Group(Text(), table, Text(foot, style="red" if circuits else "dim"), event)
 
     def _bar(self, by: dict[str, int]) -> Text:
         bar = Text()

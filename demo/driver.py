@@ -37,12 +37,12 @@ class Participants:
     killed: Killed | None = None
 
 
-def run(console: Console, participants: Participants, imported: Imported) -> None:
+def run(console: Console, participants: Participants, imported: Imported, *, verbose: bool) -> None:
     """Run the scenario until no work is left, or until its timeout."""
     settings, stages = participants.services.settings, participants.services.registry().stages
     attempts = {name: int(stage.effective(settings, "max_attempts")) for name, stage in stages.items()}
     progress = Progress(participants.snapshot, participants.payments, participants.receiver, attempts=attempts)
-    with Display(console, total=imported.created) as display:
+    with Display(console, total=imported.created, verbose=verbose) as display:
         display.print([("bold", f"process {participants.worker.pid} starts a tick (flask jobs tick) …")])
         while True:
             display.print(progress.poll())

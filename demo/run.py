@@ -11,7 +11,7 @@ import httpx
 import psycopg
 from rich.console import Console
 
-from demo import intro, scenario, summary
+from demo import intro, scenario, screen, summary
 from demo.checks import all_checks
 from demo.database import Database, demo_database, exclusive
 from demo.display import new_console
@@ -30,14 +30,14 @@ from lib.giftcards.csv_import import Imported, import_csv
 from lib.store.libpq import words_of
 
 
-def run_demo(folder: Path, *, supabase: Sequence[str] | None) -> int:
+def run_demo(folder: Path, *, supabase: Sequence[str] | None, verbose: bool) -> int:
     """Run the demo; `folder` holds Postgres and demo/. Arguments and exit code: see `demo.__main__`."""
-    console = new_console()
+    console = new_console(verbose=verbose)
     folder = folder.resolve()
     began = time.monotonic()
     try:
         with exclusive(folder / "demo"), demo_database(folder, supabase=supabase) as database, ExitStack() as stack:
-            return _run(console, stack, database, folder=folder / "demo", began=began)
+            return _run(console, stack, database, folder=folder / "demo", began=began, verbose=verbose)
     except StoreError as error:
         console.print(f"The demo cannot start: {error}", style="red")
         return 2
@@ -49,7 +49,7 @@ def run_demo(folder: Path, *, supabase: Sequence[str] | None) -> int:
         return 1
 
 
-def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path, began: float) -> int:
+def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path, began: float, verbose: bool) -> int:
     mails = stack.enter_context(MailServer(folder / "mails"))
     attempts = Settings.model_construct().max_payment_retry_attempts
     payments = stack.enter_context(
@@ -61,18 +61,15 @@ def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path
     log = stack.enter_context(log_file.open("a", buffering=1, encoding="utf-8"))
     _set_environment(database, payments, mails, receiver, folder=folder)
     services, url = stack.enter_context(application(log))
-    intro.setup(
-        console,
-        database,
-        url=url,
-        payments=payments.url,
-        mail_port=mails.port,
-        others=receiver.url(""),
-        log=log_file,
-    )
+    if verbose:
+        addresses = {"url": url, "payments": payments.url, "others": receiver.url("")}
+        intro.setup(console, database, mail_port=mails.port, log=log_file, **addresses)
+    else:
+        screen.start(console, database)
     with (ROOT / "data/orders.csv").open(encoding="utf-8-sig", newline="") as rows:
         imported = import_csv(services.store, services.registry(), services.settings, rows, tenant_id=database.tenant)
-    intro.imported_orders(console, imported)
+    if verbose:
+        intro.imported_orders(console, imported)
 
     payments.withhold_responses()
     snapshot = stack.enter_context(Snapshot(database.url, tenant=database.tenant))
@@ -86,11 +83,13 @@ def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path
         worker=stack.enter_context(worker(log, settings=scenario.WORKER_SETTINGS)),
         clock=stack.enter_context(clock(url, per_second=scenario.TICKS_PER_SECOND)),
     )
-    run(console, participants, imported)
-    return _check(console, participants, imported, folder=folder, began=began)
+    run(console, participants, imported, verbose=verbose)
+    return _check(console, participants, imported, folder=folder, began=began, verbose=verbose)
 
 
-def _check(console: Console, participants: Participants, imported: Imported, *, folder: Path, began: float) -> int:
+def _check(
+    console: Console, participants: Participants, imported: Imported, *, folder: Path, began: float, verbose: bool
+) -> int:
     participants.clock.stop()
     mails = folder / "mails"
     outcome = read_outcome(
@@ -103,8 +102,12 @@ def _check(console: Console, participants: Participants, imported: Imported, *, 
     )
     participants.operator.disable_shop()
     checks = all_checks(outcome)
-    summary.results(console, outcome, ticks=participants.clock.calls, mails=mails)
-    summary.checks(console, checks, participants.clock.errors, seconds=time.monotonic() - began)
+    seconds, errors = time.monotonic() - began, participants.clock.errors
+    if verbose:
+        summary.results(console, outcome, ticks=participants.clock.calls, mails=mails)
+        summary.checks(console, checks, errors, seconds=seconds, verbose=True)
+    else:
+        screen.end(console, outcome, checks, errors, seconds=seconds, mails=mails)
     if not all(check.passed for check in checks):
         return 1
     summary.next_steps(console, outcome, folder=folder)

@@ -8,7 +8,7 @@
     serve     `make dev`: all of it together
     testing   fixtures for tests of your own stages
 
-Requires the packages of requirements-dev.txt.
+Requires the packages of requirements-demo.txt; testing those of requirements-dev.txt.
 """
 
 from pathlib import Path

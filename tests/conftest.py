@@ -43,6 +43,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path.name, item.path not in slow))
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one worker more than there are cores, because tests wait for servers as often as they compute; but no more
+    than there are files to run: each worker takes seconds to start. 0, for a single file: no worker at all."""
+    files = {Path(argument.partition("::")[0]) for argument in config.args}
+    most = (os.cpu_count() or 1) + 1
+    if any(path.is_dir() for path in files):
+        return most
+    return min(most, len(files)) if len(files) > 1 else 0
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What tests have measured: each line that one has kept with `record_property("said", …)`, its worker's too."""
     reports = terminalreporter.stats.get("passed", []) + terminalreporter.stats.get("failed", [])

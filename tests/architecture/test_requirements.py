@@ -16,7 +16,7 @@ from tests.support.locks import PARTS, locked, named, text
 from tests.support.optional import lacks
 
 OURS = {"api", "bench", "demo", "dev", "lib", "tests"}
-FOR_DEVELOPERS = ("dev", "demo", "tests")
+FOLDERS = {"": ("api", "lib"), "-demo": ("demo", "dev"), "-dev": ("tests", "dev/testing"), "-bench": ("bench",)}
 BROUGHT_BY = packages_distributions()
 
 
@@ -25,10 +25,8 @@ BROUGHT_BY = packages_distributions()
 
 def sources(part: str) -> list[Path]:
     """The files that import what this part names."""
-    if part == "-bench":
-        return sorted(ROOT.glob("bench/**/*.py"))
-    folders = FOR_DEVELOPERS if part == "-dev" else ("api", "lib")
-    return [path for folder in folders for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
+    paths = [path for folder in FOLDERS[part] for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
+    return [path for path in paths if part == "-dev" or "testing" not in path.parts]
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -132,7 +130,7 @@ def needed(requirements: Iterable[Requirement]) -> set[str]:
     return {canonicalize_name(name) for name, _ in found}
 
 
-@pytest.mark.parametrize(("smaller", "larger"), [("", "-dev"), ("-dev", "-bench")])
+@pytest.mark.parametrize(("smaller", "larger"), [("", "-demo"), ("-demo", "-dev"), ("-dev", "-bench")])
 def test_developers_have_the_versions_of_production(smaller: str, larger: str) -> None:
     versions = {name: package.version for name, package in locked(larger).items()}
     assert {

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(empty_database_url: str, tmp_path: Path) -> None:
     url = empty_database_url
     process = subprocess.Popen(
-        command(tmp_path),
+        command(tmp_path, "-v"),
         cwd=ROOT,
         env=environment(url),
         stdout=subprocess.PIPE,
@@ -39,7 +39,7 @@ def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(empty_data
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
 
-    second = demo(tmp_path, database_url=url)
+    second = demo(tmp_path, "-v", database_url=url)
     assert second.returncode == 0, second.stdout + second.stderr
     assert re.search(r"\d+ jobs of a stopped demo cancelled", second.stdout)
     left = "select count(*) from giftcard_jobs where status in ('queued', 'running')"

@@ -44,7 +44,17 @@ def source() -> str:
         "vercel.json",
     )
     files = [path for pattern in patterns for path in ROOT.glob(pattern)]
-    extra = [ROOT / name for name in ("Makefile", "requirements.txt", "requirements-dev.txt", "pytest.ini", ".ci/run")]
+    extra = [
+        ROOT / name
+        for name in (
+            "Makefile",
+            "requirements.txt",
+            "requirements-demo.txt",
+            "requirements-dev.txt",
+            "pytest.ini",
+            ".ci/run",
+        )
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in [*files, *extra])
 
 

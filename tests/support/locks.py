@@ -1,4 +1,5 @@
-"""requirements*.in and requirements*.txt, as tests read them. A part is "" (production), "-dev" or "-bench"."""
+"""requirements*.in and requirements*.txt, as tests read them. A part is "" (production), "-demo", "-dev" or
+"-bench"."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from dev import ROOT
 
-PARTS = ("", "-dev", "-bench")
+PARTS = ("", "-demo", "-dev", "-bench")
 _ENTRY = re.compile(r"(?m)^(\S+)==(\S+)(?: ; (.+?))?((?: \\\n +--hash=\S+)*)$")
 
 

@@ -20,7 +20,7 @@ STAND_IN = f"{sys.executable} -m tests.support.postgrest"
 
 def demo(folder: Path, command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     own = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | environ
-    words = [sys.executable, "-m", "demo", "--folder", str(folder), "--supabase", command]
+    words = [sys.executable, "-m", "demo", "-v", "--folder", str(folder), "--supabase", command]
     return subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, timeout=240, check=False)
 
 
@@ -59,7 +59,7 @@ def test_roles_are_made_in_no_database_but_the_demos_own(tmp_path: Path, empty_d
 
 def test_make_says_how_it_is_started() -> None:
     said = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.ready", "demo", "WIRE=supabase"],
+        ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.ready-demo", "demo", "WIRE=supabase"],
         cwd=ROOT,
         capture_output=True,
         text=True,
