@@ -1,4 +1,4 @@
--- Let Supabase Cron call the cron endpoint each minute: for plans whose own cron is slower. Run it again when one of
+-- Let Supabase Cron call the cron endpoint each minute, beside or instead of another clock. Run it again when one of
 -- the values has changed. pg_net gives up after 5 s and records a timeout, as intended: the tick goes on without it.
 select * from jsonb_to_record(public.giftcard_start_clock(
   p_url         => '',                     -- the deployment, like 'https://your-project.vercel.app'

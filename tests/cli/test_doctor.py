@@ -36,8 +36,8 @@ def test_a_red_line_ends_it_with_1_and_says_what_to_do_next(world: World, door: 
     result = door.run("doctor")
     assert (result.exit_code, result.stderr) == (1, "")
     (red,) = [line for line in result.stdout.splitlines() if line.startswith("red")]
-    assert re.match(r"red +ticks +the clock has not called yet → call it: curl", red)
-    assert result.stdout.splitlines()[-1].startswith("1 check is red. Next, ticks: call it: curl")
+    assert re.match(r"red +ticks +the clock has not called yet → deploy, then set URL .* and call it: curl", red)
+    assert result.stdout.splitlines()[-1].startswith("1 check is red. Next, ticks: deploy, then set URL")
 
 
 def test_a_yellow_line_says_what_to_do_next_and_ends_it_with_0(healthy: World, door: Door) -> None:

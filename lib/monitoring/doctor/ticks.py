@@ -9,6 +9,10 @@ _SILENCE = 180
 _GAP = 130
 # Seconds. Calls closer together than this come from two clocks.
 _TWICE = 40
+_CALL = (
+    'call it: curl -si $URL/api/cron/giftcard-jobs -H "Authorization: Bearer $CRON_SECRET"; '
+    "docs/doctor.md#ticks explains each response"
+)
 # Ticks that are enough for a rhythm, and ticks in a row that make a pattern.
 _RHYTHM = 6
 _PATTERN = 3
@@ -21,13 +25,11 @@ def ticks(deployment: Deployment) -> Finding:
         return yellow("GIFTCARD_PAUSED is set: no job starts", fix="unset it to resume")
     if not deployment.settings.runs_ticks:
         return yellow("a preview deployment runs no tick", fix="set GIFTCARD_ALLOW_PREVIEW=1 to allow it")
-    if not found or found[0]["age"] > _SILENCE:
-        when = f"for {span(found[0]['age'])}" if found else "yet"
-        return red(
-            f"the clock has not called {when}",
-            fix='call it: curl -si $URL/api/cron/giftcard-jobs -H "Authorization: Bearer $CRON_SECRET"; '
-            "docs/doctor.md#ticks explains each response",
-        )
+    if not found:
+        first = "deploy, then set URL to the address of the deployment (docs/deploying.md#vercel) and "
+        return red("the clock has not called yet", fix=first + _CALL)
+    if found[0]["age"] > _SILENCE:
+        return red(f"the clock has not called for {span(found[0]['age'])}", fix=_CALL)
     errors = [tick["error"] for tick in found if tick["stopped_because"] == "failed"]
     silence = deployment.facts.get("silence")
     if silence is not None:
