@@ -77,7 +77,7 @@ class Due:
             payload = json.loads(row["payload_json"])
         except (ValueError, RecursionError):
             raise ValueError("its payload is nested too deeply, or has a number that is too long") from None
-        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in _TIMES}
+        times = {name: row[name] and _moment(name, row[name]) for name in _TIMES}
         return cls(**known | times, payload=payload)
 
     def job(self, time: datetime) -> Json:
@@ -89,6 +89,17 @@ class Due:
             "trigger_type": "schedule" if self.is_recurring else "schedule_once",
             "scheduled_at": utc_text(time),
         }
+
+
+def _moment(name: str, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # infinity; years that Python does not have
+        raise ValueError(_out_of_range(name)) from None
+
+
+def _out_of_range(name: str) -> str:
+    return f"{name}: use a time well within the years 1 to 9999"
 
 
 def utc_text(time: datetime) -> str:
@@ -128,7 +139,7 @@ def jobs_of(due: Due, times: list[datetime], *, prepare: Prepare) -> list[Json]:
 
 def _reason(error: Invalid | ValueError | OverflowError) -> str:
     if isinstance(error, OverflowError):
-        return "next_at: it is at an end of the calendar, which has the years 1 to 9999"
+        return _out_of_range("next_at")
     if isinstance(error, InvalidJob):
         return f"{error.field.partition('.')[0]}: {error}"
     return f"{error.field}: {error}" if isinstance(error, Invalid) else str(error)

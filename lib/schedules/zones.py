@@ -38,7 +38,7 @@ def _advice(name: str, names: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
     if _OFFSET.fullmatch(name):
-        return "an offset is none, use the name of a place, like Europe/Berlin"
+        return "use the name of a place, like Europe/Berlin, instead of an offset"
     by_lower = {known.rpartition("/")[2].lower(): known for known in names}
     by_lower |= {known.lower(): known for known in names}
     near = get_close_matches(name.strip().lower().replace(" ", "_"), by_lower, n=1, cutoff=0.75)

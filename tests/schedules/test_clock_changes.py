@@ -60,7 +60,7 @@ def test_times_around_every_change_are_those_of_the_rule() -> None:
     dice = random.Random(SEED)
     changes = changes_of(NAMES, 2015, 2035)
     assert len(changes) > 1000
-    compared = sum(compare(name, change, dice, expressions=2, around=2 * HOUR) for name, change in changes)
+    compared = sum(compare(name, change, dice, expressions=2, around=1.5 * HOUR) for name, change in changes)
     assert compared > 1000
 
 

@@ -14,7 +14,7 @@ from lib.schedules.zones import zone
 from tests.support.wall_clock import NAMES
 
 NONE = "there is no such time zone: "
-OFFSET = f"{NONE}an offset is none, use the name of a place, like Europe/Berlin"
+OFFSET = f"{NONE}use the name of a place, like Europe/Berlin, instead of an offset"
 REFUSED = {
     "utc": f"{NONE}did you mean UTC?",
     "Europe/berlin": f"{NONE}did you mean Europe/Berlin?",
