@@ -1,47 +1,55 @@
 """The times of cron expressions: five fields as in crontab(5), or six with seconds first. Aware UTC, to the second.
 
-When the clocks of a time zone change, an expression with a fixed hour and minute still has one time that day: a time
-that does not exist moves to the end of the gap, and of a time that exists twice the first counts. An expression with a
-`*` in its hour or minute follows the wall clock.
+Expressions are matched with a clock that is never changed, and each matching time is mapped to UTC. Where an expression
+has a `*` in its minute or hour, it follows the clock of the time zone: a time that the clock leaves out has no run, and
+one that it shows twice has two. Any other expression has one run for each of its times: the first if the clock shows it
+twice, and after the gap if the clock leaves it out.
 """
 
 import bisect
 import itertools
+from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 
 from lib.errors import Invalid
+from lib.schedules.expression import written_out
+from lib.schedules.zones import zone
 
-# Times in the gap of a clock change move to within a minute after it.
+_MINUTE, _DAY = timedelta(minutes=1), timedelta(days=1)
+# Times in a gap of the clock move to within a minute after it.
 _AFTER_GAP = timedelta(seconds=61)
 
 
 class Times:
-    """The times of one expression in one time zone. Methods raise Invalid if the expression cannot be parsed.
+    """The times of one expression in one time zone.
 
     Raises:
-        Invalid: there is no such time zone.
+        Invalid: the expression is not valid, or there is no such time zone.
     """
 
     def __init__(self, expression: str, timezone: str = "UTC") -> None:
-        self._expression = expression
-        self._zone = _zone(timezone)
-        minute_and_hour = expression.split()[-5:-3]
-        self._is_fixed = not any(part.startswith("*") for part in minute_and_hour)
+        fields = written_out(expression)
+        self._expression = " ".join(fields)
+        self._zone = zone(timezone)
+        self._is_fixed = not any(field.startswith("*") for field in fields[1:3])
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times after a moment, in order; endless, unless no time follows within 50 years."""
         last = moment.astimezone(UTC)
-        for time in self._fixed(moment) if self._is_fixed else self._running(moment):
-            if time > last:
-                last = time
-                yield time
+        try:
+            for time in self._fixed(last) if self._is_fixed else self._running(last):
+                if time > last:
+                    last = time
+                    yield time
+        except OverflowError:  # the end of Python's calendar
+            return
 
     def upcoming(self, moment: datetime, *, limit: int) -> list[datetime]:
         """Return the first times after a moment. Raises Invalid if there are none."""
         times = list(itertools.islice(self.after(moment), limit))
         if not times:
-            raise Invalid("the expression matches no date", field="schedule")
+            raise Invalid("no date matches the expression: change its days or months", field="schedule")
         return times
 
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[datetime]:
@@ -60,43 +68,54 @@ class Times:
         return self.between(_of_second(first + offset - 1) if offset else start, end, limit=limit)
 
     def _running(self, moment: datetime) -> Iterator[datetime]:
-        for time in _simulate(self._expression, moment.astimezone(self._zone)):
-            yield time.astimezone(UTC)
+        """Yield each time at which the clock of the zone shows a matching time."""
+        # What the clock shows twice comes again after later times of the clock, which may match as well.
+        again: deque[datetime] = deque()
+        for wall_time in self._wall_times(min(self._wall_time(moment), self._wall_time(moment + _DAY) - _DAY)):
+            first, second = self._instants(wall_time)
+            if second < first:  # the clock leaves it out
+                continue
+            while again and again[0] < first:
+                yield again.popleft()
+            yield first
+            if first < second:
+                again.append(second)
+        yield from again
 
     def _fixed(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the times on a clock without changes, each mapped to the clock of the zone."""
-        wall_times = (_wall_time(time, self._zone) for time in (moment, moment - _AFTER_GAP))
-        for wall_time in _simulate(self._expression, min(wall_times)):
-            time = wall_time.replace(tzinfo=self._zone)
-            while _wall_time(time.astimezone(UTC), self._zone) != time.replace(tzinfo=None):
-                time += timedelta(minutes=1)
-            yield time.astimezone(UTC)
+        """Yield one time for each matching time of an unchanged clock."""
+        for wall_time in self._wall_times(min(map(self._wall_time, (moment, moment - _AFTER_GAP)))):
+            first, second = self._instants(wall_time)
+            yield first if first <= second else self._after_gap(wall_time, first - second)
 
+    def _after_gap(self, wall_time: datetime, gap: timedelta) -> datetime:
+        """Return the time of the same second in the first minute that the clock shows after a gap."""
 
-def _simulate(expression: str, start: datetime) -> Iterator[datetime]:
-    from cronsim import CronSim, CronSimError
+        def instants(minutes: int) -> tuple[datetime, datetime]:
+            return self._instants(wall_time + minutes * _MINUTE)
 
-    try:
-        yield from CronSim(expression, start)
-    except CronSimError as error:
-        raise Invalid(f"{str(error).lower()}: use five fields, or six with seconds first", field="schedule") from None
-    except OverflowError:  # the end of Python's calendar
-        return
+        def exists(minutes: int) -> bool:
+            first, second = instants(minutes)
+            return first <= second
 
+        return instants(bisect.bisect_left(range(gap // _MINUTE), True, key=exists))[0]
 
-def _zone(name: str) -> tzinfo:
-    from zoneinfo import ZoneInfo
+    def _instants(self, wall_time: datetime) -> tuple[datetime, datetime]:
+        """Return when the clock shows a time first and last. The last is before the first if it never does."""
+        first = wall_time.replace(tzinfo=self._zone)
+        return first.astimezone(UTC), first.replace(fold=1).astimezone(UTC)
 
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # no such zone; not a valid name; the name of a folder
-        raise Invalid("there is no such time zone: use a name like Europe/Berlin", field="timezone") from None
+    def _wall_time(self, moment: datetime) -> datetime:
+        return moment.astimezone(self._zone).replace(tzinfo=None, fold=0)
 
+    def _wall_times(self, start: datetime) -> Iterator[datetime]:
+        """Yield the matching times after a time of a clock without changes."""
+        from cronsim import CronSim, CronSimError
 
-def _wall_time(time: datetime, zone: tzinfo) -> datetime:
-    return time.astimezone(zone).replace(tzinfo=None)
+        try:
+            yield from CronSim(self._expression, start)
+        except CronSimError:  # no month has its day
+            return
 
 
 def _of_second(second: int) -> datetime:

@@ -24,6 +24,7 @@ _AGE_SHARE, _MIN_CHECK, _MAX_CHECK, _MAX_BUSY_CHECK = 0.1, 1.0, 60.0, 3600.0
 # Seconds by which the time of a one-time schedule may be missed, unless it has a `catch_up_seconds` of its own: for it,
 # the column's default does not count.
 ONE_TIME_CATCH_UP, _DEFAULT_CATCH_UP = 86_400, 300
+_NO_DATE = "no further date matches its expression: change its days or months"
 _INSTANT = timedelta(microseconds=1)
 _TIMES = ("now", "next_at", "last_at", "created_at", "busy_since", "busy_until")
 
@@ -76,7 +77,7 @@ class Due:
             payload = json.loads(row["payload_json"])
         except (ValueError, RecursionError):
             raise ValueError("its payload is nested too deeply, or has a number that is too long") from None
-        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in _TIMES}
+        times = {name: row[name] and _moment(name, row[name]) for name in _TIMES}
         return cls(**known | times, payload=payload)
 
     def job(self, time: datetime) -> Json:
@@ -88,6 +89,17 @@ class Due:
             "trigger_type": "schedule" if self.is_recurring else "schedule_once",
             "scheduled_at": utc_text(time),
         }
+
+
+def _moment(name: str, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # infinity; years that Python does not have
+        raise ValueError(_out_of_range(name)) from None
+
+
+def _out_of_range(name: str) -> str:
+    return f"{name}: use a time well within the years 1 to 9999"
 
 
 def utc_text(time: datetime) -> str:
@@ -107,7 +119,7 @@ def plan(due: Sequence[Json], *, prepare: Prepare = list) -> list[Json]:
             break
         try:
             changes = _plan_one(Due.from_row(row), prepare)
-        except (Invalid, ValueError) as error:
+        except (Invalid, ValueError, OverflowError) as error:
             changes = {"pause": f"it cannot be planned: {_reason(error)}"}
         plans.append({"id": row["id"], "version": row["version"]} | changes)
         jobs += len(changes.get("jobs", ()))
@@ -125,7 +137,9 @@ def jobs_of(due: Due, times: list[datetime], *, prepare: Prepare) -> list[Json]:
     ]
 
 
-def _reason(error: Invalid | ValueError) -> str:
+def _reason(error: Invalid | ValueError | OverflowError) -> str:
+    if isinstance(error, OverflowError):
+        return _out_of_range("next_at")
     if isinstance(error, InvalidJob):
         return f"{error.field.partition('.')[0]}: {error}"
     return f"{error.field}: {error}" if isinstance(error, Invalid) else str(error)
@@ -160,7 +174,7 @@ def _check_later(due: Due) -> Json:
 def _move_on(times: Times, now: datetime) -> Json:
     """Return the changes of a schedule that only moves to its next time."""
     time = next(times.after(now), None)
-    return {"next_at": utc_text(time)} if time else {"pause": "it has no further occurrence"}
+    return {"next_at": utc_text(time)} if time else {"pause": _NO_DATE}
 
 
 def _run(due: Due, times: Times, next_at: datetime, prepare: Prepare) -> Json:

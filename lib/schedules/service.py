@@ -105,10 +105,17 @@ class Scheduling:
     def run(self, schedule_id: int) -> Json:
         """Enqueue one occurrence now, regardless of time, policies and pause. A one-off schedule then ends."""
         row = self._row(schedule_id)
-        due = Due.from_row(row | {"payload_json": json.dumps(row["payload"]), "busy_since": None, "busy_until": None})
+        # Its other times do not matter here, and Python may be unable to read them.
+        times = dict.fromkeys(("next_at", "last_at", "created_at", "busy_since", "busy_until"))
+        due = Due.from_row(row | times | {"payload_json": json.dumps(row["payload"])})
         plan: Json = {"id": due.id, "version": due.version, "last_at": utc_text(due.now)}
         plan |= {"jobs": jobs_of(due, [due.now], prepare=self._prepare)}
-        plan |= {"next_at": row["next_at"]} if due.is_recurring else {"next_at": None, "check_in": 1}
+        if not due.is_recurring:
+            plan |= {"next_at": None, "check_in": 1}
+        elif row["next_at"] or row["paused_at"]:
+            plan |= {"next_at": row["next_at"]}
+        else:  # new, by plain SQL: the next tick plans it
+            plan |= {"next_at": None, "check_in": 0}
         done = self._store.run_schedule(plan, caller=self._caller)
         if done["paused"]:
             raise Refused(done["paused"][0]["reason"], sqlstate="GC400", field="payload")

@@ -724,7 +724,7 @@ insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '5
 create function public.giftcard_is_due(p_last_at timestamptz, p_every interval, p_now timestamptz) returns boolean
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return p_last_at <= p_now - least(p_every, interval '1 day') or p_last_at > p_now + interval '1 minute';
+  return p_last_at <= p_now - least(p_every, interval '24 hours') or p_last_at > p_now + interval '1 minute';
 end $$;
 
 -- Make a task due again at once: it has more to do.
@@ -2715,7 +2715,7 @@ set jit = off as $$
 declare
   v_ahead timestamptz := p_now + interval '30 seconds';
   -- The longest lease, and a margin: an hour's was given by hand, or by a clock that went wrong.
-  v_lease timestamptz := p_now + interval '1 day 1 minute';
+  v_lease timestamptz := p_now + interval '24 hours 1 minute';
   v_skipped bigint[] := public.giftcard_skipped('job', p_now);
   v_ids bigint[];
 begin
@@ -2744,7 +2744,7 @@ declare
   v_skipped bigint[] := public.giftcard_skipped('schedule', p_now);
   v_circuits text[] := array(
     select circuit from public.giftcard_circuits
-     where changed_at > v_ahead or open_until > p_now + interval '1 day 1 minute'
+     where changed_at > v_ahead or open_until > p_now + interval '24 hours 1 minute'
      order by circuit limit 5000 for update skip locked);
   v_schedules bigint[] := array(
     select id from public.giftcard_schedules
@@ -2783,9 +2783,10 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 set jit = off as $$
 begin
   if exists (select from public.giftcard_jobs
-              where status = 'running' and coalesce(lease_expires_at, '-infinity') > p_now + interval '1 day 1 minute')
+              where status = 'running'
+                and coalesce(lease_expires_at, '-infinity') > p_now + interval '24 hours 1 minute')
      or exists (select from public.giftcard_circuits
-                 where (failures > 0 or state <> 'closed') and open_until > p_now + interval '1 day 1 minute')
+                 where (failures > 0 or state <> 'closed') and open_until > p_now + interval '24 hours 1 minute')
      or exists (select from public.giftcard_schedules where check_at = 'infinity' and paused_at is null)
      or exists (select from (select started_at, ended_at, scanned_at from public.giftcard_ticks where id < p_tick_id
                               order by id desc limit 20) t
@@ -3768,7 +3769,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
-    delete from public.giftcard_faulty_rows where last_at <= v_now - interval '30 days' or last_at > v_now;
+    delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
   return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);
 end $$;
@@ -7917,7 +7918,7 @@ begin
      and (resolved_at is null or resolved_at > v_now);
   -- Kept are ends to notify of, for a day, and those whose alert is less than an hour ago: they may come back.
   delete from public.giftcard_alerts a
-   where a.resolved_at is not null and (a.resolved_at <= v_now - interval '1 day' or not exists (
+   where a.resolved_at is not null and (a.resolved_at <= v_now - interval '24 hours' or not exists (
      select from public.giftcard_alert_notifications n
       where n.condition = a.condition
         and (n.notified_at is not null and n.end_notified_at is null
@@ -8060,7 +8061,7 @@ begin
           'kind', f.kind, 'row_id', f.row_id, 'error', f.error, 'skipped', f.skip_until > v_now)
               order by f.last_at desc, f.kind, f.row_id), '[]')
         from (select * from public.giftcard_faulty_rows r
-               where r.last_at > v_now - interval '1 day' and public.giftcard_is_faulty(r, v_now)
+               where r.last_at > v_now - interval '24 hours' and public.giftcard_is_faulty(r, v_now)
                order by r.last_at desc, r.kind, r.row_id limit 20) f),
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
           select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),

@@ -18,7 +18,7 @@ insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '5
 create function public.giftcard_is_due(p_last_at timestamptz, p_every interval, p_now timestamptz) returns boolean
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return p_last_at <= p_now - least(p_every, interval '1 day') or p_last_at > p_now + interval '1 minute';
+  return p_last_at <= p_now - least(p_every, interval '24 hours') or p_last_at > p_now + interval '1 minute';
 end $$;
 
 -- Make a task due again at once: it has more to do.

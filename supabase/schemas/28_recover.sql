@@ -91,7 +91,7 @@ set jit = off as $$
 declare
   v_ahead timestamptz := p_now + interval '30 seconds';
   -- The longest lease, and a margin: an hour's was given by hand, or by a clock that went wrong.
-  v_lease timestamptz := p_now + interval '1 day 1 minute';
+  v_lease timestamptz := p_now + interval '24 hours 1 minute';
   v_skipped bigint[] := public.giftcard_skipped('job', p_now);
   v_ids bigint[];
 begin
@@ -120,7 +120,7 @@ declare
   v_skipped bigint[] := public.giftcard_skipped('schedule', p_now);
   v_circuits text[] := array(
     select circuit from public.giftcard_circuits
-     where changed_at > v_ahead or open_until > p_now + interval '1 day 1 minute'
+     where changed_at > v_ahead or open_until > p_now + interval '24 hours 1 minute'
      order by circuit limit 5000 for update skip locked);
   v_schedules bigint[] := array(
     select id from public.giftcard_schedules
@@ -159,9 +159,10 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 set jit = off as $$
 begin
   if exists (select from public.giftcard_jobs
-              where status = 'running' and coalesce(lease_expires_at, '-infinity') > p_now + interval '1 day 1 minute')
+              where status = 'running'
+                and coalesce(lease_expires_at, '-infinity') > p_now + interval '24 hours 1 minute')
      or exists (select from public.giftcard_circuits
-                 where (failures > 0 or state <> 'closed') and open_until > p_now + interval '1 day 1 minute')
+                 where (failures > 0 or state <> 'closed') and open_until > p_now + interval '24 hours 1 minute')
      or exists (select from public.giftcard_schedules where check_at = 'infinity' and paused_at is null)
      or exists (select from (select started_at, ended_at, scanned_at from public.giftcard_ticks where id < p_tick_id
                               order by id desc limit 20) t

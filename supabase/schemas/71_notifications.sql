@@ -160,7 +160,7 @@ begin
      and (resolved_at is null or resolved_at > v_now);
   -- Kept are ends to notify of, for a day, and those whose alert is less than an hour ago: they may come back.
   delete from public.giftcard_alerts a
-   where a.resolved_at is not null and (a.resolved_at <= v_now - interval '1 day' or not exists (
+   where a.resolved_at is not null and (a.resolved_at <= v_now - interval '24 hours' or not exists (
      select from public.giftcard_alert_notifications n
       where n.condition = a.condition
         and (n.notified_at is not null and n.end_notified_at is null

@@ -73,7 +73,7 @@ begin
           'kind', f.kind, 'row_id', f.row_id, 'error', f.error, 'skipped', f.skip_until > v_now)
               order by f.last_at desc, f.kind, f.row_id), '[]')
         from (select * from public.giftcard_faulty_rows r
-               where r.last_at > v_now - interval '1 day' and public.giftcard_is_faulty(r, v_now)
+               where r.last_at > v_now - interval '24 hours' and public.giftcard_is_faulty(r, v_now)
                order by r.last_at desc, r.kind, r.row_id limit 20) f),
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
           select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),

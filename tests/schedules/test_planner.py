@@ -129,13 +129,15 @@ def test_so_many_failures_in_a_row_pause_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"schedule": "every day"}, "it cannot be planned: schedule: wrong number of fields"),
+        ({"schedule": "every day"}, "it cannot be planned: schedule: the expression has 2 fields: use five fields"),
         ({"timezone": "Mars/Base"}, "it cannot be planned: timezone: there is no such time zone"),
-        ({"next_at": "-infinity"}, "it cannot be planned: "),
+        ({"next_at": "-infinity"}, "it cannot be planned: next_at: use a time well within the years 1 to 9999"),
         (
             {"schedule": "0 0 1 1 *", "next_at": "9999-12-31T23:59:59Z", "now": "9999-12-31T23:59:59Z"},
-            "it has no further",
+            "no further date matches its expression",
         ),
+        ({"schedule": "0 0 31 2 *"}, "no further date matches its expression"),
+        ({"next_at": "0001-01-01T00:00:00+00:00"}, "it cannot be planned: next_at: use a time well within"),
     ],
 )
 def test_one_that_cannot_be_planned_is_paused_and_stops_no_other(changes: dict[str, Any], reason: str) -> None:

@@ -1,6 +1,7 @@
 """The database's clock jumps forward by hours, and back: nothing waits for longer than its own delay from then on."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -67,6 +68,15 @@ def test_a_circuit_is_tried_after_its_cooldown(world: World) -> None:
     world.later(61)
     assert len(world.claim(limit=5)) == 1
     assert world.circuit("email")["state"] == "half_open"
+
+
+def test_a_circuit_stays_open_for_a_day_of_24_hours_in_each_time_zone(world: World) -> None:
+    world.now = datetime(2026, 3, 28, 12, tzinfo=UTC)  # in Berlin the clock is changed in the night
+    world.run("set timezone to 'Europe/Berlin'")
+    world.open_circuit()
+    world.run("update giftcard_circuits set open_until = %s", world.now + timedelta(hours=24))
+    world.begin(limit=0).advance(stop="drained")
+    assert world.circuit("email")["open_until"] == world.now + timedelta(hours=24)
 
 
 def test_results_count_for_a_circuit_that_closed_in_the_future(world: World) -> None:

@@ -132,7 +132,7 @@ def test_eight_clocks_at_once_make_each_occurrence_once(world: World, database_u
 BAD: dict[str, tuple[str, str]] = {
     "no expression": ("schedule = 'now and then'", "schedule: "),
     "nothing": ("schedule = ''", "schedule: "),
-    "a day that does not exist": ("schedule = '0 0 31 2 *'", "schedule: bad day-of-month"),
+    "a day that does not exist": ("schedule = '0 0 31 2 *'", "no further date matches its expression"),
     "no time zone": ("timezone = 'Mars/Base'", "timezone: there is no such time zone"),
     "no time": ("next_at = '-infinity'", "it cannot be planned"),
     "a payload too deep": (

@@ -56,6 +56,23 @@ def test_no_function_is_overlooked() -> None:
     assert len(SCRIPTS) > 10
 
 
+MOVED_BY_DAYS = re.compile(
+    r"[-+] *(?:interval '[^']*\b(?:day|week|month|year)|make_interval\((?:days|weeks|months|years))"
+)
+
+
+def test_no_time_is_moved_by_days() -> None:
+    """A day has 23 or 25 hours when the clock of the session's time zone is changed: days are written in hours."""
+    moved = [
+        f"{path.name}:{number}"
+        for path in SCHEMAS + SCRIPTS
+        for number, line in enumerate(read(path).splitlines(), 1)
+        if MOVED_BY_DAYS.search(line)
+    ]
+    assert moved == []
+    assert MOVED_BY_DAYS.search("v_now + interval '1 day 1 minute'")
+
+
 def test_a_wide_line_and_a_high_function_are_found() -> None:
     assert wide_lines("-" * 120 + "\n" + "ä" * 121 + "\n") == {2: 121}
     one = "create function public.one() returns integer\nlanguage sql as $$\n  select 1\n$$;\n"

@@ -90,8 +90,7 @@ def test_the_body_of_the_contract_is_taken(world: World) -> None:
 def test_what_the_page_shows_is_a_good_schedule(world: World) -> None:
     (body,) = re.findall(r"-d '(.*?)'", TEXTS["schedules"], re.DOTALL)
     create(world, **json.loads(body))
-    (statement,) = fenced("schedules", language="sql")
-    world.sql(statement)
+    world.sql(fenced("schedules", language="sql")[0])
     assert world.store.enqueue_occurrences(plan(world.store.due_schedules()))["paused"] == []
     assert world.value("select count(*) from giftcard_schedules where next_at > now()") == 2
 

@@ -1,8 +1,12 @@
 """Schedules changed, paused, run and looked at, over HTTP."""
 
+import re
+
 import pytest
 
 from lib.schedules.planner import plan
+from tests.support.pages import fenced
+from tests.support.planning import planned
 from tests.support.world import World
 from tests.web.test_schedules import at_fault, call, create, show, world
 
@@ -22,6 +26,30 @@ def test_another_expression_moves_the_next_time(world: World) -> None:
     changed = call(world, "PATCH", f"/{made['id']}", {"schedule": "0 12 * * *", "timezone": "Asia/Tokyo"}).json
     assert changed["next_times"][0].endswith("T03:00:00+00:00")
     assert changed["next_at"] == changed["next_times"][0]
+
+
+def test_a_plain_update_takes_effect_at_once_as_the_page_shows(world: World) -> None:
+    made = create(world, schedule="0 0 1 1 *")
+    (statement,) = [block for block in fenced("schedules", language="sql") if "update" in block]
+    world.sql(re.sub(r"where id = \d+", f"where id = {made['id']}", statement))
+    world.store.enqueue_occurrences(plan(world.store.due_schedules()))
+    changed = show(world, made["id"])
+    assert (changed["schedule"], changed["timezone"]) == ("0 4 * * *", "Europe/Berlin")
+    assert len({time[:10] for time in changed["next_times"]}) == 5
+
+
+def test_the_next_times_are_those_at_which_ticks_enqueue(world: World) -> None:
+    # A clock is set back from 1:00 to 0:00.
+    made = create(world, schedule="*/20 0 * * SUN", timezone="America/Havana")
+    world.sql("update giftcard_schedules set next_at = '2024-11-03T04:20:00Z'")
+    shown = show(world, made["id"])["next_times"]
+    found, row = [], {"schedule": made["schedule"], "timezone": made["timezone"], "next_at": "2024-11-03T04:20:00Z"}
+    for time in shown:
+        changes = planned(**row, now=time)
+        found += [job["scheduled_at"] for job in changes["jobs"]]
+        row["next_at"] = changes["next_at"]
+    assert found == [time.replace("+00:00", "Z") for time in shown]
+    assert [time[11:16] for time in found] == ["04:20", "04:40", "05:00", "05:20", "05:40"]
 
 
 def test_a_change_is_checked_like_a_new_one(world: World) -> None:
@@ -102,6 +130,21 @@ def test_run_is_the_one_run_of_a_schedule_that_runs_once(world: World) -> None:
     world.run()
     assert at_fault(call(world, "GET", f"/{made['id']}"), 404) == "schedule_id"
     assert call(world, "GET").json["schedules"] == []
+
+
+def test_run_of_one_that_no_tick_has_planned_leaves_its_times_to_the_next_tick(world: World) -> None:
+    made = world.sql("insert into giftcard_schedules (schedule, stage) values ('0 * * * *', 'report') returning id")
+    call(world, "POST", f"/{made[0]['id']}/run")
+    world.store.enqueue_occurrences(plan(world.store.due_schedules()))
+    assert show(world, made[0]["id"])["next_times"]
+
+
+@pytest.mark.parametrize("column", ["next_at", "last_at", "created_at"])
+@pytest.mark.parametrize("time", ["infinity", "4000-01-01 BC", "20000-01-01"])
+def test_run_does_not_read_the_times_of_a_row(world: World, column: str, time: str) -> None:
+    made = create(world)
+    world.sql(f"update giftcard_schedules set {column} = %s", time)
+    assert call(world, "POST", f"/{made['id']}/run").status_code == 202
 
 
 def test_run_is_followed_by_no_occurrence_while_its_job_has_not_ended(world: World) -> None:
