@@ -19,7 +19,7 @@ Imports point one way, from the top of this list to its bottom; `tests/architect
     telemetry
     config, encryption
     caller
-    errors, job, templates, validation
+    errors, job, mail_address, templates, validation
 
 Postgres makes every transition (`supabase/schemas/`); Python does what SQL should not.
 """

@@ -10,6 +10,7 @@ from lib.cli.group import BadInput, app_services, deployment_url, jobs, json_opt
 from lib.cli.options import TEXT
 from lib.config.parsers import is_mail_address
 from lib.config.settings import Settings
+from lib.mail_address import is_sendable
 
 Json = dict[str, Any]
 
@@ -25,7 +26,7 @@ def channels() -> None:
 def mail(address: str, *, as_json: bool) -> None:
     """Send one mail to ADDRESS. Exit code 1 if the mail server does not accept it."""
     settings = _own_settings("test mail")
-    if not is_mail_address(address):
+    if not is_mail_address(address) or not is_sendable(address):
         raise BadInput("ADDRESS must be a mail address, like name@example.com")
     from lib.monitoring.trial import send_mail
 

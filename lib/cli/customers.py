@@ -11,6 +11,7 @@ from lib.cli.options import ID, TEXT, identifier, yes_option
 from lib.cli.prompts import confirm
 from lib.cli.services import local_service
 from lib.errors import Refused
+from lib.mail_address import normalized
 
 
 @jobs.command("erase-customer")
@@ -43,12 +44,20 @@ def erase_customer(
 def _find_customer(tenant_id: str, *, flow: str | None = None, **criteria: str) -> int:
     tenant, store = identifier(tenant_id, name="--tenant"), app_services().store
     if flow is None:
-        return store.find_customer(tenant, **criteria)
+        return store.find_customer(tenant, **criteria | _as_stored(criteria))
     flow = identifier(flow, name="--flow")
     try:
         return store.find_customer(tenant, correlation_id=flow)
     except Refused:
         raise BadInput(f"no job of flow {flow} (tenant {tenant}) names a customer: use --id") from None
+
+
+def _as_stored(criteria: dict[str, str]) -> dict[str, str]:
+    """Return the address as orders are stored with it. One that plain SQL wrote may have any other form."""
+    try:
+        return {name: normalized(text.strip()) for name, text in criteria.items() if name == "email"}
+    except ValueError:
+        return {}
 
 
 def _remove_mails(keys: list[Any]) -> tuple[int, list[str]]:

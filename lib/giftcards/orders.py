@@ -7,23 +7,13 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from lib.giftcards.money import is_currency
+from lib.mail_address import MAX_ADDRESS_LENGTH, normalized
 from lib.validation import Identifier, Line, Moment, Name, StrictModel, Text, schema_hint
 
 # In minor units of any currency: a guard against typing errors, not a business limit. It allows weak currencies (a card
 # of 10,000,000 rupiah is worth some 600 dollars) and fits the 32 bits of any vendor.
 MAX_AMOUNT = 1_000_000_000
-MAX_EMAIL_LENGTH = 254  # RFC 5321
 MAX_MESSAGE_LENGTH = 2_000
-
-
-def _email(value: str) -> str:
-    from email_validator import EmailNotValidError, validate_email  # only orders need it, the cron endpoint does not
-
-    try:
-        return validate_email(value, check_deliverability=False).normalized
-    except EmailNotValidError:
-        # The library's message can repeat parts of the address, and messages end up in logs.
-        raise ValueError("is not a valid e-mail address") from None
 
 
 def _currency(value: str) -> str:
@@ -32,7 +22,7 @@ def _currency(value: str) -> str:
     return value
 
 
-Email = Annotated[Line, Field(max_length=MAX_EMAIL_LENGTH), schema_hint(format="email"), AfterValidator(_email)]
+Email = Annotated[Line, Field(max_length=MAX_ADDRESS_LENGTH), schema_hint(format="email"), AfterValidator(normalized)]
 Currency = Annotated[Line, Field(max_length=3), schema_hint(format="iso-4217"), AfterValidator(_currency)]
 
 

@@ -41,17 +41,21 @@ class Session:
         """Send a message to its To.
 
         Raises:
-            PermanentError: the server refuses the recipient or the message for good (5xx to RCPT or DATA).
+            PermanentError: the server refuses the recipient or the message for good (5xx to RCPT or DATA), or does not
+                support SMTPUTF8, which the recipient's address needs.
             TransientError: any other failure.
         """
         assert self._smtp is not None  # noqa: S101 - used within `with`
         try:
-            self._smtp.send_message(message, to_addrs=[address.addr_spec for address in message["To"].addresses])
+            sender, recipients = _envelope(message)
+            self._smtp.send_message(message, sender, recipients)
         except smtplib.SMTPRecipientsRefused as error:
             code = next(iter(error.recipients.values()))[0]
             raise _failure(code, "the recipient is refused") from error
         except smtplib.SMTPDataError as error:
             raise _failure(error.smtp_code, "the message is refused") from error
+        except smtplib.SMTPNotSupportedError as error:
+            raise PermanentError("the mail server supports no letters beyond ASCII before the @ (SMTPUTF8)") from error
         except OSError as error:  # smtplib's errors are among them
             if not isinstance(error, smtplib.SMTPException):
                 self._close()  # in the middle of a command
@@ -156,6 +160,12 @@ class _Replies(io.RawIOBase):
         """Read what has come, or wait for it."""
         self._sock.settimeout(self._session.left())
         return self._sock.recv_into(buffer)
+
+
+def _envelope(message: EmailMessage) -> tuple[str, list[str]]:
+    """Return sender and recipients as the headers hold them: smtplib would parse their text once more."""
+    (author,) = message["From"].addresses
+    return author.addr_spec, [address.addr_spec for address in message["To"].addresses]
 
 
 def _failure(code: int, message: str) -> Exception:

@@ -3,12 +3,11 @@
 import hashlib
 import hmac
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import make_msgid, parseaddr
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
 from lib.config.settings import Settings
 from lib.errors import Failure, PermanentError, TransientError
 from lib.jobs.clients import Http, Mail
+from lib.jobs.mail_headers import message_id_of, new_mail
+from lib.mail_address import is_sendable
 
 if TYPE_CHECKING:  # smtplib
     from lib.jobs.smtp import Session as _Session
@@ -125,13 +126,15 @@ def _message(text: str, channel: Channel, settings: Settings) -> EmailMessage:
     position = int(channel.name.partition(" ")[2])
     if position > MAX_RECIPIENTS:
         raise PermanentError(f"GIFTCARD_ALERT_RECIPIENTS may have {MAX_RECIPIENTS} addresses: use a mailing list")
-    if not is_mail_address(channel.address):
+    if not is_mail_address(channel.address) or not is_sendable(channel.address):
         raise PermanentError(f"address {position} of GIFTCARD_ALERT_RECIPIENTS is not a mail address")
-    mail = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
-    mail["Subject"] = text[:100]
-    mail["From"] = settings.mail_from
-    mail["To"] = channel.address
-    mail["Message-ID"] = make_msgid(domain=parseaddr(settings.mail_from)[1].rpartition("@")[2] or "localhost")
+    sender = settings.mail_from
+    mail = new_mail(
+        sender=sender,
+        to=channel.address,
+        subject=text[:100],
+        message_id=message_id_of(uuid.uuid4().hex, sender),
+    )
     mail.set_content(text + "\n")
     return mail
 

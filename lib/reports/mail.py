@@ -5,11 +5,11 @@ Not an image: mail programs do not load remote images, and list embedded ones as
 
 from datetime import date, datetime
 from email.message import EmailMessage
-from email.policy import SMTP
 from pathlib import Path
 from typing import Any
 
 from lib.giftcards.money import format_money
+from lib.jobs.mail_headers import new_mail
 from lib.telemetry.redact import clean
 from lib.templates import templates
 
@@ -26,13 +26,8 @@ def report_mail(*, sender: str, recipient: str, message_id: str, sent_at: dateti
     `message_id` includes its brackets and is the same at every attempt. `sent_at` is aware.
     """
     tenant = clean(report["tenant_id"], secrets=[], limit=_MAX_NAME_LENGTH)
-    # 7bit: not every server on the way accepts 8bit.
-    message = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
-    message["Subject"] = f"Gift cards of {tenant} on {report['day']}"
-    message["From"] = sender
-    message["To"] = recipient
-    message["Date"] = sent_at
-    message["Message-ID"] = message_id
+    subject = f"Gift cards of {tenant} on {report['day']}"
+    message = new_mail(sender=sender, to=recipient, subject=subject, message_id=message_id, sent_at=sent_at)
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
     values = report | {"tenant_id": tenant, "bars": bars(report["last_days"])}
     message.set_content(_TEMPLATES.get_template("report.txt").render(values))

@@ -1,7 +1,5 @@
 """The stage email: send the card to the customer."""
 
-from email.utils import parseaddr
-
 from lib.config.settings import Settings
 from lib.errors import PermanentError
 from lib.giftcards.books import read_books
@@ -40,6 +38,7 @@ def email(payload: Order, context: Context) -> Complete:
     if card["state"] == "blocked":
         raise PermanentError("the card of the order is blocked: it is not sent")
     from lib.giftcards.mail import giftcard_mail
+    from lib.jobs.mail_headers import message_id_of
 
     number = vault_of(context.settings).open(
         card["number_encrypted"], context.job.flow, number_hash=card["number_hash"]
@@ -49,7 +48,7 @@ def email(payload: Order, context: Context) -> Complete:
     def send(key: str) -> dict[str, str]:
         message = giftcard_mail(
             sender=sender,
-            message_id=f"<{key}@{parseaddr(sender)[1].rpartition('@')[2] or 'localhost'}>",
+            message_id=message_id_of(key, sender),
             sent_at=context.job.locked_at,  # by the database's clock
             order=books.order,
             personal_code=card["personal_code"],

@@ -2,7 +2,6 @@
 
 import hashlib
 from datetime import UTC, date, timedelta
-from email.utils import parseaddr
 from typing import Any
 
 from pydantic import ValidationError
@@ -84,10 +83,10 @@ def _mail(content: dict[str, Any], context: Context) -> None:
     recipients = context.settings.report_recipients
     if not recipients:
         return
+    from lib.jobs.mail_headers import message_id_of
     from lib.reports.mail import report_mail
 
     sender = context.settings.mail_from
-    domain = parseaddr(sender)[1].rpartition("@")[2] or "localhost"
     refused = 0
     for recipient in recipients:
 
@@ -95,7 +94,7 @@ def _mail(content: dict[str, Any], context: Context) -> None:
             message = report_mail(
                 sender=sender,
                 recipient=recipient,
-                message_id=f"<{key}@{domain}>",
+                message_id=message_id_of(key, sender),
                 sent_at=context.job.locked_at,  # by the database's clock
                 report=content,
             )

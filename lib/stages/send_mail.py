@@ -1,7 +1,5 @@
 """The stage send_mail: send a mail by template, for other services."""
 
-from email.utils import parseaddr
-
 from lib.config.settings import Settings
 from lib.giftcards.mail_message import MailMessage
 from lib.job import Complete
@@ -26,14 +24,14 @@ def _missing_setting(settings: Settings) -> str | None:
 def send_mail(mail: MailMessage, context: Context) -> Complete:
     """Send the mail, at least once: mail has no idempotency key, so each attempt has the same Message-ID."""
     from lib.giftcards.mail import template_mail
+    from lib.jobs.mail_headers import message_id_of
 
     sender = context.settings.mail_from
-    domain = parseaddr(sender)[1].rpartition("@")[2] or "localhost"
 
     def send(key: str) -> dict[str, str]:
         # The date is by the database's clock.
         sent_at = context.job.locked_at
-        message = template_mail(sender=sender, message_id=f"<{key}@{domain}>", sent_at=sent_at, mail=mail)
+        message = template_mail(sender=sender, message_id=message_id_of(key, sender), sent_at=sent_at, mail=mail)
         return context.mail.send(message)
 
     context.once("send", send, repeatable=True)

@@ -93,3 +93,11 @@ def test_customer_may_be_named_by_external_id_or_by_address(world: World, direct
     assert direct.json("erase-customer", "--external-id", "c-7", "--yes")["customer_id"] == known
     assert direct.json("erase-customer", "--email", "kate@example.com", "--yes")["customer_id"] == nameless
     assert "there is no such customer" in direct.refuses("erase-customer", "--email", "kate@example.com", "--yes")
+
+
+def test_customer_is_found_by_any_spelling_of_the_address(world: World, direct: Door) -> None:
+    """Orders are stored with one: the domain in its own script, all in NFC."""
+    kate = {"tenant_id": "default", "given_name": "Kate", "family_name": None, "external_id": None}
+    stored = world.store.save_customer(email="k\u00e4te@b\u00fccher.de", **kate)["id"]
+    spelt = " ka\u0308te@XN--BCHER-KVA.de"
+    assert direct.json("erase-customer", "--email", spelt, "--yes")["customer_id"] == stored

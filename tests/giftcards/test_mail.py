@@ -14,6 +14,7 @@ import segno
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lib.errors import TransientError
 from lib.giftcards.mail import giftcard_mail
 from lib.giftcards.orders import Order
 
@@ -188,13 +189,16 @@ def test_no_name_adds_a_header_or_a_recipient(name: str, email: str) -> None:
     assert [address.addr_spec for address in mail["To"].addresses] == [email]
 
 
-@pytest.mark.parametrize("field", ["sender", "message_id"])
-def test_a_line_break_in_a_header_is_refused(field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "error", "words"),
+    [("sender", TransientError, "MAIL_FROM is not one mail address"), ("message_id", ValueError, "linefeed")],
+)
+def test_a_line_break_in_a_header_is_refused(field: str, error: type[Exception], words: str) -> None:
     order = Order.model_validate(
         {"customer": {"given_name": "Kate", "email": "kate@example.com"}, "amount": {"amount": 1, "currency": "EUR"}}
     )
     headers = {"sender": "a@example.com", "message_id": "<1@example.com>"}
-    with pytest.raises(ValueError, match="linefeed"):
+    with pytest.raises(error, match=words):
         giftcard_mail(
             **headers | {field: headers[field] + "\r\nBcc: evil@example.org"},
             sent_at=SENT_AT,

@@ -5,7 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email import message_from_bytes
+from email import message_from_string
 from email.message import EmailMessage
 from email.policy import default
 from typing import Any
@@ -19,16 +19,22 @@ class MailServer:
 
     `rcpt` and `data`: what it says to these commands instead of yes ("550 no such user"). `slow`: seconds before each
     reply, or before those to the command `slow_at` only. `rude`: the command at which it hangs up. `password`: asks for
-    a login with it. `tls`: offers STARTTLS; `implicit`: begins with TLS instead.
+    a login with it. `tls`: offers STARTTLS; `implicit`: begins with TLS instead. `utf8`: supports SMTPUTF8.
     """
 
     def __init__(
-        self, *, password: str | None = None, tls: ssl.SSLContext | None = None, implicit: bool = False
+        self,
+        *,
+        password: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        implicit: bool = False,
+        utf8: bool = True,
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
+        self.senders: list[str] = []
         self.connections = 0
         self.rcpt: str | None = None
         self.data: str | None = None
@@ -38,6 +44,7 @@ class MailServer:
         self.encrypted: list[bool] = []
         self._password = password
         self._tls = {"ssl_context" if implicit else "tls_context": tls} if tls else {}
+        self._utf8 = utf8
         self._controller: Controller | None = None
 
     @property
@@ -47,7 +54,7 @@ class MailServer:
     def up(self) -> "MailServer":
         login: dict[str, Any] = {"auth_required": True, "auth_require_tls": False, "authenticator": self._check}
         options = (login if self._password else {}) | self._tls
-        self._controller = Controller(self, hostname="127.0.0.1", port=self.port, enable_SMTPUTF8=True, **options)
+        self._controller = Controller(self, hostname="127.0.0.1", port=self.port, enable_SMTPUTF8=self._utf8, **options)
         self._controller.start()
         return self
 
@@ -76,11 +83,13 @@ class MailServer:
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         await self._reply(server, "DATA")
         if self.data is None:
-            message = message_from_bytes(envelope.content, policy=default)
+            # As text: headers are UTF-8 where the client has asked for it (SMTPUTF8).
+            message = message_from_string(envelope.content.decode(), policy=default)
             assert isinstance(message, EmailMessage)
             self.mails.append(message)
             self.encrypted.append(server.transport.get_extra_info("ssl_object") is not None)
             self.recipients.append(list(envelope.rcpt_tos))
+            self.senders.append(envelope.mail_from)
         return self.data or "250 OK"
 
     async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802

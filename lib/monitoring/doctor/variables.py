@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from lib.config import job_secrets
 from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
 from lib.config.settings import RENAMED, Settings
+from lib.mail_address import is_sendable
 from lib.monitoring.doctor.finding import Deployment, Finding, green, red, yellow
 
 # How alike two names are that one is taken for the other, of 1: SMPT_URL and SMTP_URL are to 0.875.
@@ -99,7 +100,7 @@ def _wrong_alert_channels(settings: Settings) -> list[str]:
     wrong = []
     recipients = settings.giftcard_alert_recipients
     for position, address in enumerate(recipients[:MAX_RECIPIENTS], start=1):
-        if not is_mail_address(address):
+        if not is_mail_address(address) or not is_sendable(address):
             wrong.append(f"address {position} of GIFTCARD_ALERT_RECIPIENTS is not a mail address")
     if len(recipients) > MAX_RECIPIENTS:
         wrong.append(f"GIFTCARD_ALERT_RECIPIENTS has more than {MAX_RECIPIENTS} addresses: use a mailing list")
