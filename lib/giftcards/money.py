@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 
 # Currencies whose ISO 4217 minor unit does not have two digits. Babel's digits come from CLDR and are for display: the
 # forint, the rupiah and the Colombian peso have none there, and payment services would read the same integer as a
@@ -10,6 +11,8 @@ _NO_DIGITS = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF"
 _THREE_DIGITS = "BHD IQD JOD KWD LYD OMR TND"
 
 
+# It takes milliseconds, and files have thousands of orders in a few currencies.
+@lru_cache(maxsize=256)
 def is_currency(code: str) -> bool:
     """Return whether `code` is the upper-case ISO 4217 code of a legal tender of today (so not DEM, XAU or XXX)."""
     # Babel's data is slow to load, and the cron endpoint does not need it.
