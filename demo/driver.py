@@ -15,7 +15,7 @@ from demo.receivers import Receiver
 from demo.results import Killed
 from demo.runtime import Clock, Worker
 from demo.snapshot import Snapshot
-from lib.giftcards.csv_import import Imported
+from lib.giftcards.order_files.importing import Imported
 from lib.web.services import Services
 
 _POLL_INTERVAL = 0.15  # seconds

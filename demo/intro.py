@@ -8,7 +8,7 @@ from rich.text import Text
 
 from demo.database import Database, short
 from demo.scenario import MONITOR_EVERY, REPORT_CRON, REPORT_CRON_DEFAULT, TICKS_PER_SECOND, shortened
-from lib.giftcards.csv_import import Imported
+from lib.giftcards.order_files.importing import Imported
 
 
 def heading(console: Console, text: str) -> None:

@@ -11,7 +11,7 @@ from demo.payments import Charge, PaymentService
 from demo.receivers import Call, Message, Receiver
 from demo.scenario import REPORT_READER
 from demo.snapshot import CircuitChange, DeadLetter, OrderState, Report, Run, Snapshot
-from lib.giftcards.csv_import import Imported
+from lib.giftcards.order_files.importing import Imported
 from lib.giftcards.personal_codes import candidates
 
 

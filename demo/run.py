@@ -26,8 +26,11 @@ from demo.snapshot import Snapshot
 from dev import ROOT
 from lib.config.settings import Settings
 from lib.errors import StoreError
-from lib.giftcards.csv_import import Imported, import_csv
+from lib.giftcards.order_files.file import open_orders
+from lib.giftcards.order_files.importing import Imported, Importer
+from lib.giftcards.order_files.own import OwnColumns
 from lib.store.libpq import words_of
+from lib.web.services import Services
 
 
 def run_demo(folder: Path, *, supabase: Sequence[str] | None, verbose: bool) -> int:
@@ -66,8 +69,7 @@ def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path
         intro.setup(console, database, mail_port=mails.port, log=log_file, **addresses)
     else:
         screen.start(console, database)
-    with (ROOT / "data/orders.csv").open(encoding="utf-8-sig", newline="") as rows:
-        imported = import_csv(services.store, services.registry(), services.settings, rows, tenant_id=database.tenant)
+    imported = _import_orders(services, tenant_id=database.tenant)
     if verbose:
         intro.imported_orders(console, imported)
 
@@ -85,6 +87,12 @@ def _run(console: Console, stack: ExitStack, database: Database, *, folder: Path
     )
     run(console, participants, imported, verbose=verbose)
     return _check(console, participants, imported, folder=folder, began=began, verbose=verbose)
+
+
+def _import_orders(services: Services, *, tenant_id: str) -> Imported:
+    orders = open_orders((ROOT / "data/orders.csv").read_bytes(), OwnColumns())
+    registry, settings = services.registry(), services.settings
+    return Importer(store=services.store, registry=registry, settings=settings, tenant_id=tenant_id).run(orders)
 
 
 def _check(

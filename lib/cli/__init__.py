@@ -7,7 +7,9 @@
     tables     tables on terminals, aligned text elsewhere
     inspect    list, show, history, status, doctor, stages, circuits, precision
     manage     requeue, cancel, pause, resume
-    run        tick, enqueue, import-orders
+    run        tick, enqueue
+    import_orders
+               import-orders
     orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
     customers  erase-customer
     archive    prune, restore
@@ -20,8 +22,9 @@
     messages   the sentences after each change
 
 Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, a test mail or alert
-is not accepted, or money and cards do not match (`orders reconcile`); 2 bad input or a refusal. Each failure is one
-sentence with the reason and with what was done before it.
+is not accepted, or money and cards do not match (`orders reconcile`); 2 bad input or a refusal; 3 some rows of a file
+were rejected, and the others imported (`import-orders`). Each failure is one sentence with the reason and with what was
+done before it.
 """
 
 from lib.cli.group import jobs

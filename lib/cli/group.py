@@ -19,7 +19,9 @@ from lib.web.services import Services, services
 if TYPE_CHECKING:
     from lib.cli.tables import Part
 
-_MODULES = "inspect manage run orders customers archive audit keys schedules reports tokens webhooks channels".split()
+_MODULES = (
+    "inspect manage run import_orders orders customers archive audit keys schedules reports tokens webhooks channels"
+).split()
 _URL = "lib.cli.url"
 # Names that people may try: group and command → the command's name.
 _HINTS = {

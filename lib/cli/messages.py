@@ -108,14 +108,6 @@ def tick(report: Json, *, only_job_id: int | None) -> Iterator[Part]:
             yield f"queue {queue}: {', '.join(parts)}"
 
 
-def imported(outcome: Json) -> Iterator[Part]:
-    """Confirm imported orders, and list invalid rows."""
-    invalid = len(outcome["wrong"])
-    yield f"{count(outcome['created'], 'order')} imported, {outcome['repeated']} existed already, {invalid} invalid"
-    for row in outcome["wrong"]:
-        yield f"  line {row['line']}: {row['problem']}"
-
-
 # Stages, circuits, archive, customers
 
 

@@ -98,7 +98,7 @@ class _Seconds(click.FloatRange):
 
 
 class _File(click.File):
-    """A text file; an invalid name is a usage error like any other."""
+    """A file; an invalid name is a usage error like any other."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -110,6 +110,7 @@ class _File(click.File):
 TEXT = _Text()
 NAME = _Text(may_be_empty=False)
 FILE = _File("r", encoding="utf-8-sig")
+BYTES_FILE = _File("rb")
 ID = _Id()
 MINOR_UNITS = _MinorUnits()
 

@@ -1,6 +1,5 @@
-"""tick, enqueue, import-orders."""
+"""tick, enqueue."""
 
-import io
 import re
 from functools import partial
 from typing import Any
@@ -9,21 +8,20 @@ import click
 
 from lib.api_client.jobs import JobsClient
 from lib.cli import messages
-from lib.cli.group import BadInput, app_services, jobs, json_option, output
+from lib.cli.group import BadInput, jobs, json_option, output
 from lib.cli.options import (
     FILE,
     ID,
     TEXT,
     build,
     build_from_json,
-    identifier,
     json_argument,
     options_of,
     parse_json,
     read_text,
     seconds,
 )
-from lib.cli.services import job_service, local_service, select
+from lib.cli.services import job_service, select
 from lib.errors import Invalid
 from lib.jobs.schemas import EnqueueRequest, JobRequest
 from lib.web.services import Services
@@ -100,21 +98,3 @@ def _jobs_of_file(file: Any, *, replace: bool) -> EnqueueRequest:
     content = parse_json(read_text(file), source="the file")
     wanted = build_from_json(EnqueueRequest, content if isinstance(content, dict) else {"jobs": content})
     return wanted.model_copy(update={"replace": True}) if replace else wanted
-
-
-@jobs.command("import-orders")
-@click.argument("file", type=FILE)
-@click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, default="default", help="Tenant of rows without one.")
-@json_option
-def import_orders(file: Any, *, tenant_id: str, as_json: bool) -> None:
-    """Import orders from a CSV file. Invalid rows are listed and skipped; importing again orders nothing twice."""
-    local_service("import-orders")
-    from lib.giftcards.csv_import import import_csv
-
-    tenant = identifier(tenant_id, name="--tenant")
-    own = app_services()
-    try:
-        outcome = import_csv(own.store, own.registry(), own.settings, io.StringIO(read_text(file)), tenant_id=tenant)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-    output(outcome.as_json(), as_json=as_json, view=messages.imported)

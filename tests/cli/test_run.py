@@ -1,4 +1,4 @@
-"""Enqueue, tick, import-orders."""
+"""Enqueue, tick."""
 
 import json
 from typing import Any
@@ -176,44 +176,3 @@ def test_tick_that_cannot_be_meant_is_refused(door: Door) -> None:
     for options in (["--limit", "0"], ["--budget", "0"], ["--budget", "nan"], ["--budget", "781"], ["--job-id", "x"]):
         door.refuses("tick", *options)
     assert door.world.value("select count(*) from public.giftcard_ticks") == 0
-
-
-# Orders of a file
-
-CSV = """correlation_id,external_id,given_name,family_name,email,amount,currency,message,deliver_at
-o-1,C-1,Kate,Rodgers,kate@example.com,25.00,USD,"two
-lines",
-o-2,C-2,Ann,,nobody,25.00,USD,,
-"""
-
-
-def test_orders_of_a_file_are_taken_in_once(world: World, direct: Door, tmp_path: Any) -> None:
-    file = tmp_path / "orders.csv"
-    file.write_text(CSV)
-    wrong = [{"line": 4, "problem": "email is not a valid e-mail address"}]
-    assert direct.json("import-orders", file) == {"created": 1, "repeated": 0, "wrong": wrong}
-    assert direct.says("import-orders", file) == (
-        "0 orders imported, 1 existed already, 1 invalid\n  line 4: email is not a valid e-mail address\n"
-    )
-    assert world.job()["payload"]["message"] == "two\nlines"
-
-
-def test_orders_go_to_the_tenant_that_is_named(world: World, direct: Door) -> None:
-    direct.says("import-orders", "-", "--tenant", "acme", types=CSV)
-    assert world.job()["tenant_id"] == "acme"
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [("a,b\n1,2\n", "the first line must name"), ("", "the first line"), (b"\xff", "is not UTF-8 text")],
-)
-def test_file_that_holds_no_orders_is_refused(direct: Door, text: str | bytes, why: str) -> None:
-    assert why in direct.refuses("import-orders", "-", types=text)
-
-
-def test_file_that_is_not_there_is_refused(direct: Door) -> None:
-    assert "No such file" in direct.refuses("import-orders", "/nowhere.csv")
-
-
-def test_import_works_on_the_database_only(remote: Door) -> None:
-    assert "import-orders works on the database only" in remote.refuses("import-orders", "-", types=CSV)

@@ -12,7 +12,7 @@ from demo.checks import all_checks
 from demo.payments import PaymentService
 from demo.results import Killed, Outcome, preferred_code
 from demo.summary import _retries
-from lib.giftcards.csv_import import Imported
+from lib.giftcards.order_files.importing import Imported
 from tests.support.demo_outcome import REVIVED, charge, good_outcome, mail, order
 
 

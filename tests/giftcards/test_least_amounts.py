@@ -1,13 +1,14 @@
 """Orders below the least amount of their currency are refused, whichever way they come in."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
-from lib.giftcards.csv_import import import_csv
+from lib.giftcards.order_files.file import open_orders
+from lib.giftcards.order_files.importing import Importer
+from lib.giftcards.order_files.own import OwnColumns
 from tests.support.queues import Queues
 from tests.support.world import World, an_order
 
@@ -58,8 +59,10 @@ def test_a_line_of_a_file_is_refused_and_the_others_are_taken(make_world: Make) 
         "a,1,Kate,,kate@example.com,4.99,USD,,\n",
         "b,2,Ben,,ben@example.com,5.00,USD,,\n",
     ]
-    outcome = import_csv(world.store, world.registry, world.settings, io.StringIO("".join(lines)))
-    assert outcome.as_json() == {"created": 1, "repeated": 0, "wrong": [{"line": 2, "problem": TOO_LITTLE}]}
+    importer = Importer(store=world.store, registry=world.registry, settings=world.settings)
+    outcome = importer.run(open_orders("".join(lines).encode(), OwnColumns()))
+    too_little = "amount is too little: an order has at least $5.00"
+    assert (outcome.created, outcome.wrong) == (1, [{"line": 2, "problem": too_little}])
     assert orders(world) == [500]
 
 

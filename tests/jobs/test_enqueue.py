@@ -1,6 +1,5 @@
 """A job is prepared once, and the same, whichever of the six ways it comes by."""
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from lib.cli import jobs
 from lib.errors import InvalidJob
-from lib.giftcards.csv_import import import_csv
+from lib.giftcards.order_files.file import open_orders
+from lib.giftcards.order_files.importing import Importer
+from lib.giftcards.order_files.own import OwnColumns
 from lib.giftcards.orders import Arrival
 from lib.job import Complete, NextJob
 from lib.jobs.enqueue import prepare
@@ -72,8 +73,8 @@ def by_cli(world: World, payload: Json) -> None:
 
 
 def by_csv(world: World, payload: Json) -> None:
-    file = io.StringIO(CSV.format(name=payload["host"]))
-    outcome = import_csv(world.store, world.registry, world.settings, file)
+    file = open_orders(CSV.format(name=payload["host"]).encode(), OwnColumns())
+    outcome = Importer(store=world.store, registry=world.registry, settings=world.settings).run(file)
     assert outcome.created == 1, outcome.wrong
 
 

@@ -12,7 +12,7 @@ from demo.receivers import BOOKKEEPER, PING, SHOP, TRANSFER, Call, Message
 from demo.results import Deliveries, Killed, Outcome
 from demo.scenario import REPORT_READER
 from demo.snapshot import CircuitChange, DeadLetter, OrderState, Report, Run
-from lib.giftcards.csv_import import Imported
+from lib.giftcards.order_files.importing import Imported
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 

@@ -22,9 +22,9 @@ def run(world: World, *arguments: Any) -> Result:
     return world.app.test_cli_runner().invoke(args=["jobs", *map(str, arguments)])
 
 
-def as_json(world: World, *arguments: Any) -> Any:
+def as_json(world: World, *arguments: Any, code: int = 0) -> Any:
     result = run(world, *arguments, "--json")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == code, result.output
     return json.loads(result.stdout)
 
 
@@ -39,11 +39,11 @@ def complains(world: World, *arguments: Any, code: int) -> str:
 
 
 def test_orders_of_the_project_are_taken_in_once(world: World) -> None:
-    first = as_json(world, "import-orders", ROOT / "data/orders.csv")
+    first = as_json(world, "import-orders", ROOT / "data/orders.csv", code=3)
     assert (first["created"], first["repeated"], len(first["wrong"])) == (114, 0, 6)
     before = world.row_counts()
     assert (before["giftcard_orders"], before["giftcard_jobs"]) == (114, 114)
-    second = as_json(world, "import-orders", ROOT / "data/orders.csv")
+    second = as_json(world, "import-orders", ROOT / "data/orders.csv", code=3)
     assert (second["created"], second["repeated"], second["wrong"]) == (0, 114, first["wrong"])
     assert world.row_counts() == before
 
@@ -58,11 +58,11 @@ def test_wrong_row_is_named_and_stops_no_other(world: World, tmp_path: Path) -> 
     ]
     file = tmp_path / "orders.csv"
     file.write_text("\n".join([HEADER, *rows]))
-    outcome = as_json(world, "import-orders", file)
+    outcome = as_json(world, "import-orders", file, code=3)
     assert outcome["created"] == 3
     assert [row["line"] for row in outcome["wrong"]] == [3, 6]
     told = run(world, "import-orders", file)
-    assert told.exit_code == 0
+    assert told.exit_code == 3
     assert "email" in told.stdout
     assert "ann at example" not in told.output
 
