@@ -39,10 +39,12 @@ class SettingsError(GiftcardError):
 class Failure(GiftcardError):
     """A failed run. `detail`: a small JSON object stored with the run, such as a vendor's status.
 
-    `without_effect`: its request had no effect, for certain: it was not sent, or refused for good.
+    `without_effect`: its request had no effect, for certain: it was not sent, or refused for good. `of_result`: the
+    handler ended, and what it returned is at fault.
     """
 
     without_effect = False
+    of_result = False
 
     def __init__(self, message: str = "", *, detail: dict[str, Any] | None = None) -> None:
         super().__init__(message)

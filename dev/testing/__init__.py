@@ -8,6 +8,8 @@
     empty_database_url      the URL of an empty database
     postgres, template      the server of the session, and the database that is copied for each test
 
+If a test fails, its report lists the jobs that failed meanwhile, with file and line (`dev.testing.failures`).
+
 docs/testing.md tests a stage with them, step by step. Not installed in production.
 """
 
@@ -24,8 +26,11 @@ import pytest
 from dev.keys import secrets_file
 from dev.migrate import migrate
 from dev.postgres import Embedded, embedded
+from dev.testing.failures import pytest_runtest_makereport, pytest_runtest_setup
 from dev.testing.labs import Lab
 from dev.testing.vendors import Vendor, a_vendor
+
+__all__ = ["pytest_runtest_makereport", "pytest_runtest_setup"]
 
 
 def _memory_folder() -> str | None:

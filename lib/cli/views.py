@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from lib.cli import frames
 from lib.cli.books import money
 from lib.cli.group import command_line
 from lib.cli.messages import stage_label
@@ -93,6 +94,7 @@ def runs(job_id: int, runs: list[Json], *, link: str | None = None) -> Iterator[
         for run in runs
     ]
     yield Table(f"Runs of job {job_id}, the newest first", columns, rows)
+    yield from frames.failures(runs)
     if link:
         yield f"older: {link}"
 

@@ -25,6 +25,7 @@ from lib.job import Error, Job, Retry
 from lib.jobs.failure_policy import FailurePolicy, decide, may_retry
 from lib.jobs.retry_policy import max_attempts
 from lib.telemetry import events
+from lib.telemetry.frames import place_of
 from lib.validation import is_storable
 
 # Sent with a Draft for each job that code enqueues: API, CLI, CSV, next stage, schedule, pgmq. Not for plain SQL, nor
@@ -141,7 +142,7 @@ def guarded(name: str, function: Callable[[], Any], *, job_id: int | None = None
         return function()
     except Exception as error:  # noqa: BLE001
         # The type alone: the message may hold what the job holds.
-        events.emit("hook_failed", hook=name, error=type(error).__name__, job_id=job_id)
+        events.emit("hook_failed", hook=name, error=type(error).__name__, at=place_of(error), job_id=job_id)
         return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
 from lib.telemetry import events
+from lib.telemetry.frames import Fault
 from lib.telemetry.redact import MAX_ERROR_LENGTH
 
 
@@ -49,7 +50,7 @@ class Step:
 class Result:
     """The outcome of a run, to be settled. `trips`: the threshold of its circuit, if this failure counts.
 
-    `last_resort`: if it is refused, its job is put aside.
+    `last_resort`: if it is refused, its job is put aside. `fault`: where it failed, unless the failure was expected.
     """
 
     job: Job
@@ -57,6 +58,7 @@ class Result:
     trips: int | None = None
     duration_ms: int | None = None
     last_resort: bool = False
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +115,13 @@ def decode_step(step: dict[str, Any]) -> Step:
 
 def encode_result(result: Result) -> dict[str, Any]:
     """Encode a result as `giftcard_settle` takes it."""
+    flags = {"interrupted": result.job.interrupted, "last_resort": result.last_resort}
     common: dict[str, Any] = {"id": result.job.id, "lease_id": result.job.lease_id}
-    if result.job.interrupted:
-        common["interrupted"] = True
+    common |= {name: True for name, is_set in flags.items() if is_set}
     if result.trips is not None:
         common["trips"] = result.trips
-    if result.last_resort:
-        common["last_resort"] = True
+    if result.fault is not None:
+        common["frames"] = [frame.as_json() for frame in result.fault.frames]
     if not isinstance(result.outcome, Release) and result.outcome.detail:
         common["detail"] = result.outcome.detail
     match result.outcome:

@@ -8,6 +8,8 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
+from lib.telemetry.frames import Fault
+
 LOG = logging.getLogger("giftcards")
 
 # All events and their levels. In Sentry, errors become events, others breadcrumbs. docs/events.md lists the fields.
@@ -43,8 +45,8 @@ LEVELS = {
 }
 
 
-def emit(event: str, **fields: Any) -> None:
-    """Log an event. Fields are plain values without secrets and personal data.
+def emit(event: str, *, fault: Fault | None = None, **fields: Any) -> None:
+    """Log an event. Fields are plain values without secrets and personal data. `fault`: where a run failed, for Sentry.
 
     A handler that raises fails nothing else: a log only watches.
     """
@@ -52,7 +54,9 @@ def emit(event: str, **fields: Any) -> None:
         # Not through log(): it searches the caller's file and line, which no formatter here uses.
         level = LEVELS[event]
         with contextlib.suppress(Exception):
-            LOG.handle(LOG.makeRecord(LOG.name, level, "", 0, event, (), None, extra={"fields": fields}))
+            LOG.handle(
+                LOG.makeRecord(LOG.name, level, "", 0, event, (), None, extra={"fields": fields, "fault": fault})
+            )
 
 
 def is_enabled(event: str) -> bool:

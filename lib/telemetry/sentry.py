@@ -1,7 +1,8 @@
 """Sentry, if SENTRY_DSN is set: events only, never local variables, bodies or personal data.
 
-Errors are sent as events, grouped by stage and kind of error; other log events become their breadcrumbs. With a sample
-rate, a run is a transaction in the trace that began when its flow was enqueued.
+Errors are sent as events, grouped by stage and kind of error; other log events become their breadcrumbs. A failed run
+whose code is at fault is an exception with its frames, from its first attempt on. With a sample rate, a run is a
+transaction in the trace that began when its flow was enqueued.
 
 Sentry only watches: whatever the SDK raises is dropped, and never fails a start, a request, a tick or a run.
 """
@@ -18,7 +19,9 @@ from lib.config.urls import HttpUrl
 from lib.job import Job
 from lib.telemetry import events
 from lib.telemetry.events import LOG
+from lib.telemetry.frames import Fault
 from lib.telemetry.redact import clean
+from lib.telemetry.sentry_faults import capture
 
 Json = dict[str, Any]
 
@@ -207,10 +210,17 @@ class _Handler(logging.Handler):
 def _forward(sdk: Any, record: logging.LogRecord) -> None:
     fields: Json = getattr(record, "fields", {})
     text = str(fields.get("error") or fields.get("text") or "")
-    if record.levelno < logging.ERROR:
+    fault: Fault | None = getattr(record, "fault", None)
+    if fault is not None and fault.is_bug:
+        capture(sdk, record.getMessage(), _plain(fields), fault)
+    elif record.levelno < logging.ERROR:
         level = record.levelname.lower()
         sdk.add_breadcrumb(category=record.getMessage(), level=level, message=text, data=_plain(fields))
-        return
+    else:
+        _send_message(sdk, record, fields, text)
+
+
+def _send_message(sdk: Any, record: logging.LogRecord, fields: Json, text: str) -> None:
     group, kind = str(fields.get("stage") or record.getMessage()), text.partition(":")[0]
     with sdk.new_scope() as scope:
         scope.fingerprint = [group, kind]

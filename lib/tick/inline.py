@@ -22,6 +22,7 @@ from lib.jobs.stage import Registry
 from lib.store.codec import Result
 from lib.store.store import Store
 from lib.store.wire import Wire
+from lib.telemetry.frames import Fault
 from lib.telemetry.redact import clean
 from lib.tick.runner import Runner
 
@@ -83,9 +84,9 @@ class InlineStore(Store):
         began = time.monotonic()
         following: tuple[NextJob, ...] = ()
 
-        def settle(outcome: Outcome) -> str:
+        def settle(outcome: Outcome, fault: Fault | None = None) -> str:
             duration_ms = int((time.monotonic() - began) * 1000)
-            return self._settle(tick_id, runner, Result(job=job, outcome=outcome, duration_ms=duration_ms))
+            return self._settle(tick_id, runner, Result(job=job, outcome=outcome, duration_ms=duration_ms, fault=fault))
 
         runner.log_start(job)
         try:
@@ -97,7 +98,8 @@ class InlineStore(Store):
                 raise TransientError(outcome.error)
             status = settle(outcome)
         except BaseException as failure:  # including KeyboardInterrupt in the debugger
-            settle(Error(error=clean(describe(failure), secrets=self._settings.secrets()), next=following))
+            text = clean(describe(failure), secrets=self._settings.secrets())
+            settle(Error(error=text, next=following), runner.fault(job, failure))
             raise
         if isinstance(outcome, Complete):
             self._run_next(job, outcome.next)

@@ -21,6 +21,7 @@ from lib.jobs.stage import Registry
 from lib.store.codec import Result, Settled, encode_result
 from lib.store.store import Store
 from lib.telemetry import events, sentry
+from lib.telemetry.frames import Fault, fault_of
 from lib.telemetry.redact import clean
 from lib.tick.storable import storable
 from lib.validation import field_errors, same_json
@@ -85,7 +86,13 @@ class Runner:
         policy = self._policy(job.stage)
         outcome = decide(failure, job, policy, rng=self._rng, again=hooks.ask_can_retry(policy, job, failure))
         outcome = self._after_error(outcome, failure, job)
-        return self._result(job, storable(outcome, secrets=self._secrets), began=began)
+        result = self._result(job, storable(outcome, secrets=self._secrets), began=began)
+        return replace(result, fault=self.fault(job, failure))
+
+    def fault(self, job: Job, failure: BaseException) -> Fault | None:
+        """Return where a run failed; None if the failure was expected."""
+        stage = self._registry.stages.get(job.stage)
+        return fault_of(failure, handler=stage.handler if stage else None, secrets=self._secrets())
 
     def log_end(self, result: Result, settled: Settled | None) -> None:
         """Log how a run ended, once it is settled. `settled` None: the job's row is gone."""
@@ -93,13 +100,16 @@ class Runner:
         if settled is None or settled.settled in ("lease_lost", "skipped"):
             self._log("lease_lost", job, duration_ms=result.duration_ms, outcome=type(outcome).__name__.lower())
             return
+        failed = isinstance(outcome, Retry | Error)
         self._log(
             _EVENTS[type(outcome)],
             job,
             duration_ms=result.duration_ms,
             error=getattr(outcome, "error", None),
+            fault=result.fault,
             next_run_at=settled.next_run_at.isoformat() if settled.next_run_at else None,
             status=settled.status,
+            **({"at": result.fault.at if result.fault else None} if failed else {}),
         )
 
     def outcome(self, job: Job, context: Context) -> Outcome:
@@ -112,7 +122,7 @@ class Runner:
             raise PermanentError(f"payload: {field} {message}") from None
         outcome = stage.handler(payload, context)
         if not isinstance(outcome, Complete | Retry | Error | Snooze):
-            raise PermanentError(f"the handler returned {type(outcome).__name__}, not an outcome")
+            raise faulty_result(f"the handler returned {type(outcome).__name__}, not an outcome")
         if isinstance(outcome, Snooze) and job.semantics == "at_most_once":
             raise TransientError("a job that runs at most once cannot snooze")
         if isinstance(outcome, Retry | Error):
@@ -125,7 +135,7 @@ class Runner:
         try:
             return replace(outcome, next=tuple(self._prepared(following, job) for following in outcome.next))
         except (TypeError, AttributeError, ValueError) as error:
-            raise PermanentError(f"the next job that it returned is not a job: {error}") from None
+            raise faulty_result(f"the next job that it returned is not a job: {error}") from None
 
     def _after_error(self, outcome: Retry | Error, failure: BaseException, job: Job) -> Retry | Error:
         policy: FailurePolicy = self._policy(job.stage)
@@ -164,6 +174,7 @@ class Runner:
         *,
         duration_ms: int | None = None,
         error: str | None = None,
+        fault: Fault | None = None,
         next_run_at: str | None = None,
         **fields: object,
     ) -> None:
@@ -172,6 +183,7 @@ class Runner:
             return
         events.emit(
             event,
+            fault=fault,
             job_id=job.id,
             correlation_id=job.correlation_id,
             tenant_id=job.tenant_id,
@@ -187,6 +199,13 @@ class Runner:
         )
 
 
+def faulty_result(message: str) -> PermanentError:
+    """Return the failure of a run whose handler has returned what cannot be used."""
+    failure = PermanentError(message)
+    failure.of_result = True
+    return failure
+
+
 def _check_storable(result: Result) -> None:
     """Raise PermanentError for a result that is not JSON: it would fail the settle, and with it other jobs' results."""
     if result.outcome == Complete():
@@ -194,6 +213,6 @@ def _check_storable(result: Result) -> None:
     try:
         size = len(json.dumps(encode_result(result), allow_nan=False))
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise PermanentError(f"its result cannot be stored: {error}") from None
+        raise faulty_result(f"its result cannot be stored: {error}") from None
     if size > _LARGEST_RESULT:
-        raise PermanentError(f"its result has {size:,} bytes as JSON, and may have {_LARGEST_RESULT:,}")
+        raise faulty_result(f"its result has {size:,} bytes as JSON, and may have {_LARGEST_RESULT:,}")

@@ -3,10 +3,10 @@
 import time
 from dataclasses import dataclass, replace
 
-from lib.errors import PermanentError, TransientError
+from lib.errors import TransientError
 from lib.store.codec import Result, Settled
 from lib.telemetry import events
-from lib.tick.runner import Runner
+from lib.tick.runner import Runner, faulty_result
 
 # A result that is refused for a reason that may not be its own is sent so often, once a second, before it counts.
 _TRIES = 4
@@ -89,5 +89,5 @@ class Unsettled:
             return
         events.emit("result_refused", job_id=result.job.id, error=settled.error)
         text = f"its result cannot be stored: {settled.error}"
-        failure = PermanentError(text) if is_data else TransientError(text)
+        failure = faulty_result(text) if is_data else TransientError(text)
         self._kept.append(replace(kept, result=self._runner.failed(result.job, failure), at=now, tries=0, failed=True))

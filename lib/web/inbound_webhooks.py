@@ -38,7 +38,8 @@ def from_square() -> tuple[dict[str, Any], int]:
     received = own.store.receive_event(
         source="square", event_id=event.event_id, type=event.type, tenant_id=tenant, action=action
     )
-    refused, named = received.pop("refused"), {"source": "square", "type": harmless(event.type)}
+    refused = received.pop("refused")
+    named: dict[str, Any] = {"source": "square", "type": harmless(event.type)}
     if refused is not None:
         events.emit(
             "webhook_refused",

@@ -271,6 +271,7 @@ create table public.giftcard_job_history (
   error text,
   next_run_at timestamptz,
   detail jsonb,
+  frames jsonb,
   constraint giftcard_job_history_pkey primary key (job_id, run_no)
 ) with (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 50000);
 
@@ -278,6 +279,8 @@ comment on table public.giftcard_job_history is
   'One row is one run of a job; written when it is settled. No foreign key: it outlives the job.';
 comment on column public.giftcard_job_history.detail is
   'What the handler kept of this run: the status and the beginning of a vendor''s response.';
+comment on column public.giftcard_job_history.frames is
+  'Where it failed: file, line and function of each frame, the causes first; null: it did not, or that was expected.';
 comment on column public.giftcard_job_history.lease_id is
   'The lease that settled it, by which a repeated settle is recognized.';
 
@@ -1700,8 +1703,8 @@ end $$;
 -- Record the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and,
 -- as the outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs
 -- to enqueue in this transaction: same tenant and flow, context passed on), interrupted (true for a run taken over),
--- detail (kept with the run), trips (the threshold of its circuit, when this failure counts towards it). Complete
--- counts as a success by itself.
+-- detail and frames (kept with the run), trips (the threshold of its circuit, when this failure counts towards it).
+-- Complete counts as a success by itself.
 -- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by
 -- outcome. p_guarded: webhooks and circuits that fail do not undo the settle.
 create function public.giftcard_settle(
@@ -1804,7 +1807,7 @@ begin
       set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
           scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
-          detail = excluded.detail
+          detail = excluded.detail, frames = null
     returning job_id)
   select array_agg(job_id),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
@@ -1846,20 +1849,20 @@ begin
   kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error,
-       next_run_at, detail)
+       next_run_at, detail, frames)
     select id, run_no, attempts + case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end, stage,
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
            was_scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner, (r ->> 'lease_id')::uuid,
            left(r ->> 'error', 500),
            -- giftcard_next_run_at, inline
-           case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
+           case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail', r -> 'frames'
       from changed
     on conflict (job_id, run_no) do update
       set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
           scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
-          next_run_at = excluded.next_run_at, detail = excluded.detail
+          next_run_at = excluded.next_run_at, detail = excluded.detail, frames = excluded.frames
     returning job_id)
   select coalesce(array_agg(job_id), '{}') into done from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);
@@ -3938,8 +3941,22 @@ begin
 end $$;
 -- The runs of a job.
 
+-- Return the frames of a run as the API shows them, whatever was written by hand: [{file, line, function, own, raised,
+-- omitted}].
+create function public.giftcard_frames_json(p_frames jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'file', left(f ->> 'file', 200), 'function', left(f ->> 'function', 200), 'raised', left(f ->> 'raised', 200),
+        'line', case when f ->> 'line' ~ '^[0-9]{1,9}$' then (f ->> 'line')::integer else 0 end,
+        'omitted', case when f ->> 'omitted' ~ '^[0-9]{1,9}$' then (f ->> 'omitted')::integer else 0 end,
+        'own', coalesce(f -> 'own' = 'true', false))), '[]')
+      from (select * from jsonb_path_query(p_frames, '$[*] ? (exists(@.file) && exists(@.function))') limit 50) x(f));
+end $$;
+
 -- Return a run as the API shows it: {job_id, run_no, attempt, retry_count (from 0), status, started_at, finished_at,
--- start_delay_ms, duration_ms, error, next_run_at, lock_owner, detail}.
+-- start_delay_ms, duration_ms, error, next_run_at, lock_owner, detail, frames}.
 create function public.giftcard_run_json(h public.giftcard_job_history) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -3952,7 +3969,8 @@ begin
     'error', left(h.error, 500), 'next_run_at', h.next_run_at, 'lock_owner', left(h.lock_owner, 500),
     -- Written by hand it may be anything.
     'detail', case when jsonb_typeof(h.detail) = 'object' then h.detail
-                   when h.detail is not null then jsonb_build_object('value', h.detail) end));
+                   when h.detail is not null then jsonb_build_object('value', h.detail) end,
+    'frames', public.giftcard_frames_json(h.frames)));
 end $$;
 
 -- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,

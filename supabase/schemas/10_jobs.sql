@@ -112,6 +112,7 @@ create table public.giftcard_job_history (
   error text,
   next_run_at timestamptz,
   detail jsonb,
+  frames jsonb,
   constraint giftcard_job_history_pkey primary key (job_id, run_no)
 ) with (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 50000);
 
@@ -119,6 +120,8 @@ comment on table public.giftcard_job_history is
   'One row is one run of a job; written when it is settled. No foreign key: it outlives the job.';
 comment on column public.giftcard_job_history.detail is
   'What the handler kept of this run: the status and the beginning of a vendor''s response.';
+comment on column public.giftcard_job_history.frames is
+  'Where it failed: file, line and function of each frame, the causes first; null: it did not, or that was expected.';
 comment on column public.giftcard_job_history.lease_id is
   'The lease that settled it, by which a repeated settle is recognized.';
 

@@ -3,8 +3,8 @@
 -- Record the outcomes of runs. p_results: an array of {id, lease_id, outcome: complete|retry|error|snooze|release} and,
 -- as the outcome needs it, delay (seconds), error (text), revive (seconds; absent: never), context (merged), next (jobs
 -- to enqueue in this transaction: same tenant and flow, context passed on), interrupted (true for a run taken over),
--- detail (kept with the run), trips (the threshold of its circuit, when this failure counts towards it). Complete
--- counts as a success by itself.
+-- detail and frames (kept with the run), trips (the threshold of its circuit, when this failure counts towards it).
+-- Complete counts as a success by itself.
 -- settled: [{id, settled: 'settled'|'lease_lost', status, next_run_at}]; opened, closed: circuits; sums: how many by
 -- outcome. p_guarded: webhooks and circuits that fail do not undo the settle.
 create function public.giftcard_settle(
@@ -107,7 +107,7 @@ begin
       set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
           scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
-          detail = excluded.detail
+          detail = excluded.detail, frames = null
     returning job_id)
   select array_agg(job_id),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
@@ -149,20 +149,20 @@ begin
   kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, error,
-       next_run_at, detail)
+       next_run_at, detail, frames)
     select id, run_no, attempts + case when r ->> 'outcome' in ('snooze', 'release') then 1 else 0 end, stage,
            case when (r ->> 'interrupted')::boolean then 'INTERRUPTED' when r ->> 'outcome' = 'snooze' then 'SNOOZED'
                 when r ->> 'outcome' = 'release' then 'RELEASED' else 'FAILED' end,
            was_scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner, (r ->> 'lease_id')::uuid,
            left(r ->> 'error', 500),
            -- giftcard_next_run_at, inline
-           case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail'
+           case status when 'queued' then scheduled_at when 'error' then revive_at end, r -> 'detail', r -> 'frames'
       from changed
     on conflict (job_id, run_no) do update
       set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
           scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
-          next_run_at = excluded.next_run_at, detail = excluded.detail
+          next_run_at = excluded.next_run_at, detail = excluded.detail, frames = excluded.frames
     returning job_id)
   select coalesce(array_agg(job_id), '{}') into done from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);

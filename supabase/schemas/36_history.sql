@@ -1,7 +1,21 @@
 -- The runs of a job.
 
+-- Return the frames of a run as the API shows them, whatever was written by hand: [{file, line, function, own, raised,
+-- omitted}].
+create function public.giftcard_frames_json(p_frames jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'file', left(f ->> 'file', 200), 'function', left(f ->> 'function', 200), 'raised', left(f ->> 'raised', 200),
+        'line', case when f ->> 'line' ~ '^[0-9]{1,9}$' then (f ->> 'line')::integer else 0 end,
+        'omitted', case when f ->> 'omitted' ~ '^[0-9]{1,9}$' then (f ->> 'omitted')::integer else 0 end,
+        'own', coalesce(f -> 'own' = 'true', false))), '[]')
+      from (select * from jsonb_path_query(p_frames, '$[*] ? (exists(@.file) && exists(@.function))') limit 50) x(f));
+end $$;
+
 -- Return a run as the API shows it: {job_id, run_no, attempt, retry_count (from 0), status, started_at, finished_at,
--- start_delay_ms, duration_ms, error, next_run_at, lock_owner, detail}.
+-- start_delay_ms, duration_ms, error, next_run_at, lock_owner, detail, frames}.
 create function public.giftcard_run_json(h public.giftcard_job_history) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -14,7 +28,8 @@ begin
     'error', left(h.error, 500), 'next_run_at', h.next_run_at, 'lock_owner', left(h.lock_owner, 500),
     -- Written by hand it may be anything.
     'detail', case when jsonb_typeof(h.detail) = 'object' then h.detail
-                   when h.detail is not null then jsonb_build_object('value', h.detail) end));
+                   when h.detail is not null then jsonb_build_object('value', h.detail) end,
+    'frames', public.giftcard_frames_json(h.frames)));
 end $$;
 
 -- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,

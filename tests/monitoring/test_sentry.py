@@ -41,7 +41,18 @@ def work(payload, context):
         raise TransientError(f"no answer for {{MAIL}} with {{SECRET}}")
     if do == "die":
         raise PermanentError(f"{{MAIL}} {{CARD}} {{SECRET}}")
+    if do == "bug":
+        return look_up(MAIL)
+    if do == "network":
+        raise RuntimeError("no answer") from ConnectionResetError()
     return Complete(next=(NextJob(stage="after"),) if do == "follow" else ())
+
+def look_up(name):
+    local = [MAIL, CARD, SECRET]
+    try:
+        return {{}}[name]
+    except KeyError as error:
+        raise LookupError(f"nothing for {{name}}") from error
 
 @stage("after", payload=Anything)
 def after(payload, context):
@@ -152,6 +163,27 @@ def test_dead_letter_is_an_event_grouped_by_stage_and_kind_with_what_led_to_it(
     trail = [crumb["category"] for crumb in event["breadcrumbs"]["values"]]
     assert "run_failed" in trail
     assert trail.count("run_started") == 2
+
+
+def test_bug_is_one_exception_with_its_frames_from_the_first_attempt_on(database_url: str, receiver: Receiver) -> None:
+    run(database_url, receiver, job("one", do="bug"), job("two", do="bug"), TICK)
+    (event,) = receiver.items("event")
+    cause, bug = event["exception"]["values"]
+    assert [cause["type"], bug["type"], bug["value"]] == ["KeyError", "LookupError", "nothing for [email]"]
+    place = [(frame["filename"], frame["function"], frame["in_app"]) for frame in bug["stacktrace"]["frames"]]
+    assert place == [("<string>", "work", True), ("<string>", "look_up", True)]
+    assert PROGRAM.splitlines()[bug["stacktrace"]["frames"][-1]["lineno"] - 1].lstrip().startswith("raise LookupError")
+    assert event["fingerprint"] == ["work", "LookupError", "<string> look_up"]
+    assert (event["tags"]["stage"], event["tags"]["attempt"]) == ("work", "1")
+    text = "".join(receiver.bodies)
+    assert not any(value in text for value in (MAIL, CARD, SECRET, str(ROOT), '"vars"'))
+
+
+def test_bug_is_one_event_also_at_the_end_and_network_only_then(database_url: str, receiver: Receiver) -> None:
+    run(database_url, receiver, job("one", do="network"), TICK)
+    assert receiver.items("event") == []
+    run(database_url, receiver, job("two", do="bug"), TICK, GIFTCARD_MAX_ATTEMPTS="1")
+    assert [event["tags"]["event"] for event in receiver.items("event")] == ["run_dead_lettered"]
 
 
 def test_nothing_personal_is_in_any_envelope(database_url: str, receiver: Receiver) -> None:

@@ -65,6 +65,21 @@ class JobPage(Response):
     """The cursor of the previous page. Null on the first one."""
 
 
+class Frame(Response):
+    """A frame of a traceback: a place in the code, without values."""
+
+    file: str
+    """Relative to the project, or to the folder of its package."""
+    line: int
+    function: str
+    own: bool
+    """Code of a stage or of what it is made of, not of the engine or of a package."""
+    raised: str | None
+    """The type of the exception that was raised here."""
+    omitted: int
+    """How many frames before this one are left out."""
+
+
 class JobRun(Response):
     """A run of a job. Durations are in milliseconds."""
 
@@ -87,6 +102,8 @@ class JobRun(Response):
     """The tick that ran it."""
     detail: Json | None
     """What the handler recorded about the run."""
+    frames: list[Frame]
+    """Where it failed, the causes first, what raised last. Empty for a run that did not fail, or failed as expected."""
 
 
 class JobHistory(Response):
