@@ -71,6 +71,8 @@ class Operations:
         registry = self._registry()
         found = self._store.status(stages=registry.ready(self._settings))
         found["dead_letters"] = [masked(job) for job in found["dead_letters"]]
+        if self._settings.giftcard_paused:
+            found["killed"] = [paused_by_setting(job) for job in found["killed"]]
         return found | {
             "stages_not_configured": registry.unready(self._settings),
             "paused_by_setting": self._settings.giftcard_paused,

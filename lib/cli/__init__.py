@@ -15,7 +15,9 @@
     channels   the group of tests: test mail, test alert
     schedules, webhooks, reports, keys, tokens
                a command group each, with its tables
-    views      tables of jobs, runs, stages and the status
+    views      tables of jobs and runs
+    state      tables of the status, the doctor and circuits
+    stages     tables of stages and start delays
     books      tables of orders and of differences between money and cards
     messages   the sentences after each change
 
