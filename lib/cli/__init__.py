@@ -3,6 +3,7 @@
     group      the command group, --url, errors as one sentence, output
     services   the services behind commands: on the database, or over the API
     options    parameter types, options generated from the API's models, JSON input
+    models     several models from the options of one command
     prompts    confirmations and the progress bar
     tables     tables on terminals, aligned text elsewhere
     inspect    list, show, history, status, doctor, stages, circuits, precision

@@ -9,6 +9,7 @@ from flask.cli import with_appcontext
 from lib.cli import messages, state, views
 from lib.cli import stages as stage_tables
 from lib.cli.group import command_line, jobs, json_option, output
+from lib.cli.models import build_each
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
 from lib.cli.services import job_service, schedule_service
 from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
@@ -20,7 +21,7 @@ from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
 @json_option
 def list_jobs(*, reveal: bool, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, a page at a time."""
-    wanted, page = build(Filter, typed_fields(Filter, options)), build(Page, typed_fields(Page, options))
+    wanted, page = build_each((Filter, Page), options)
     found = job_service().list_jobs(wanted, page, reveal=reveal)
     links = {
         name: _page_command(options, reveal=reveal, **{name: found[name]}) for name in ("newer", "older") if found[name]
