@@ -22,6 +22,7 @@ GiftcardError
     └── Conflict              the data is at fault: it violates a unique constraint
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 # Without 401, 403 and 409: those are our own misconfiguration or a race, and must not dead-letter a queue.
@@ -96,20 +97,22 @@ class Interrupted(TransientError):
 
 
 class Invalid(GiftcardError):
-    """An invalid request. `field` names the part at fault."""
+    """An invalid request. `field` names the part at fault, the first of `errors`: (field, message) of each."""
 
-    def __init__(self, message: str, *, field: str) -> None:
+    def __init__(self, message: str, *, field: str, errors: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
         self.field = field
+        self.errors = tuple(errors) or ((field, message),)
 
 
 class InvalidJob(Invalid, ValueError):
     """A job that cannot be enqueued. `index` is its place in the list; `field` is `stage`, `ttr_seconds` or
-    starts with `payload`."""
+    starts with `payload`. `others`: those of the same list that cannot be, either."""
 
-    def __init__(self, message: str, *, field: str, index: int) -> None:
-        super().__init__(message, field=field)
+    def __init__(self, message: str, *, field: str, index: int, errors: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message, field=field, errors=errors)
         self.index = index
+        self.others: tuple[InvalidJob, ...] = ()
 
 
 class Forbidden(GiftcardError):

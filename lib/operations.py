@@ -1,6 +1,5 @@
 """The operators' verbs, shared by the web API and the command line."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +11,10 @@ from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Fi
 from lib.jobs.shown import masked, paused_by_setting
 from lib.jobs.stage import Registry
 from lib.store.store import Store
-from lib.tick.tick import check_allowed, run_tick
+from lib.tick.bulk_requeue import BulkRequeue
+from lib.validation import error_sentence
 
 Json = dict[str, Any]
-
-# Jobs per step of a bulk requeue: one call and one transaction, short enough not to block ticks.
-_STEP = 500
 
 
 class Operations:
@@ -71,6 +68,8 @@ class Operations:
         registry = self._registry()
         found = self._store.status(stages=registry.ready(self._settings))
         found["dead_letters"] = [masked(job) for job in found["dead_letters"]]
+        if self._settings.giftcard_paused:
+            found["killed"] = [paused_by_setting(job) for job in found["killed"]]
         return found | {
             "stages_not_configured": registry.unready(self._settings),
             "paused_by_setting": self._settings.giftcard_paused,
@@ -109,17 +108,26 @@ class Operations:
             Forbidden: a job of a tenant that the caller may not act for.
         """
         registry = self._registry()
+        unknown = [
+            (f"jobs.{index}.stage", f"there is no stage {job.stage}")
+            for index, job in enumerate(wanted.jobs)
+            if job.stage not in registry.stages
+        ]
+        if unknown:
+            message = unknown[0][1] if len(unknown) == 1 else error_sentence(unknown)
+            raise Invalid(message, field=unknown[0][0], errors=unknown)
         rows = []
         for index, job in enumerate(wanted.jobs):
-            if job.stage not in registry.stages:
-                raise Invalid(f"there is no stage {job.stage}", field=f"jobs.{index}.stage")
             self._caller.check_payload(job.payload, field=f"jobs.{index}.payload")
             tenant_id = self._caller.tenant(job.tenant_id, field=f"jobs.{index}.tenant_id")
             rows.append(job.as_row(tenant_id=tenant_id, trigger_type=trigger_type))
         try:
             jobs = prepare(rows, registry, self._settings)
         except InvalidJob as error:
-            raise Invalid(str(error), field=f"jobs.{error.index}.{error.field}") from None
+            invalid = (error, *error.others)
+            errors = [(f"jobs.{job.index}.{field}", text) for job in invalid for field, text in job.errors]
+            message = error_sentence(errors) if error.others else str(error)
+            raise Invalid(message, field=errors[0][0], errors=errors) from None
         return {"jobs": self._store.enqueue(jobs, replace=wanted.replace, caller=self._caller)}
 
     # Change
@@ -147,53 +155,15 @@ class Operations:
         """
         if not wanted.all and not wanted.filter.as_json():
             raise Invalid("an empty filter matches every dead job: set all to true to requeue them", field="filter")
-        ends = time.monotonic() + budget
-        total: Json = {"matched": 0, "requeued": 0, "done": False, "after": wanted.after, "dry_run": wanted.dry_run}
-        if wanted.slowly and not wanted.dry_run and not wanted.already:
-            first = self._first_alone(wanted, total)
-            if first is not None:
-                return first
-        while not total["done"]:
-            step = self._step(wanted, after=total["after"], spread_from=wanted.already + total["requeued"])
-            total["matched"] += step["matched"]
-            total["requeued"] += step["requeued"]
-            total["after"] = step["last_id"] or total["after"]
-            total["done"] = step["done"]
-            progress(total["matched"])
-            if time.monotonic() >= ends:
-                break
-        return total
-
-    def _step(self, wanted: BulkRequeueRequest, *, after: int, spread_from: int, limit: int = _STEP) -> Json:
-        seconds = 60 / wanted.per_minute if wanted.slowly else 0
-        return self._store.requeue_jobs(
-            filter=self._filter(wanted.filter),
-            after=after,
-            limit=limit,
-            dry_run=wanted.dry_run,
-            spread_seconds=seconds,
-            first_in=seconds * spread_from,
+        bulk = BulkRequeue(
+            wanted,
+            self._filter(wanted.filter),
+            store=self._store,
+            registry=self._registry(),
+            settings=self._settings,
             caller=self._caller,
         )
-
-    def _first_alone(self, wanted: BulkRequeueRequest, total: Json) -> Json | None:
-        """Requeue one job and run it now. Return the result if the others must not follow, None if they may."""
-        check_allowed(self._settings)
-        step = self._step(wanted, after=wanted.after, spread_from=0, limit=1)
-        total |= {"matched": step["matched"], "requeued": step["requeued"], "after": step["last_id"] or wanted.after}
-        if not step["ids"]:
-            return total | {"done": step["done"]}
-        job_id = step["ids"][0]
-        run_tick(
-            self._store, self._registry(), self._settings, source="requeue", limit=1, linger=False, only_job_id=job_id
-        )
-        status = self.job(job_id)["status"]
-        if status == "completed":
-            return None
-        return total | {
-            "stopped_at": job_id,
-            "stopped_because": f"job {job_id} ran first and is {status}, not completed",
-        }
+        return bulk.run(budget=budget, progress=progress)
 
     def cancel(self, job_id: int) -> Json:
         """Cancel a job: now, or when its run ends."""

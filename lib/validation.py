@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -31,6 +32,12 @@ _PREDICATES = {
 } | {f"{kind} should": "has to" for kind in ("Input", "String", "List", "Dictionary", "Tuple", "Set")}
 # What it adds for programmers.
 _TAIL = re.compile(r", unable to (interpret|parse).*| after validation")
+
+
+# A field, and what is wrong with it.
+FieldError = tuple[str, str]
+# Errors that a sentence names; more are counted.
+_NAMED = 10
 
 
 class StrictModel(BaseModel):
@@ -96,7 +103,7 @@ def _as_predicate(message: str) -> str:
     return message
 
 
-def field_errors(error: ValidationError) -> list[tuple[str, str]]:
+def field_errors(error: ValidationError) -> list[FieldError]:
     """Return what is wrong as (field, message), in the order of the fields: `("customer.email", "is not a valid …")`.
 
     Fit for responses and logs: never the value, and only as much of an unknown field's name as is harmless.
@@ -105,6 +112,13 @@ def field_errors(error: ValidationError) -> list[tuple[str, str]]:
     return [
         (".".join(harmless(str(part)) for part in detail["loc"]), _as_predicate(detail["msg"])) for detail in details
     ]
+
+
+def error_sentence(errors: Sequence[FieldError], *, form: str = "{} {}") -> str:
+    """Return errors as one sentence: "amount is required; email is not …". `form`: of a field and its message."""
+    named = [form.format(field, message) if field else message for field, message in errors[:_NAMED]]
+    more = [f"and {len(errors) - _NAMED} more"] if len(errors) > _NAMED else []
+    return "; ".join(named + more)
 
 
 def harmless(name: str) -> str:

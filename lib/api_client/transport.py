@@ -111,7 +111,7 @@ class Transport:
         if status == 413:
             return Refused(f"{message}: send fewer jobs at a time", sqlstate="GC400")
         if status == 422 and field:
-            return Invalid(message, field=field)
+            return Invalid(message, field=field, errors=_errors(problem))
         if status < 500 and status != 429:
             return Refused(message, sqlstate=_SQLSTATES.get(status, "GC400"), field=field or None)
         return Misconfigured(f"{self._host}: {message}") if status == 503 else Unavailable(f"{self._host}: {message}")
@@ -156,6 +156,14 @@ def _checked(text: str) -> HttpUrl:
 
 def _without_none(values: Json) -> Json:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _errors(problem: Json) -> list[tuple[str, str]]:
+    """Return all invalid fields of a problem; older deployments name the first alone."""
+    errors = problem.get("errors")
+    if not isinstance(errors, list):
+        return []
+    return [(str(error.get("field")), str(error.get("message"))) for error in errors if isinstance(error, dict)]
 
 
 def _parsed(content: bytes) -> Any:

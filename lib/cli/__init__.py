@@ -3,6 +3,7 @@
     group      the command group, --url, errors as one sentence, output
     services   the services behind commands: on the database, or over the API
     options    parameter types, options generated from the API's models, JSON input
+    models     several models from the options of one command
     prompts    confirmations and the progress bar
     tables     tables on terminals, aligned text elsewhere
     inspect    list, show, history, status, doctor, stages, circuits, precision
@@ -17,7 +18,9 @@
     channels   the group of tests: test mail, test alert
     schedules, webhooks, reports, keys, tokens
                a command group each, with its tables
-    views      tables of jobs, runs, stages and the status
+    views      tables of jobs and runs
+    state      tables of the status, the doctor and circuits
+    stages     tables of stages and start delays
     books      tables of orders and of differences between money and cards
     messages   the sentences after each change
 

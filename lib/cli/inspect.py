@@ -6,8 +6,10 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.cli import messages, views
+from lib.cli import messages, state, views
+from lib.cli import stages as stage_tables
 from lib.cli.group import command_line, jobs, json_option, output
+from lib.cli.models import build_each
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
 from lib.cli.services import job_service, schedule_service
 from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
@@ -19,7 +21,7 @@ from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
 @json_option
 def list_jobs(*, reveal: bool, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, a page at a time."""
-    wanted, page = build(Filter, typed_fields(Filter, options)), build(Page, typed_fields(Page, options))
+    wanted, page = build_each((Filter, Page), options)
     found = job_service().list_jobs(wanted, page, reveal=reveal)
     links = {
         name: _page_command(options, reveal=reveal, **{name: found[name]}) for name in ("newer", "older") if found[name]
@@ -71,7 +73,7 @@ def _older_runs(job_id: int, found: dict[str, Any], *words: str) -> str | None:
 @json_option
 def status(*, as_json: bool) -> None:
     """Show counts, circuits, dead letters, what does not match in the books, and the last ticks."""
-    output(job_service().status(), as_json=as_json, view=views.status)
+    output(job_service().status(), as_json=as_json, view=state.status)
 
 
 @jobs.command()
@@ -79,7 +81,7 @@ def status(*, as_json: bool) -> None:
 def doctor(*, as_json: bool) -> None:
     """Check the deployment and list what to fix. Exit code 1 if a check is red."""
     found = job_service().doctor()
-    output(found, as_json=as_json, view=views.doctor)
+    output(found, as_json=as_json, view=state.doctor)
     if any(check["level"] == "red" for check in found["checks"]):
         click.get_current_context().exit(1)
 
@@ -88,7 +90,7 @@ def doctor(*, as_json: bool) -> None:
 @json_option
 def stages(*, as_json: bool) -> None:
     """List the stages with their effective settings."""
-    output(job_service().stages(), as_json=as_json, view=views.stages)
+    output(job_service().stages(), as_json=as_json, view=stage_tables.stages)
 
 
 @jobs.group(invoke_without_command=True)
@@ -99,7 +101,7 @@ def circuits(*, as_json: bool, **options: Any) -> None:
     """List circuits that are not closed, or have failed lately, by name, a page at a time."""
     if click.get_current_context().invoked_subcommand is None:
         page = build(CircuitPage, typed_fields(CircuitPage, options))
-        output(job_service().circuits(page), as_json=as_json, view=lambda found: views.circuit_page(found, page))
+        output(job_service().circuits(page), as_json=as_json, view=lambda found: state.circuit_page(found, page))
 
 
 @circuits.command()
@@ -116,4 +118,4 @@ def reset(name: str, *, as_json: bool) -> None:
 def precision(*, window_seconds: float, as_json: bool) -> None:
     """Show by stage how long after its time each run began."""
     found = schedule_service().precision(window_seconds=window_seconds)
-    output(found, as_json=as_json, view=views.precision)
+    output(found, as_json=as_json, view=stage_tables.precision)

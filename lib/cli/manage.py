@@ -8,6 +8,7 @@ import click
 
 from lib.cli import messages
 from lib.cli.group import BadInput, Failed, jobs, json_option, output
+from lib.cli.models import build_each
 from lib.cli.options import (
     ID,
     NAME,
@@ -91,8 +92,8 @@ def _for_each(ids: tuple[int, ...], act: Callable[[int], Json], *, as_json: bool
 
 
 def _requeue_many(options: Json, *, yes: bool, as_json: bool) -> None:
-    only = build(Filter, typed_fields(Filter, options))
-    wanted = build(BulkRequeueRequest, typed_fields(BulkRequeueRequest, options) | {"filter": only})
+    only, bulk = build_each((Filter, BulkRequeueRequest), options | {"filter": None})
+    wanted = bulk.model_copy(update={"filter": only})
     if not wanted.all and not only.as_json():
         raise BadInput("no job is selected: give ids, a filter like --stage or --error, or --all for every dead letter")
     service = job_service()

@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lib.cli.group import BadInput
 from lib.giftcards.orders import MAX_AMOUNT
-from lib.validation import UNSAFE, Identifier, JsonError, field_errors, strict_json
+from lib.validation import UNSAFE, Identifier, JsonError, error_sentence, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 _Command = Callable[..., Any]
@@ -169,7 +169,7 @@ def build(model: type[M], values: dict[str, Any]) -> M:
     """Return the model of typed options.
 
     Raises:
-        BadInput: names the first invalid option.
+        BadInput: names the invalid options.
     """
     try:
         return model.model_validate(values, strict=False)
@@ -181,7 +181,7 @@ def build_from_json(model: type[M], value: Any) -> M:
     """Return the model of parsed JSON, validated as strictly as in the API.
 
     Raises:
-        BadInput: names the first invalid field.
+        BadInput: names the invalid fields.
     """
     try:
         return model.model_validate_json(json.dumps(value))
@@ -198,8 +198,9 @@ def identifier(text: str, *, name: str) -> str:
 
 
 def _bad_input(error: ValidationError, *, name_of: Callable[[str], str]) -> BadInput:
-    field, message = field_errors(error)[0]
-    return BadInput(f"{name_of(field)}: {message}" if field else message)
+    return BadInput(
+        error_sentence([(field and name_of(field), text) for field, text in field_errors(error)], form="{}: {}")
+    )
 
 
 def json_argument(text: str, *, name: str = "--payload") -> Any:

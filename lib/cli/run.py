@@ -24,9 +24,13 @@ from lib.cli.options import (
 from lib.cli.services import job_service, select
 from lib.errors import Invalid
 from lib.jobs.schemas import EnqueueRequest, JobRequest
+from lib.validation import error_sentence
 from lib.web.services import Services
 
 Json = dict[str, Any]
+
+# The path of a field in the body of the API.
+_OF_JOB = re.compile(r"jobs\.(\d+)\.(?:payload\.)?(.*)")
 
 
 @jobs.command()
@@ -78,11 +82,21 @@ def enqueue(
     try:
         done = job_service().enqueue(wanted, trigger_type="cli")
     except Invalid as error:
-        index = re.match(r"jobs\.(\d+)", error.field)
-        if file is None or index is None:
+        if file is None or not all(_OF_JOB.match(field) for field, _ in error.errors):
             raise
-        raise BadInput(f"job {int(index[1]) + 1} of {len(wanted.jobs)}: {error}") from error
+        raise BadInput(_by_job(error, of=len(wanted.jobs))) from error
     output(done, as_json=as_json, view=messages.enqueued)
+
+
+def _by_job(error: Invalid, *, of: int) -> str:
+    """Return what is wrong with each job of a file, which people count from 1."""
+    errors: dict[int, list[tuple[str, str]]] = {}
+    for field, message in error.errors:
+        if match := _OF_JOB.match(field):
+            name = "" if match[2] in ("stage", "payload") else match[2]
+            errors.setdefault(int(match[1]), []).append((name, message))
+    jobs = [(f"job {index + 1} of {of}", error_sentence(found)) for index, found in errors.items()]
+    return error_sentence(jobs, form="{}: {}")
 
 
 def _job_values(stage: str, correlation_id: str, options: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Tables of jobs, runs, stages and the status, each with the next command to use."""
+"""Tables of jobs and their runs, each with the next command to use."""
 
 import json
 import shlex
@@ -6,17 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib.cli import frames
-from lib.cli.books import money
 from lib.cli.group import command_line
-from lib.cli.messages import stage_label
-from lib.cli.tables import Part, Table, count, duration, moment
-from lib.jobs.schemas import CircuitPage
+from lib.cli.tables import Part, Table, duration, moment
+from lib.jobs.shown import payload_is_refused
 
 Json = dict[str, Any]
 
-STATUSES = ("queued", "running", "completed", "error", "cancelled")
-# Counts of the status end here.
-_STATUS_LIMIT = 1000
 _MASKED = "Mail addresses and card numbers are masked: --reveal shows them and records the access in the audit log."
 
 
@@ -69,9 +64,41 @@ def job(job: Json, *, reveal: bool, link: str | None = None) -> Iterator[Part]:
         yield f"This job is archived: flask jobs restore {job['id']} restores it"
     elif job["waiting_for"]:
         yield f"waiting for: {job['waiting_for']['text']}"
-    if job["status"] in ("error", "cancelled") and not job.get("archived_at"):
-        yield f"to retry it: flask jobs requeue {job['id']}"
+    if not job.get("archived_at"):
+        yield from _next_commands(job, reveal=reveal)
+    if job.get("current_run"):  # older deployments have none
+        yield _current_run(job)
+        if not job["history"]:
+            return
     yield from runs(job["id"], job["history"], link=link)
+
+
+def _next_commands(job: Json, *, reveal: bool) -> Iterator[str]:
+    job_id = str(job["id"])
+    if payload_is_refused(job):
+        yield "Its payload is at fault: the error names each field."
+        if not reveal:
+            show = shlex.join(command_line("show", job_id, "--reveal"))
+            yield f"to see it in clear (recorded in the audit log): {show}"
+        yield f"to correct and retry it: {shlex.join(command_line('requeue', job_id, '--payload', '@FILE'))}"
+    elif job["status"] in ("error", "cancelled"):
+        yield f"to retry it: flask jobs requeue {job_id}"
+
+
+def _current_run(job: Json) -> Table:
+    run = job["current_run"]
+    rows = [
+        ("run", run["run_no"]),
+        ("attempt", _attempts(job)),
+        ("started", moment(run["started_at"])),
+        ("runs for", duration(run["duration_ms"])),
+        ("deadline", moment(run["deadline_at"])),
+        ("lease until", moment(run["lease_expires_at"])),
+        ("last heartbeat", moment(run["heartbeat_at"]) or "none"),
+        ("tick", f"{run['tick_id'] or 'unknown'}, process {run['lock_owner'] or 'unknown'}"),
+        ("cancel requested", moment(run["cancel_requested_at"])),
+    ]
+    return Table("Current run", ("", ""), [row for row in rows if row[1] != ""])
 
 
 def runs(job_id: int, runs: list[Json], *, link: str | None = None) -> Iterator[Part]:
@@ -97,154 +124,3 @@ def runs(job_id: int, runs: list[Json], *, link: str | None = None) -> Iterator[
     yield from frames.failures(runs)
     if link:
         yield f"older: {link}"
-
-
-def status(status: Json) -> Iterator[Part]:
-    """Render the body of `GET /api/status`. Each problem has the command that fixes it."""
-    yield _counts(status["counts"])
-    if status["paused_by_setting"]:
-        yield "Everything is paused by GIFTCARD_PAUSED: unset it to resume."
-    for paused in status["paused"]:
-        reason = paused["reason"] or "no reason given"
-        yield f"{stage_label(paused['stage'])} is paused by {paused['by']} since {moment(paused['since'])}: {reason}"
-        yield f"  to resume: flask jobs resume '{paused['stage']}'"
-    for stage, setting in status["stages_not_configured"].items():
-        yield f"stage {stage} is parked: set {setting}"
-    if status["circuits"]:
-        yield from circuits(status)
-    if status["dead_letters"]:
-        rows = [
-            (d["id"], d["stage"], d["attempts"], moment(d["revive_at"]) or "never", d["last_error"])
-            for d in status["dead_letters"]
-        ]
-        yield Table("Dead letters, the newest 20", ("job", "stage", "attempts", "revives", "error"), rows)
-        yield "to retry one: flask jobs requeue ID; many: flask jobs requeue --stage … --error … --dry-run"
-    if status.get("differences"):  # older deployments have none
-        yield from differences(status["differences"])
-    if status.get("precision"):  # older deployments have none
-        yield start_delays(status["precision"], window_seconds=3600)
-    yield _ticks(status["ticks"])
-    if status.get("truncated"):
-        yield f"more than shown: {', '.join(status['truncated'])}; --json shows no more either: use the lists"
-    failing = [check for check in status["doctor"] if check["level"] != "green"]
-    if failing:
-        yield _checks("Doctor", failing)
-
-
-def differences(found: list[Json]) -> Iterator[Part]:
-    """Render the first differences between money and cards."""
-    rows = [
-        (each["kind"], each["correlation_id"], money(each["amount"], each["currency"]), moment(each["since"]))
-        for each in found
-    ]
-    yield Table("Money and cards do not match", ("kind", "order", "amount", "since"), rows)
-    yield "what to do about each: flask jobs orders reconcile"
-
-
-def doctor(found: Json) -> Iterator[Part]:
-    """Render the checks, and what to do next."""
-    yield _checks("Checks", found["checks"])
-    for level in ("red", "yellow"):
-        failing = [check for check in found["checks"] if check["level"] == level]
-        if failing:
-            first = failing[0]
-            yield f"{count(len(failing), 'check is', 'checks are')} {level}. Next, {first['check']}: {first['fix']}"
-            return
-    yield "All is well."
-
-
-def _checks(title: str, checks: list[Json]) -> Table:
-    rows = [(c["level"], c["check"], f"{c['message']}{' → ' if c['fix'] else ''}{c['fix']}") for c in checks]
-    return Table(title, ("", "check", "message → fix"), rows)
-
-
-def _counts(counts: dict[str, dict[str, int]]) -> Table:
-    def rendered(number: int) -> str:
-        return f"{number}+" if number >= _STATUS_LIMIT else str(number or "·")
-
-    rows = [(stage, *(rendered(by.get(status, 0)) for status in STATUSES)) for stage, by in sorted(counts.items())]
-    return Table("Jobs", ("stage", *STATUSES), rows)
-
-
-def _ticks(ticks: list[Json]) -> Table:
-    columns = ("tick", "source", "started at", "started", "completed", "retried", "dead", "stopped")
-    rows = [
-        (
-            *(t["id"], t["source"], moment(t["started_at"]), t["started"], t["completed"], t["retried"], t["errored"]),
-            t["stopped_because"] or "killed or running",
-        )
-        for t in ticks
-    ]
-    return Table("Last ticks", columns, rows)
-
-
-def circuits(found: Json) -> Iterator[Part]:
-    """Render the circuits that are not closed, or have failed lately."""
-    if not found["circuits"]:
-        yield "All circuits are closed, and none has failed lately."
-        return
-    rows = [(c["circuit"], c["state"], c["failures"], moment(c["open_until"])) for c in found["circuits"]]
-    yield Table("Circuits with failures", ("circuit", "state", "failures", "open until"), rows)
-    yield "to close one: flask jobs circuits reset NAME"
-
-
-def circuit_page(found: Json, page: CircuitPage) -> Iterator[Part]:
-    """Render a page of circuits, and the command for the next one."""
-    yield from circuits(found)
-    if found.get("older"):  # older deployments have none
-        words = command_line("circuits", "--limit", str(page.limit), "--older", found["older"])
-        yield f"older: {shlex.join(words)}"
-
-
-def stages(found: Json) -> Iterator[Part]:
-    """Render the stages with their effective settings."""
-    if found["all_paused_by"]:
-        yield f"Everything is paused by {found['all_paused_by']}: flask jobs resume '*'"
-    columns = ("stage", "runs", "attempts", "delays", "ttr", "concurrency", "queued", "dead")
-    rows = [
-        (
-            *(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s", s["concurrency"] or "any"),
-            *(s["jobs"].get("queued", 0), s["jobs"].get("error", 0)),
-        )
-        for s in found["stages"]
-    ]
-    yield Table("Stages", columns, rows)
-    overrides = [
-        (stage["stage"], name, stage[name], source)
-        for stage in found["stages"]
-        for name, source in stage["source"].items()
-        if source not in ("default", "code")
-    ]
-    if overrides:
-        yield Table("Stage overrides", ("stage", "setting", "value", "variable"), overrides)
-
-
-def _runs(stage: Json) -> str:
-    if stage["missing_setting"]:
-        return f"parked: set {stage['missing_setting']}"
-    return f"paused by {stage['paused_by']}" if stage["paused_by"] else "yes"
-
-
-def _delays(stage: Json) -> str:
-    if stage["delays"]:
-        return ", ".join(f"{delay:g}" for delay in stage["delays"]) + " s"
-    jitter = f" +{stage['jitter']:.0%}" if stage["jitter"] else ""
-    return f"{stage['base_seconds']:g} s doubling to {stage['cap_seconds']:g} s{jitter}"
-
-
-def precision(found: Json) -> Iterator[Part]:
-    """Render how long after its time each run began."""
-    window = found["window_seconds"]
-    if found["precision"]:
-        yield start_delays(found["precision"], window_seconds=window)
-    else:
-        yield f"No run has ended within {duration(window * 1000)}."
-
-
-def start_delays(stages: list[Json], *, window_seconds: float) -> Table:
-    """Return the table of start delays by stage."""
-    rows = [
-        (p["stage"], p["runs"], duration(p["p50_ms"]), duration(p["p95_ms"]), duration(p["max_ms"])) for p in stages
-    ]
-    title = f"How long after its time each run of the last {duration(window_seconds * 1000)} began"
-    return Table(title, ("stage", "runs", "median", "95 %", "maximum"), rows)

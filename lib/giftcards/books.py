@@ -10,6 +10,7 @@ from lib.errors import PermanentError
 from lib.giftcards.money import format_money, too_little
 from lib.giftcards.orders import Money, Order, body_hash
 from lib.jobs.context import Context
+from lib.validation import field_errors
 
 Row = dict[str, Any]
 
@@ -84,9 +85,9 @@ def _order(row: Row) -> Order:
     try:
         return Order.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        # Only the location: the value may be personal data.
-        location = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
-        raise PermanentError(f"the order's {location} in giftcard_orders is invalid") from None
+        # Only the fields: a message may hold personal data.
+        fields = ", ".join(dict.fromkeys(field for field, _ in field_errors(error)))
+        raise PermanentError(f"the order's row in giftcard_orders is invalid: {fields}") from None
 
 
 def _check_payload(payload: Order, order: Order) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from lib.config.settings import Settings
 from lib.giftcards.orders import Arrival
-from lib.validation import Identifier, Moment, StrictModel
+from lib.validation import Identifier, Moment, StrictModel, field_errors
 
 Json = dict[str, Any]
 
@@ -108,9 +108,9 @@ def action_for(event: Event, settings: Settings) -> Json:
     try:
         return reader(event, settings)
     except ValidationError as error:
-        # Only the location: the value may be personal data.
-        location = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
-        return {"ignored": f"not as expected: {location or 'object'}"[:200]}
+        # Only the fields: a message may hold personal data.
+        fields = ", ".join(dict.fromkeys(field or "object" for field, _ in field_errors(error)))
+        return {"ignored": f"not as expected: {fields}"[:200]}
 
 
 def _customer(event: Event, _: Settings) -> Json:

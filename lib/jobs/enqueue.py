@@ -14,7 +14,7 @@ from lib.errors import InvalidJob
 from lib.jobs import hooks
 from lib.jobs.stage import Registry, Stage
 from lib.telemetry import sentry
-from lib.validation import field_errors, same_json
+from lib.validation import error_sentence, field_errors, same_json
 
 Json = dict[str, Any]
 
@@ -28,9 +28,19 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
 
     Raises:
         InvalidJob: the first job with a payload that its stage does not take, with an impossible ttr_seconds, or of the
-            stage webhook.
+            stage webhook; with the others.
     """
-    return sentry.with_trace([_prepared(row, registry, settings, index) for index, row in enumerate(rows)])
+    prepared: list[Json] = []
+    refused: list[InvalidJob] = []
+    for index, row in enumerate(rows):
+        try:
+            prepared.append(_prepared(row, registry, settings, index))
+        except InvalidJob as error:
+            refused.append(error)
+    if refused:
+        refused[0].others = tuple(refused[1:])
+        raise refused[0]
+    return sentry.with_trace(prepared)
 
 
 def prepare_unattended(row: Json, registry: Registry, settings: Settings) -> Json:
@@ -85,9 +95,9 @@ def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int
     try:
         return stage.read(payload, settings)
     except ValidationError as error:
-        field, message = field_errors(error)[0]
-        path = ".".join(part for part in ("payload", field) if part)
-        raise InvalidJob(f"{field} {message}".strip(), field=path, index=index) from None
+        found = field_errors(error)
+        errors = [(f"payload.{field}" if field else "payload", message) for field, message in found]
+        raise InvalidJob(error_sentence(found), field=errors[0][0], index=index, errors=errors) from None
     except Exception as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold the payload
         message = f"cannot be validated: {type(error).__name__}"
         raise InvalidJob(message, field="payload", index=index) from None

@@ -8,10 +8,17 @@ Json = dict[str, Any]
 
 # Columns that may hold personal data.
 _COLUMNS = ("payload", "context", "last_error", "error")
+# How the error of a run begins whose stage refuses the payload.
+PAYLOAD_REFUSED = "payload: "
 
 
 def paused_by_setting(job: Json) -> Json:
-    """Replace the reason why a queued job waits: the database does not know GIFTCARD_PAUSED."""
+    """Replace the reason why a job waits: the database does not know GIFTCARD_PAUSED."""
+    waiting = job["waiting_for"]
+    if waiting and waiting["reason"] == "killed":
+        killed = waiting["text"].partition("; ")[0]
+        text = f"{killed}; no tick takes it over while everything is paused by GIFTCARD_PAUSED"
+        return job | {"waiting_for": waiting | {"by": "GIFTCARD_PAUSED", "text": text}}
     if job["status"] != "queued":
         return job
     text = "everything is paused by GIFTCARD_PAUSED"
@@ -21,3 +28,8 @@ def paused_by_setting(job: Json) -> Json:
 def masked(row: Json) -> Json:
     """Return a job or a run with its personal data masked."""
     return {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
+
+
+def payload_is_refused(job: Json) -> bool:
+    """Return whether a job has failed because its stage refuses its payload."""
+    return job["status"] == "error" and (job["last_error"] or "").startswith(f"PermanentError: {PAYLOAD_REFUSED}")

@@ -18,7 +18,7 @@ from lib.schedules.planner import Due, jobs_of, utc_text
 from lib.schedules.schemas import ScheduleFilter, SchedulePatch, ScheduleRequest
 from lib.store.store import Store
 from lib.telemetry.redact import covered
-from lib.validation import field_errors
+from lib.validation import error_sentence, field_errors
 
 Json = dict[str, Any]
 
@@ -170,7 +170,8 @@ class Scheduling:
             check_payload(stage, row["payload"], self._settings)
         except InvalidJob as error:
             of = "api" if of_api else "payload"
-            raise Invalid(str(error), field=error.field.replace("payload", of, 1)) from None
+            errors = [(field.replace("payload", of, 1), message) for field, message in error.errors]
+            raise Invalid(str(error), field=errors[0][0], errors=errors) from None
         return row
 
 
@@ -190,8 +191,8 @@ def _merged(row: Json, patch: SchedulePatch) -> ScheduleRequest:
     try:
         return ScheduleRequest.model_validate(stored | given)
     except ValidationError as error:  # a row stored by plain SQL may be invalid
-        field, message = field_errors(error)[0]
-        raise Invalid(f"{field} {message}", field=field) from None
+        errors = field_errors(error)
+        raise Invalid(error_sentence(errors), field=errors[0][0], errors=errors) from None
 
 
 def _retries(row: Json) -> int | None:

@@ -6,7 +6,7 @@ from pydantic import ValidationError, model_validator
 
 from lib.giftcards.orders import Money
 from lib.reports.schemas import Day
-from lib.validation import Identifier, StrictModel, field_errors
+from lib.validation import Identifier, StrictModel, error_sentence, field_errors
 
 Json = dict[str, Any]
 
@@ -51,6 +51,5 @@ def translated(stage: str, payload: Json) -> Json:
         if stage == "report" and payload.keys() & {"type", "period"}:
             return {"payload": {"day": ReportMessage.model_validate(payload).period.isoformat()}}
     except ValidationError as error:
-        field, message = field_errors(error)[0]
-        return {"error": f"{field} {message}".strip()}
+        return {"error": error_sentence(field_errors(error))}
     return {}

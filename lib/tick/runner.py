@@ -17,6 +17,7 @@ from lib.jobs.context import Context
 from lib.jobs.enqueue import prepare_unattended
 from lib.jobs.failure_policy import FailurePolicy, decide
 from lib.jobs.retry_policy import max_attempts
+from lib.jobs.shown import PAYLOAD_REFUSED
 from lib.jobs.stage import Registry
 from lib.store.codec import Result, Settled, encode_result
 from lib.store.store import Store
@@ -24,7 +25,7 @@ from lib.telemetry import events, sentry
 from lib.telemetry.frames import Fault, fault_of
 from lib.telemetry.redact import clean
 from lib.tick.storable import storable
-from lib.validation import field_errors, same_json
+from lib.validation import error_sentence, field_errors, same_json
 
 _EVENTS = {
     Complete: "run_completed",
@@ -118,8 +119,7 @@ class Runner:
         try:
             payload = stage.payload.model_validate_json(job.payload_json)
         except ValidationError as error:
-            field, message = field_errors(error)[0]
-            raise PermanentError(f"payload: {field} {message}") from None
+            raise PermanentError(f"{PAYLOAD_REFUSED}{error_sentence(field_errors(error))}") from None
         outcome = stage.handler(payload, context)
         if not isinstance(outcome, Complete | Retry | Error | Snooze):
             raise faulty_result(f"the handler returned {type(outcome).__name__}, not an outcome")

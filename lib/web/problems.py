@@ -1,5 +1,6 @@
 """Errors over HTTP: problem+json (RFC 9457), with the invalid field."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Flask, Response, current_app, g, json, request
@@ -10,7 +11,7 @@ from lib.errors import Conflict, Forbidden, Invalid, Misconfigured, Refused, Sto
 from lib.store.sqlstate import class_of
 from lib.telemetry import events
 from lib.telemetry.redact import clean
-from lib.validation import field_errors
+from lib.validation import FieldError, error_sentence, field_errors
 from lib.web.services import services
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}
@@ -23,29 +24,47 @@ _IDEMPOTENT = frozenset(
         "webhooks.update",
     }
 )
+# Invalid fields that a response lists.
+_MOST_ERRORS = 100
 # Changes in several calls: the last one may be undone and an earlier one not.
 _IN_STEPS = frozenset({"jobs.requeue_jobs"})
 
 
 class Problem(Exception):
-    """End the request with this status. `field` names the invalid field or parameter.
+    """End the request with this status. `field` names the invalid field or parameter, the first of `errors`.
 
     `retry_after`: the seconds before another request makes sense.
     """
 
     def __init__(
-        self, status: int, title: str, *, detail: str = "", field: str | None = None, retry_after: int | None = None
+        self,
+        status: int,
+        title: str,
+        *,
+        detail: str = "",
+        field: str | None = None,
+        retry_after: int | None = None,
+        errors: Sequence[FieldError] = (),
     ) -> None:
         super().__init__(title)
         self.status, self.title, self.detail, self.field = status, title, detail, field
-        self.retry_after = retry_after
+        self.retry_after, self.errors = retry_after, errors
 
 
-def problem(status: int, title: str, *, detail: str = "", field: str | None = None, **more: Any) -> Response:
+def problem(
+    status: int,
+    title: str,
+    *,
+    detail: str = "",
+    field: str | None = None,
+    errors: Sequence[FieldError] = (),
+    **more: Any,
+) -> Response:
     """Return a problem+json response; `more` are further members."""
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status}
     body |= {"detail": detail} if detail else {}
     body |= {"field": field} if field else {}
+    body |= {"errors": [{"field": name, "message": text} for name, text in errors[:_MOST_ERRORS]]} if errors else {}
     response = Response(json.dumps(body | more), status, content_type="application/problem+json")
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -55,9 +74,15 @@ def problem(status: int, title: str, *, detail: str = "", field: str | None = No
 
 
 def from_validation(error: ValidationError, *, what: str = "body") -> Problem:
-    """Return the problem of the first invalid field, without its value."""
-    field, message = field_errors(error)[0]
-    return Problem(422, f"the {what} is not valid", detail=f"{field} {message}".strip(), field=field or None)
+    """Return the problem of the invalid fields, without their values."""
+    return of_fields(field_errors(error), what=what)
+
+
+def of_fields(errors: Sequence[FieldError], *, what: str) -> Problem:
+    """Return the problem of invalid fields of `what`."""
+    return Problem(
+        422, f"the {what} is not valid", detail=error_sentence(errors), field=errors[0][0] or None, errors=errors
+    )
 
 
 def register(app: Flask) -> None:
@@ -71,7 +96,7 @@ def register(app: Flask) -> None:
 
 
 def _problem(error: Problem) -> Response:
-    response = problem(error.status, error.title, detail=error.detail, field=error.field)
+    response = problem(error.status, error.title, detail=error.detail, field=error.field, errors=error.errors)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
@@ -86,7 +111,7 @@ def _http(error: HTTPException) -> Response:
 
 
 def _invalid(error: Invalid) -> Response:
-    return problem(422, "the request is not valid", detail=str(error), field=error.field)
+    return problem(422, "the request is not valid", detail=str(error), field=error.field, errors=error.errors)
 
 
 def _forbidden(error: Forbidden) -> Response:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, TypeVar
 from flask import request
 from pydantic import BaseModel, Field, ValidationError
 
-from lib.validation import JsonError, strict_json
+from lib.validation import FieldError, JsonError, field_errors, harmless, strict_json
 from lib.web import auth
-from lib.web.problems import Problem, from_validation
+from lib.web.problems import Problem, from_validation, of_fields
 
 M = TypeVar("M", bound=BaseModel)
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -78,18 +78,18 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
             raise Problem(422, "the query is not valid", detail=f"{name} is given twice", field=name)
         given[name] = values[0]
     read = []
+    errors: list[FieldError] = []
     for model in models:
         own = {name: given.pop(name) for name in list(given) if name in model.model_fields}
         try:
             read.append(model.model_validate_strings(own, strict=False))
         except ValidationError as error:
-            raise from_validation(error, what="query") from None
-        if getattr(read[-1], "reveal", False):
-            auth.require("admin")
-    unknown = sorted(given)
-    if unknown:
-        name = unknown[0]
-        raise Problem(422, "the query is not valid", detail=f"there is no parameter {name[:50]}", field=name[:50])
+            errors += field_errors(error)
+    errors += [(harmless(name), "is not a parameter") for name in sorted(given)]
+    if errors:
+        raise of_fields(errors, what="query")
+    if any(getattr(each, "reveal", False) for each in read):
+        auth.require("admin")
     return read
 
 

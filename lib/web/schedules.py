@@ -26,7 +26,9 @@ def _scheduling() -> "Scheduling":
 def _invalid(error: Invalid) -> Response:
     """Return 400 for an expression or a time zone that cannot be parsed, 422 for any other field."""
     status = 400 if error.field in ("schedule", "timezone") else 422
-    return problems.problem(status, "the schedule is not valid", detail=str(error), field=error.field)
+    return problems.problem(
+        status, "the schedule is not valid", detail=str(error), field=error.field, errors=error.errors
+    )
 
 
 @blueprint.get("/schedules")

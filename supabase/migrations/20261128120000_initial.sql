@@ -157,6 +157,14 @@ begin
   return case when isfinite(p_from) and isfinite(p_to)
               then round((extract(epoch from p_to) - extract(epoch from p_from)) * 1000) end;
 end $$;
+
+-- Return a time as sentences have it, in UTC and to the second, as lib/cli/tables.py writes it: 2026-01-31 12:00:00Z.
+create function public.giftcard_time_text(p_time timestamptz) returns text
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then to_char(p_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
+              else p_time::text end;
+end $$;
 -- Jobs and their history.
 
 -- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
@@ -2945,6 +2953,12 @@ begin
           'last_error', left(d.last_error, 500))), '[]')
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc
               limit 21) d),
+    'killed', (select coalesce(jsonb_agg(jsonb_build_object(
+          'id', k.id, 'stage', k.stage, 'attempts', k.attempts,
+          'waiting_for', public.giftcard_waiting_for_take_over(k, v_now))), '[]')
+        from (select * from public.giftcard_jobs
+               where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= v_now
+               order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 21) k),
     'differences', (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(r), 20000)), '[]')
                       from public.giftcard_reconcile(null, false, 21) r),
     'precision', public.giftcard_precision(3600, v_now),
@@ -2953,7 +2967,8 @@ begin
         'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors'], 100000)), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
   -- Of these lists one more row was read than they hold.
-  for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('differences', 20) loop
+  for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('killed', 20),
+                               ('differences', 20) loop
     if jsonb_array_length(v_status -> v_list) > v_most then
       v_status := jsonb_set(v_status, array[v_list], (v_status -> v_list) - v_most);
       v_truncated := v_truncated || v_list;
@@ -3025,7 +3040,7 @@ begin
                'unpaid', unpaid, 'state', state, 'issued_at', created_at), 20000)
                from public.giftcard_cards where tenant_id = p_tenant_id and correlation_id = p_correlation_id));
 end $$;
--- Find jobs, and why one does not run.
+-- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
 -- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
@@ -3097,84 +3112,6 @@ begin
   return coalesce(v_ids, '{}');
 end $$;
 
--- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
-create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  c public.giftcard_circuits;
-  v_ahead bigint;
-  v_tick timestamptz;
-  v_limits jsonb;
-begin
-  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
-  if found and c.open_until > p_now then
-    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until,
-                              'text', format('circuit %s is open until %s', j.circuit, c.open_until));
-  elsif found then
-    return jsonb_build_object('reason', 'circuit_half_open',
-                              'text', format('circuit %s is half-open: one job at a time tries it', j.circuit));
-  end if;
-  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
-  if v_tick is null or v_tick < p_now - interval '3 minutes' then
-    return jsonb_build_object(
-      'reason', 'no_tick', 'until', null, 'since', v_tick,
-      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
-  end if;
-  -- Each tick records the limits of its stages.
-  if jsonb_typeof(v_limits -> j.stage) = 'number'
-     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
-    return jsonb_build_object('reason', 'stage_full', 'text', format(
-      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
-  end if;
-  select count(*) into v_ahead from (
-    select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
-     limit 1000) a;
-  if v_ahead > 0 then
-    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
-      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
-  end if;
-  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
-end $$;
-
--- Return why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that
--- runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email": "SMTP_URL"}:
--- stages that it knows and that lack a setting.
-create function public.giftcard_waiting_for(
-  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  s public.giftcard_stages;
-begin
-  if j.status = 'error' then
-    if j.revive_at is not null then
-      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at,
-                                'text', 'a dead letter: it revives at ' || j.revive_at::text);
-    end if;
-    return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
-  elsif j.status <> 'queued' then
-    return null;
-  end if;
-  select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
-  if found then
-    return jsonb_build_object('reason', 'all_paused', 'by', left(s.paused_by, 500),
-                              'text', left(concat('everything is paused by ', s.paused_by, ': ' || s.reason), 500));
-  end if;
-  select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
-  if found then
-    return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
-      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
-  elsif p_missing ? j.stage then
-    return jsonb_build_object('reason', 'stage_not_configured',
-                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
-  elsif not coalesce(p_stages ? j.stage, true) then
-    return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
-  elsif j.scheduled_at > p_now then
-    return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
-  end if;
-  return public.giftcard_waiting_in_queue(j, p_now);
-end $$;
-
 -- Return when a job runs next: a queued one when it is due, a dead letter when it revives; null: never. A settle has
 -- the same expression inline: a call for each of its jobs would cost 5 %.
 create function public.giftcard_next_run_at(p_status text, p_scheduled_at timestamptz, p_revive_at timestamptz)
@@ -3230,14 +3167,15 @@ begin
                   then (select max(i) from unnest(v_ids) i) end);
 end $$;
 
--- Return one job as it stands, with next_run_at, waiting_for and archived_at (null: not in the archive). GC404 for
--- none.
+-- Return one job as it stands, with next_run_at, waiting_for, current_run (null: it is not running) and archived_at
+-- (null: not in the archive). GC404 for none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_tenant_id text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   j public.giftcard_jobs;
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_archived jsonb;
 begin
   select * into j from public.giftcard_jobs
@@ -3249,12 +3187,129 @@ begin
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;
-    return v_archived || jsonb_build_object('next_run_at', null, 'waiting_for', jsonb_build_object(
-      'reason', 'archived', 'text', format('it left for the archive at %s: restore it before anything is done with it',
-                                           v_archived ->> 'archived_at')));
+    return v_archived || jsonb_build_object('next_run_at', null, 'current_run', null, 'waiting_for', jsonb_build_object(
+      'reason', 'archived', 'text', format(
+        'it left for the archive at %s: restore it before anything is done with it',
+        public.giftcard_time_text((v_archived ->> 'archived_at')::timestamptz))));
   end if;
-  return public.giftcard_job_json(j, p_stages, p_missing, coalesce(p_now, clock_timestamp()))
-         || '{"archived_at": null}';
+  return public.giftcard_job_json(j, p_stages, p_missing, v_now)
+         || jsonb_build_object('archived_at', null, 'current_run', public.giftcard_current_run(j, v_now));
+end $$;
+-- Why a job does not run.
+
+-- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
+create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  c public.giftcard_circuits;
+  v_ahead bigint;
+  v_tick timestamptz;
+  v_limits jsonb;
+begin
+  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
+  if found and c.open_until > p_now then
+    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until, 'text', format(
+      'circuit %s is open until %s', j.circuit, public.giftcard_time_text(c.open_until)));
+  elsif found then
+    return jsonb_build_object('reason', 'circuit_half_open',
+                              'text', format('circuit %s is half-open: one job at a time tries it', j.circuit));
+  end if;
+  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
+  if v_tick is null or v_tick < p_now - interval '3 minutes' then
+    return jsonb_build_object(
+      'reason', 'no_tick', 'until', null, 'since', v_tick, 'text', coalesce(
+        'no tick since ' || public.giftcard_time_text(v_tick), 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  -- Each tick records the limits of its stages.
+  if jsonb_typeof(v_limits -> j.stage) = 'number'
+     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
+    return jsonb_build_object('reason', 'stage_full', 'text', format(
+      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+  end if;
+  select count(*) into v_ahead from (
+    select from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
+     limit 1000) a;
+  if v_ahead > 0 then
+    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
+      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
+  end if;
+  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+end $$;
+
+-- Return why a running job whose lease has ended is not settled, and when it is taken over: {reason, since, by, until,
+-- text}; null for one whose lease holds. What parks its stage does not matter: it is settled as interrupted at once.
+create function public.giftcard_waiting_for_take_over(j public.giftcard_jobs, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_paused_by text;
+  v_skipped_until timestamptz;
+  v_tick timestamptz;
+  v_when text;
+begin
+  if j.lease_expires_at > p_now then
+    return null;
+  end if;
+  select coalesce(left(paused_by, 400), '?') into v_paused_by from public.giftcard_stages
+   where stage = '*' and paused_at is not null;
+  select skip_until into v_skipped_until from public.giftcard_faulty_rows
+   where kind = 'job' and row_id = j.id::text and skip_until > p_now and skip_until <= p_now + interval '1 hour';
+  select started_at into v_tick from public.giftcard_ticks order by id desc limit 1;
+  v_when := case
+    when v_paused_by is not null then 'no tick takes it over while everything is paused by ' || v_paused_by
+    when v_skipped_until is not null
+      then format('ticks fail on it and pass over it until %s', public.giftcard_time_text(v_skipped_until))
+    when v_tick is null then 'a tick takes it over once one comes: none has ever run'
+    when v_tick < p_now - interval '3 minutes'
+      then format('a tick takes it over once one comes: the last one was at %s', public.giftcard_time_text(v_tick))
+    else 'the next tick takes it over, within a minute' end;
+  return jsonb_build_object(
+    'reason', 'killed', 'by', v_paused_by, 'until', v_skipped_until,
+    'since', case when isfinite(j.lease_expires_at) then j.lease_expires_at end,
+    'text', case when isfinite(j.lease_expires_at) then format(
+      'its function was killed (lease ended %s); ', public.giftcard_time_text(j.lease_expires_at))
+      else 'it runs without a lease; ' end || v_when);
+end $$;
+
+-- Return why a job is not running now, the first reason that holds: {reason, until, since, by, ahead, text}; null for
+-- one that runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email":
+-- "SMTP_URL"}: stages that it knows and that lack a setting.
+create function public.giftcard_waiting_for(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  s public.giftcard_stages;
+begin
+  if j.status = 'error' then
+    if j.revive_at is not null then
+      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at,
+                                'text', 'a dead letter: it revives at ' || public.giftcard_time_text(j.revive_at));
+    end if;
+    return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
+  elsif j.status = 'running' then
+    return public.giftcard_waiting_for_take_over(j, p_now);
+  elsif j.status <> 'queued' then
+    return null;
+  end if;
+  select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'all_paused', 'by', left(s.paused_by, 500),
+                              'text', left(concat('everything is paused by ', s.paused_by, ': ' || s.reason), 500));
+  end if;
+  select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
+      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
+  elsif p_missing ? j.stage then
+    return jsonb_build_object('reason', 'stage_not_configured',
+                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
+  elsif not coalesce(p_stages ? j.stage, true) then
+    return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
+  elsif j.scheduled_at > p_now then
+    return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at,
+                              'text', 'due at ' || public.giftcard_time_text(j.scheduled_at));
+  end if;
+  return public.giftcard_waiting_in_queue(j, p_now);
 end $$;
 -- Manage jobs and stages: the operators' actions.
 
@@ -3971,6 +4026,32 @@ begin
     'detail', case when jsonb_typeof(h.detail) = 'object' then h.detail
                    when h.detail is not null then jsonb_build_object('value', h.detail) end,
     'frames', public.giftcard_frames_json(h.frames)));
+end $$;
+
+-- Return the run of a job that is under way: {run_no, attempt, started_at, duration_ms, deadline_at: when its time to
+-- run ends, lease_expires_at, heartbeat_at: the last change of its lease, null: none, lock_owner, tick_id: null: not
+-- among the newest 200, cancel_requested_at}. null: the job is not running.
+create function public.giftcard_current_run(j public.giftcard_jobs, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if j.status <> 'running' then
+    return null;
+  end if;
+  return public.giftcard_readable_row(jsonb_build_object(
+    'run_no', j.run_no, 'attempt', j.attempts, 'started_at', j.locked_at,
+    'duration_ms', greatest(0, public.giftcard_milliseconds(j.locked_at, p_now)),
+    -- A lease is 10 s longer than the time to run.
+    'deadline_at', case when isfinite(j.lease_expires_at) then j.lease_expires_at - interval '10 seconds' end,
+    'lease_expires_at', j.lease_expires_at,
+    -- A request to cancel changes the row, too, and not the lease.
+    'heartbeat_at', case when j.updated_at > j.locked_at and j.updated_at is distinct from j.cancel_requested_at
+                         then j.updated_at end,
+    'lock_owner', left(j.lock_owner, 500),
+    -- A tick keeps the key of its last claim only; its process is that of the run in any case.
+    'tick_id', (select t.id from (select * from public.giftcard_ticks order by id desc limit 200) t
+                 where t.claim_key = j.lease_id or t.owner = j.lock_owner and t.started_at <= j.locked_at
+                 order by t.claim_key = j.lease_id desc nulls last, t.id desc limit 1),
+    'cancel_requested_at', j.cancel_requested_at));
 end $$;
 
 -- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,

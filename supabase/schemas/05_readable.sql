@@ -60,3 +60,11 @@ begin
   return case when isfinite(p_from) and isfinite(p_to)
               then round((extract(epoch from p_to) - extract(epoch from p_from)) * 1000) end;
 end $$;
+
+-- Return a time as sentences have it, in UTC and to the second, as lib/cli/tables.py writes it: 2026-01-31 12:00:00Z.
+create function public.giftcard_time_text(p_time timestamptz) returns text
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then to_char(p_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
+              else p_time::text end;
+end $$;

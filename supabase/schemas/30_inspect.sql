@@ -143,6 +143,12 @@ begin
           'last_error', left(d.last_error, 500))), '[]')
         from (select * from public.giftcard_jobs where status = 'error' order by finished_at desc nulls last, id desc
               limit 21) d),
+    'killed', (select coalesce(jsonb_agg(jsonb_build_object(
+          'id', k.id, 'stage', k.stage, 'attempts', k.attempts,
+          'waiting_for', public.giftcard_waiting_for_take_over(k, v_now))), '[]')
+        from (select * from public.giftcard_jobs
+               where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= v_now
+               order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 21) k),
     'differences', (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(r), 20000)), '[]')
                       from public.giftcard_reconcile(null, false, 21) r),
     'precision', public.giftcard_precision(3600, v_now),
@@ -151,7 +157,8 @@ begin
         'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors'], 100000)), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
   -- Of these lists one more row was read than they hold.
-  for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('differences', 20) loop
+  for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('killed', 20),
+                               ('differences', 20) loop
     if jsonb_array_length(v_status -> v_list) > v_most then
       v_status := jsonb_set(v_status, array[v_list], (v_status -> v_list) - v_most);
       v_truncated := v_truncated || v_list;

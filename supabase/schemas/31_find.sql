@@ -1,4 +1,4 @@
--- Find jobs, and why one does not run.
+-- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
 -- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
@@ -70,84 +70,6 @@ begin
   return coalesce(v_ids, '{}');
 end $$;
 
--- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
-create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  c public.giftcard_circuits;
-  v_ahead bigint;
-  v_tick timestamptz;
-  v_limits jsonb;
-begin
-  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
-  if found and c.open_until > p_now then
-    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until,
-                              'text', format('circuit %s is open until %s', j.circuit, c.open_until));
-  elsif found then
-    return jsonb_build_object('reason', 'circuit_half_open',
-                              'text', format('circuit %s is half-open: one job at a time tries it', j.circuit));
-  end if;
-  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
-  if v_tick is null or v_tick < p_now - interval '3 minutes' then
-    return jsonb_build_object(
-      'reason', 'no_tick', 'until', null, 'since', v_tick,
-      'text', coalesce('no tick since ' || v_tick::text, 'no tick has ever run') || ': is the clock calling?');
-  end if;
-  -- Each tick records the limits of its stages.
-  if jsonb_typeof(v_limits -> j.stage) = 'number'
-     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
-    return jsonb_build_object('reason', 'stage_full', 'text', format(
-      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
-  end if;
-  select count(*) into v_ahead from (
-    select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
-     limit 1000) a;
-  if v_ahead > 0 then
-    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
-      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
-  end if;
-  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
-end $$;
-
--- Return why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that
--- runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email": "SMTP_URL"}:
--- stages that it knows and that lack a setting.
-create function public.giftcard_waiting_for(
-  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  s public.giftcard_stages;
-begin
-  if j.status = 'error' then
-    if j.revive_at is not null then
-      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at,
-                                'text', 'a dead letter: it revives at ' || j.revive_at::text);
-    end if;
-    return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
-  elsif j.status <> 'queued' then
-    return null;
-  end if;
-  select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
-  if found then
-    return jsonb_build_object('reason', 'all_paused', 'by', left(s.paused_by, 500),
-                              'text', left(concat('everything is paused by ', s.paused_by, ': ' || s.reason), 500));
-  end if;
-  select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
-  if found then
-    return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
-      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
-  elsif p_missing ? j.stage then
-    return jsonb_build_object('reason', 'stage_not_configured',
-                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
-  elsif not coalesce(p_stages ? j.stage, true) then
-    return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
-  elsif j.scheduled_at > p_now then
-    return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at, 'text', 'due at ' || j.scheduled_at::text);
-  end if;
-  return public.giftcard_waiting_in_queue(j, p_now);
-end $$;
-
 -- Return when a job runs next: a queued one when it is due, a dead letter when it revives; null: never. A settle has
 -- the same expression inline: a call for each of its jobs would cost 5 %.
 create function public.giftcard_next_run_at(p_status text, p_scheduled_at timestamptz, p_revive_at timestamptz)
@@ -203,14 +125,15 @@ begin
                   then (select max(i) from unnest(v_ids) i) end);
 end $$;
 
--- Return one job as it stands, with next_run_at, waiting_for and archived_at (null: not in the archive). GC404 for
--- none.
+-- Return one job as it stands, with next_run_at, waiting_for, current_run (null: it is not running) and archived_at
+-- (null: not in the archive). GC404 for none.
 create function public.giftcard_show_job(
   p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_tenant_id text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   j public.giftcard_jobs;
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_archived jsonb;
 begin
   select * into j from public.giftcard_jobs
@@ -222,10 +145,11 @@ begin
     if not found then
       perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
     end if;
-    return v_archived || jsonb_build_object('next_run_at', null, 'waiting_for', jsonb_build_object(
-      'reason', 'archived', 'text', format('it left for the archive at %s: restore it before anything is done with it',
-                                           v_archived ->> 'archived_at')));
+    return v_archived || jsonb_build_object('next_run_at', null, 'current_run', null, 'waiting_for', jsonb_build_object(
+      'reason', 'archived', 'text', format(
+        'it left for the archive at %s: restore it before anything is done with it',
+        public.giftcard_time_text((v_archived ->> 'archived_at')::timestamptz))));
   end if;
-  return public.giftcard_job_json(j, p_stages, p_missing, coalesce(p_now, clock_timestamp()))
-         || '{"archived_at": null}';
+  return public.giftcard_job_json(j, p_stages, p_missing, v_now)
+         || jsonb_build_object('archived_at', null, 'current_run', public.giftcard_current_run(j, v_now));
 end $$;

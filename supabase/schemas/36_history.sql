@@ -32,6 +32,32 @@ begin
     'frames', public.giftcard_frames_json(h.frames)));
 end $$;
 
+-- Return the run of a job that is under way: {run_no, attempt, started_at, duration_ms, deadline_at: when its time to
+-- run ends, lease_expires_at, heartbeat_at: the last change of its lease, null: none, lock_owner, tick_id: null: not
+-- among the newest 200, cancel_requested_at}. null: the job is not running.
+create function public.giftcard_current_run(j public.giftcard_jobs, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if j.status <> 'running' then
+    return null;
+  end if;
+  return public.giftcard_readable_row(jsonb_build_object(
+    'run_no', j.run_no, 'attempt', j.attempts, 'started_at', j.locked_at,
+    'duration_ms', greatest(0, public.giftcard_milliseconds(j.locked_at, p_now)),
+    -- A lease is 10 s longer than the time to run.
+    'deadline_at', case when isfinite(j.lease_expires_at) then j.lease_expires_at - interval '10 seconds' end,
+    'lease_expires_at', j.lease_expires_at,
+    -- A request to cancel changes the row, too, and not the lease.
+    'heartbeat_at', case when j.updated_at > j.locked_at and j.updated_at is distinct from j.cancel_requested_at
+                         then j.updated_at end,
+    'lock_owner', left(j.lock_owner, 500),
+    -- A tick keeps the key of its last claim only; its process is that of the run in any case.
+    'tick_id', (select t.id from (select * from public.giftcard_ticks order by id desc limit 200) t
+                 where t.claim_key = j.lease_id or t.owner = j.lock_owner and t.started_at <= j.locked_at
+                 order by t.claim_key = j.lease_id desc nulls last, t.id desc limit 1),
+    'cancel_requested_at', j.cancel_requested_at));
+end $$;
+
 -- Return a page of the runs of a job, the newest first: {runs: as giftcard_run_json, older: the run to continue from,
 -- null at the end}. p_older: the run_no of an earlier page. GC404 for an unknown job.
 create function public.giftcard_history(

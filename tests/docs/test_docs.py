@@ -158,7 +158,8 @@ def test_every_field_of_the_report_is_told() -> None:
 
 
 def test_every_reason_to_wait_is_told_and_no_other() -> None:
-    source = (ROOT / "supabase/schemas/31_find.sql").read_text(encoding="utf-8")
+    files = ("31_find.sql", "31_waiting.sql")
+    source = "".join((ROOT / "supabase/schemas" / name).read_text(encoding="utf-8") for name in files)
     table = TEXTS["api"].split("| reason |")[1].split("\n\n")[0]
     assert set(re.findall(r"\n\| `(\w+)` \|", table)) == set(re.findall(r"'reason', '(\w+)'", source))
 

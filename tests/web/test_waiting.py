@@ -111,5 +111,79 @@ def test_job_that_no_tick_comes_for_says_since_when(world: World) -> None:
 @pytest.mark.parametrize("status", ["running", "completed", "cancelled"])
 def test_job_that_runs_or_has_ended_waits_for_nothing(world: World, status: str) -> None:
     job_id = due(world)
-    world.sql("update public.giftcard_jobs set status = %s where id = %s", status, job_id)
+    lease = "lease_expires_at = now() + interval '1 minute'"
+    world.sql(f"update public.giftcard_jobs set status = %s, {lease} where id = %s", status, job_id)
     assert waits(world, job_id)["waiting_for"] is None
+
+
+# A running job whose lease has ended: what stands in the way, and the end of the sentence.
+LEFT = {
+    "nothing": ("", "the next tick takes it over, within a minute"),
+    "its stage is paused": (
+        "insert into public.giftcard_stages (stage, paused_at, paused_by) values ('payment', now(), 'ann')",
+        "the next tick takes it over, within a minute",
+    ),
+    "its circuit is open": (
+        "insert into public.giftcard_circuits (circuit, state, open_until) values ('payment', 'open', '2050-01-01Z')",
+        "the next tick takes it over, within a minute",
+    ),
+    "everything is paused": (
+        "insert into public.giftcard_stages (stage, paused_at, paused_by) values ('*', now(), 'ann')",
+        "no tick takes it over while everything is paused by ann",
+    ),
+    "it was passed over": (
+        "insert into public.giftcard_faulty_rows select 'job', id::text, 'E', now(), now(), now() + interval '9 min'"
+        " from public.giftcard_jobs",
+        "ticks fail on it and pass over it until ",
+    ),
+    "ticks have stopped": (
+        "update public.giftcard_ticks set started_at = '2026-01-31 11:02:10.5Z'",
+        "a tick takes it over once one comes: the last one was at 2026-01-31 11:02:10Z",
+    ),
+    "no tick has ever run": ("delete from public.giftcard_ticks", "once one comes: none has ever run"),
+}
+
+
+def killed(world: World) -> int:
+    job_id = due(world)
+    world.sql(
+        "update public.giftcard_jobs set status = 'running', lease_expires_at = '2026-01-31 14:02:10.25+02'"
+        " where id = %s", job_id
+    )  # fmt: skip
+    return job_id
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_a_killed_run_says_so_and_when_it_is_taken_over(world: World, case: str) -> None:
+    job_id = killed(world)
+    statement, ends = LEFT[case]
+    if statement:
+        world.sql(statement)
+    found = waits(world, job_id)["waiting_for"]
+    assert (found["reason"], found["since"]) == ("killed", "2026-01-31T12:02:10.25+00:00")
+    assert found["text"].startswith("its function was killed (lease ended 2026-01-31 12:02:10Z); ")
+    assert ends in found["text"]
+    (run,) = world.client.get("/api/status", headers=bearer(ADMIN)).json["killed"]
+    assert (run["id"], run["waiting_for"]) == (job_id, found)
+    (listed,) = world.client.get("/api/v1/jobs?status=running", headers=bearer(ADMIN)).json["jobs"]
+    assert listed["waiting_for"] == found
+
+
+def test_the_next_tick_does_take_a_killed_run_over(world: World) -> None:
+    job_id = killed(world)
+    world.sql("insert into public.giftcard_stages (stage, paused_at, paused_by) values ('payment', now(), 'ann')")
+    assert world.tick()["interrupted"] == 1
+    assert waits(world, job_id)["waiting_for"]["reason"] == "stage_paused"
+
+
+def test_a_killed_run_waits_for_the_setting_that_pauses_everything(world: World, make_world: Make) -> None:
+    job_id = killed(world)
+    found = waits(make_world(GIFTCARD_PAUSED=1), job_id)["waiting_for"]
+    assert (found["reason"], found["by"]) == ("killed", "GIFTCARD_PAUSED")
+    assert found["text"].endswith("; no tick takes it over while everything is paused by GIFTCARD_PAUSED")
+
+
+def test_a_run_without_a_lease_is_no_killed_function(world: World) -> None:
+    job_id = due(world)
+    world.sql("update public.giftcard_jobs set status = 'running' where id = %s", job_id)
+    assert waits(world, job_id)["waiting_for"]["text"].startswith("it runs without a lease; the next tick")

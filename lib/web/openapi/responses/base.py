@@ -25,6 +25,14 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+class FieldError(Response):
+    """What is wrong with a field or parameter."""
+
+    field: str
+    """Its path. Empty: the body as a whole."""
+    message: str
+
+
 class Problem(Response):
     """An error, as RFC 9457 defines it."""
 
@@ -37,7 +45,9 @@ class Problem(Response):
     detail: str | None = None
     """What is wrong in particular, or what to do about it."""
     field: str | None = None
-    """The field or parameter that is invalid."""
+    """The field or parameter that is invalid, the first of `errors`."""
+    errors: list[FieldError] | None = None
+    """Every field or parameter that is invalid, up to 100."""
 
 
 class DeleteResult(Response):

@@ -9,7 +9,7 @@ class WaitReason(Response):
     """Why a job is not running."""
 
     reason: str
-    """A stable name, such as `due_at` or `circuit_open`."""
+    """A stable name, such as `due_at`, `circuit_open` or `killed`."""
     text: str
     """The reason as a sentence."""
     until: Time | None = None
@@ -18,6 +18,30 @@ class WaitReason(Response):
     """Who paused it."""
     ahead: int | None = None
     """Older jobs of the same circuit, counted up to 1000."""
+
+
+class CurrentRun(Response):
+    """The run that is under way."""
+
+    run_no: int
+    """Counts all runs of the job, from 1."""
+    attempt: int
+    """Counts the runs of the present round, from 1."""
+    started_at: Time | None
+    duration_ms: float | None
+    """How long it has been running, in milliseconds."""
+    deadline_at: Time | None
+    """When its time to run ends."""
+    lease_expires_at: Time | None
+    """From then on a tick takes it over."""
+    heartbeat_at: Time | None
+    """When a heartbeat last extended the lease. Null: none did."""
+    lock_owner: str | None
+    """The process of its tick."""
+    tick_id: int | None
+    """Its tick. Null: it is not among the newest 200."""
+    cancel_requested_at: Time | None
+    """When an operator asked to cancel the job, else null."""
 
 
 class Job(Response):
@@ -50,7 +74,9 @@ class Job(Response):
     updated_at: Time
     finished_at: Time | None
     waiting_for: WaitReason | None
-    """Null for a job that is running, completed or cancelled."""
+    """Null for a job that is completed or cancelled, or running under a lease that holds."""
+    current_run: CurrentRun | None = None
+    """Null unless the job is running. Lists omit this field."""
     archived_at: Time | None = None
     """When the job was archived. Lists omit this field and archived jobs."""
 

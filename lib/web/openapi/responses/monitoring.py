@@ -7,6 +7,7 @@ from pydantic import Field
 from lib.web.openapi.responses.base import Json, Response, Time
 from lib.web.openapi.responses.circuits import Circuit
 from lib.web.openapi.responses.decisions import Difference
+from lib.web.openapi.responses.jobs import WaitReason
 
 
 class Health(Response):
@@ -71,6 +72,15 @@ class Precision(Response):
     precision: list[StagePrecision]
 
 
+class KilledRun(Response):
+    """A running job whose lease has ended."""
+
+    id: int
+    stage: str
+    attempts: int
+    waiting_for: WaitReason
+
+
 class Status(Response):
     """The state of the whole system."""
 
@@ -92,6 +102,8 @@ class Status(Response):
     """Stages that lack a setting, with the name of the setting."""
     dead_letters: list[Json]
     """The newest 20 jobs in `error`."""
+    killed: list[KilledRun]
+    """The first 20 running jobs whose lease has ended."""
     differences: list[Difference]
     """The first 20 places where money and cards do not match."""
     precision: list[StagePrecision]

@@ -1,0 +1,116 @@
+-- Why a job does not run.
+
+-- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
+create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  c public.giftcard_circuits;
+  v_ahead bigint;
+  v_tick timestamptz;
+  v_limits jsonb;
+begin
+  select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
+  if found and c.open_until > p_now then
+    return jsonb_build_object('reason', 'circuit_open', 'until', c.open_until, 'text', format(
+      'circuit %s is open until %s', j.circuit, public.giftcard_time_text(c.open_until)));
+  elsif found then
+    return jsonb_build_object('reason', 'circuit_half_open',
+                              'text', format('circuit %s is half-open: one job at a time tries it', j.circuit));
+  end if;
+  select started_at, limits into v_tick, v_limits from public.giftcard_ticks order by id desc limit 1;
+  if v_tick is null or v_tick < p_now - interval '3 minutes' then
+    return jsonb_build_object(
+      'reason', 'no_tick', 'until', null, 'since', v_tick, 'text', coalesce(
+        'no tick since ' || public.giftcard_time_text(v_tick), 'no tick has ever run') || ': is the clock calling?');
+  end if;
+  -- Each tick records the limits of its stages.
+  if jsonb_typeof(v_limits -> j.stage) = 'number'
+     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
+    return jsonb_build_object('reason', 'stage_full', 'text', format(
+      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+  end if;
+  select count(*) into v_ahead from (
+    select from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
+     limit 1000) a;
+  if v_ahead > 0 then
+    return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
+      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
+  end if;
+  return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
+end $$;
+
+-- Return why a running job whose lease has ended is not settled, and when it is taken over: {reason, since, by, until,
+-- text}; null for one whose lease holds. What parks its stage does not matter: it is settled as interrupted at once.
+create function public.giftcard_waiting_for_take_over(j public.giftcard_jobs, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_paused_by text;
+  v_skipped_until timestamptz;
+  v_tick timestamptz;
+  v_when text;
+begin
+  if j.lease_expires_at > p_now then
+    return null;
+  end if;
+  select coalesce(left(paused_by, 400), '?') into v_paused_by from public.giftcard_stages
+   where stage = '*' and paused_at is not null;
+  select skip_until into v_skipped_until from public.giftcard_faulty_rows
+   where kind = 'job' and row_id = j.id::text and skip_until > p_now and skip_until <= p_now + interval '1 hour';
+  select started_at into v_tick from public.giftcard_ticks order by id desc limit 1;
+  v_when := case
+    when v_paused_by is not null then 'no tick takes it over while everything is paused by ' || v_paused_by
+    when v_skipped_until is not null
+      then format('ticks fail on it and pass over it until %s', public.giftcard_time_text(v_skipped_until))
+    when v_tick is null then 'a tick takes it over once one comes: none has ever run'
+    when v_tick < p_now - interval '3 minutes'
+      then format('a tick takes it over once one comes: the last one was at %s', public.giftcard_time_text(v_tick))
+    else 'the next tick takes it over, within a minute' end;
+  return jsonb_build_object(
+    'reason', 'killed', 'by', v_paused_by, 'until', v_skipped_until,
+    'since', case when isfinite(j.lease_expires_at) then j.lease_expires_at end,
+    'text', case when isfinite(j.lease_expires_at) then format(
+      'its function was killed (lease ended %s); ', public.giftcard_time_text(j.lease_expires_at))
+      else 'it runs without a lease; ' end || v_when);
+end $$;
+
+-- Return why a job is not running now, the first reason that holds: {reason, until, since, by, ahead, text}; null for
+-- one that runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email":
+-- "SMTP_URL"}: stages that it knows and that lack a setting.
+create function public.giftcard_waiting_for(
+  j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  s public.giftcard_stages;
+begin
+  if j.status = 'error' then
+    if j.revive_at is not null then
+      return jsonb_build_object('reason', 'reviving', 'until', j.revive_at,
+                                'text', 'a dead letter: it revives at ' || public.giftcard_time_text(j.revive_at));
+    end if;
+    return jsonb_build_object('reason', 'dead', 'text', 'dead for good: it waits for a person to requeue it');
+  elsif j.status = 'running' then
+    return public.giftcard_waiting_for_take_over(j, p_now);
+  elsif j.status <> 'queued' then
+    return null;
+  end if;
+  select * into s from public.giftcard_stages where stage = '*' and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'all_paused', 'by', left(s.paused_by, 500),
+                              'text', left(concat('everything is paused by ', s.paused_by, ': ' || s.reason), 500));
+  end if;
+  select * into s from public.giftcard_stages where stage = j.stage and paused_at is not null;
+  if found then
+    return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
+      'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
+  elsif p_missing ? j.stage then
+    return jsonb_build_object('reason', 'stage_not_configured',
+                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
+  elsif not coalesce(p_stages ? j.stage, true) then
+    return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
+  elsif j.scheduled_at > p_now then
+    return jsonb_build_object('reason', 'due_at', 'until', j.scheduled_at,
+                              'text', 'due at ' || public.giftcard_time_text(j.scheduled_at));
+  end if;
+  return public.giftcard_waiting_in_queue(j, p_now);
+end $$;
