@@ -4,7 +4,8 @@
     services   the services behind commands: on the database, or over the API
     options    parameter types, options generated from the API's models, JSON input
     prompts    confirmations and the progress bar
-    tables     tables on terminals, aligned text elsewhere
+    tables     tables or records on terminals, aligned text elsewhere
+    layout     wrapping at words, and what fits into a terminal's width
     inspect    list, show, history, status, doctor, stages, circuits, precision
     manage     requeue, cancel, pause, resume
     run        tick, enqueue, import-orders
