@@ -5,7 +5,8 @@
     options    parameter types, options generated from the API's models, JSON input
     models     several models from the options of one command
     prompts    confirmations and the progress bar
-    tables     tables on terminals, aligned text elsewhere
+    tables     tables or records on terminals, aligned text elsewhere
+    layout     wrapping at words, and what fits into a terminal's width
     inspect    list, show, history, status, doctor, stages, circuits, precision
     manage     requeue, cancel, pause, resume
     run        tick, enqueue

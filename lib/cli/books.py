@@ -1,17 +1,15 @@
 """An order, differences between money and cards, and the sentences after each decision about them."""
 
-import textwrap
 from collections.abc import Iterator
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
+from lib.cli.layout import wrap
 from lib.cli.tables import Part, Table, count, moment
 from lib.giftcards.money import format_money
 
 Json = dict[str, Any]
 
-# The second column of differences: with the time beside it, a line has at most 80 characters.
-_WIDTH = 62
 _MATCH = "Money and cards match."
 
 
@@ -37,20 +35,17 @@ def _kind(difference: Json) -> str:
 
 
 def _of_kind(kind: str, found: list[Json]) -> Iterator[Part]:
-    rows: list[tuple[str, str]] = []
-    for each in found:
-        facts = (moment(each["since"])[:16], money(each["amount"], each["currency"]))
-        rows += zip_longest(facts, _lines(each), fillvalue="")
+    rows = [((moment(each["since"])[:16], money(each["amount"], each["currency"])), _lines(each)) for each in found]
     yield Table(f"{kind} ({len(found)})", ("since, amount", "order, reference, detail"), rows)
-    yield from textwrap.wrap(f"→ {found[0]['action']}", 78)
+    yield from wrap(f"→ {found[0]['action']}", 78)
     yield ""
 
 
-def _lines(difference: Json) -> list[str]:
+def _lines(difference: Json) -> tuple[str, str, str]:
     """Return the order, the reference and the detail. Names stay whole, as commands need them."""
     tenant = "" if difference["tenant_id"] == "default" else f" (tenant {difference['tenant_id']})"
     order = f"{difference['correlation_id'] or 'no order'}{tenant}"
-    return [order, difference["reference"], *textwrap.wrap(difference["detail"] or "", _WIDTH)]
+    return order, difference["reference"], difference["detail"] or ""
 
 
 def order(found: Json, *, link: str | None = None) -> Iterator[Part]:

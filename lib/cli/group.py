@@ -3,10 +3,11 @@
 import importlib
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from flask import current_app
@@ -39,13 +40,26 @@ _HINTS = {
 }
 
 
-class BadInput(click.ClickException):
+class _Error(click.ClickException):
+    """Ends the command with a sentence."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the error to standard error; on a terminal, it wraps at words."""
+        text, stream = f"Error: {self.message}", file or sys.stderr
+        if stream.isatty():
+            from lib.cli.layout import columns_of, wrap
+
+            text = "\n".join(wrap(text, columns_of(stream)))
+        click.echo(text, file=stream)
+
+
+class BadInput(_Error):
     """Ends the command with exit code 2."""
 
     exit_code = 2
 
 
-class Failed(click.ClickException):
+class Failed(_Error):
     """Ends the command with exit code 1."""
 
 
@@ -91,8 +105,21 @@ def _secrets() -> list[str]:
         return []
 
 
+class _Help(click.HelpFormatter):
+    """Puts descriptions below the names of options where a second column would be too narrow for sentences."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl(rows, col_max if self.width > 60 else 4, col_spacing)
+
+
+class _Context(click.Context):
+    formatter_class = _Help
+
+
 class _Jobs(AppGroup):
     """Imports its commands when one is used. The web application has the group too and must not pay for them."""
+
+    context_class = _Context
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         _import_commands()
@@ -105,6 +132,11 @@ class _Jobs(AppGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        if "COLUMNS" in os.environ or sys.stdout.isatty():
+            from lib.cli.layout import columns_of
+
+            # Click's own width has at least 50 columns, whatever the terminal has. Contexts of commands inherit it.
+            extra.setdefault("terminal_width", min(columns_of(sys.stdout), 80) - 2)
         with _errors_as_sentences():
             return super().make_context(info_name, args, parent, **extra)
 
@@ -116,6 +148,14 @@ class _Jobs(AppGroup):
 def _import_commands() -> None:
     for name in _MODULES:
         importlib.import_module(f"lib.cli.{name}")
+    _set_context_class(jobs)
+
+
+def _set_context_class(group: click.Group) -> None:
+    for command in group.commands.values():
+        command.context_class = _Context
+        if isinstance(command, click.Group):
+            _set_context_class(command)
 
 
 @click.group("jobs", cls=_Jobs, help="Inspect, run and manage jobs.")

@@ -54,7 +54,7 @@ def cancelled(done: Json) -> str:
         return f"job {done['id']} is running: it is cancelled after this run unless the run completes it"
     if done["was"] == "cancelled":
         return f"job {done['id']} was cancelled already"
-    again = f"flask jobs requeue {done['id']} queues it again, due at once"
+    again = f"to queue it again, due at once: flask jobs requeue {done['id']}"
     return f"job {done['id']} is cancelled (was {done['was']}); {again}"
 
 
@@ -62,8 +62,8 @@ def flow_cancelled(done: Json) -> Iterator[Part]:
     """Confirm the cancellation of a flow."""
     flow = f"flow {done['correlation_id']} (tenant {done['tenant_id']})"
     if done["cancelled"] or done["cancel_requested"]:
-        reopen = "its order; flask jobs requeue ID of one of them reopens it"
-        yield f"{flow}: {count(done['cancelled'], 'job')} cancelled, and {reopen}"
+        reopen = "to reopen it, requeue one of them: flask jobs requeue ID"
+        yield f"{flow}: {count(done['cancelled'], 'job')} cancelled, and its order; {reopen}"
     else:
         yield f"{flow}: its order is cancelled. No job was left to cancel; money and card: flask jobs orders reconcile"
     if done["cancel_requested"]:
@@ -94,7 +94,7 @@ def tick(report: Json, *, only_job_id: int | None) -> Iterator[Part]:
     yield f"tick {report['tick_id']}: {report['started']} started{', ' + counts if counts else ''}"
     yield f"stopped because: {report['stopped_because']}, after {report['duration_ms']} ms"
     if only_job_id and not report["started"]:
-        yield f"job {only_job_id} was not started: flask jobs show {only_job_id} shows the reason"
+        yield f"job {only_job_id} was not started; to see why: flask jobs show {only_job_id}"
     elif report.get("advice"):  # older deployments have none
         yield report["advice"]
     elif only_job_id is None and report["stopped_because"] == "limit":
@@ -115,7 +115,7 @@ def paused(done: Json) -> Iterator[Part]:
     """Confirm the pause of a stage, or of everything."""
     yield (
         f"{stage_label(done['stage'])} is paused by {done['paused_by']}: jobs wait and lose no attempt; "
-        f"flask jobs resume '{done['stage']}' ends it"
+        f"to resume: flask jobs resume '{done['stage']}'"
     )
 
 
@@ -148,12 +148,12 @@ def would_prune(found: Json) -> Iterator[Part]:
 def pruned(done: Json) -> Iterator[Part]:
     """Confirm pruning."""
     counts = pruned_counts(done, capped=False)
-    yield f"{counts or 'nothing'} removed; flask jobs restore ID restores a job from the archive"
+    yield f"{counts or 'nothing'} removed; to restore a job from the archive: flask jobs restore ID"
 
 
 def restored(done: Json) -> Iterator[Part]:
     """Confirm a restore from the archive."""
-    again = f"; flask jobs requeue {done['id']} runs it again" if done["status"] in ("error", "cancelled") else ""
+    again = f"; to run it again: flask jobs requeue {done['id']}" if done["status"] in ("error", "cancelled") else ""
     yield f"job {done['id']} is restored with status {done['status']}{again}"
 
 
@@ -184,7 +184,7 @@ def next_times(found: Json) -> Iterator[Part]:
     """Render the next times of a schedule, or why there are none."""
     if found["status"] == "paused":
         reason = f": {found['pause_reason']}" if found["pause_reason"] else ""
-        yield f"paused by {found['paused_by']}{reason}; flask jobs schedules resume {found['id']} ends it"
+        yield f"paused by {found['paused_by']}{reason}; to resume: flask jobs schedules resume {found['id']}"
     elif found["next_times"]:
         yield f"next: {', '.join(map(moment, found['next_times']))}"
     elif not found["is_recurring"]:
@@ -198,7 +198,7 @@ def schedule_deleted(done: Json) -> Iterator[Part]:
 
 def schedule_paused(done: Json) -> Iterator[Part]:
     """Confirm the pause of a schedule."""
-    yield f"schedule {done['id']} is paused by {done['paused_by']}; flask jobs schedules resume {done['id']} ends it"
+    yield f"schedule {done['id']} is paused by {done['paused_by']}; to resume: flask jobs schedules resume {done['id']}"
 
 
 def schedule_run(done: Json) -> Iterator[Part]:

@@ -17,6 +17,8 @@ _Command = Callable[..., Any]
 # Shorter names beside those of the API.
 _ALIASES = {"tenant_id": "--tenant", "correlation_id": "--flow"}
 
+_SHORT = 30
+
 _HELP = {
     "status": "queued, running, completed, error or cancelled.",
     "stage": "Only this stage.",
@@ -154,10 +156,11 @@ def option_name(field: str) -> str:
 
 
 def _choices(model: type[BaseModel], name: str) -> str | None:
-    """Return the literals that a field allows, like skip|one|all."""
+    """Return the literals that a field allows, like skip|one|all, where they fit into a narrow terminal."""
     kind = model.model_fields[name].annotation
     literals = [word for part in (kind, *get_args(kind)) for word in get_args(part) if isinstance(word, str)]
-    return "|".join(literals) or None
+    words = "|".join(literals)
+    return words if 0 < len(words) <= _SHORT else None
 
 
 def typed_fields(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def _find(wanted: ReportRequest) -> Json:
         return service.report(tenant_id, day=wanted.day)
     newest = service.list_reports(tenant_id=tenant_id, older=None, limit=1)["reports"]
     if not newest:
-        raise BadInput(f"tenant {tenant_id} has no report yet: flask jobs reports create creates one")
+        raise BadInput(f"tenant {tenant_id} has no report yet; to create one: flask jobs reports create")
     try:
         return service.report(tenant_id, day=date.fromisoformat(newest[0]["day"]))
     except ValueError:  # infinity
@@ -81,7 +81,7 @@ def list_reports(*, as_json: bool, **options: Any) -> None:
 
 def _page_view(found: Json, page: ReportPage) -> Iterator[Part]:
     if not found["reports"]:
-        yield "No report yet: flask jobs reports create creates one."
+        yield "No report yet; to create one: flask jobs reports create"
         return
     rows = [
         (row["day"], row["tenant_id"], *(row["totals"].get(name) for name in _TOTALS), moment(row["made_at"]))

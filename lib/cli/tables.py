@@ -1,16 +1,20 @@
-"""Tables and sentences. Rich draws them on a terminal, if it is installed; the application never imports it.
+"""Tables and sentences, on a terminal in its width: a table that does not fit is printed as a list of records.
 
 Elsewhere (a pipe, a file) tables are aligned text with one line per row, for grep and awk.
 """
 
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 import click
+
+from lib.cli.layout import cell_width, column_widths, columns_of, wrap
 
 # Any INSERT can write these texts: replace characters that control a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -27,17 +31,21 @@ _COLOURS = {
     "INTERRUPTED": "yellow",
     "completed": "green",
     "SUCCESS": "green",
-    "cancelled": "dim",
+    "cancelled": "bright_black",
 }
 
 
-# Long enough for most words of a sentence.
-_SHORT = 10
+_GAP = 2
+# The width of the lines of a cell in aligned text: with a time beside it, a line has at most 80 characters.
+_LINE = 62
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. Cells may be any value; None is rendered as empty."""
+    """A table, the important columns first. Without names of columns, its rows are names and values.
+
+    Cells may be any value; None is rendered as empty, a tuple as lines. The name of a column of tuples lists theirs.
+    """
 
     title: str
     columns: Sequence[str]
@@ -49,14 +57,12 @@ Part = Table | str
 
 def print_parts(parts: Iterable[Part]) -> None:
     """Print tables and sentences to standard output."""
-    draw = _rich_renderer() if sys.stdout.isatty() else None
+    room = columns_of(sys.stdout) if sys.stdout.isatty() else None
     for part in parts:
-        if isinstance(part, str):
-            click.echo(_printable(part))
-        elif draw:
-            draw(part)
+        if isinstance(part, Table):
+            _print_plain(part) if room is None else _draw(part, room)
         else:
-            _print_plain(part)
+            click.echo(_printable(part) if room is None else "\n".join(wrap(_printable(part), room)))
 
 
 def moment(time: str | None) -> str:
@@ -91,63 +97,90 @@ def _printable(value: Any) -> str:
     return "" if value is None else _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
-def _cells(row: Sequence[Any]) -> list[str]:
-    return [" ".join(_printable(cell).split()) for cell in row]
+def _lines(cell: Any) -> list[str]:
+    """Return the lines of a cell."""
+    return [" ".join(_printable(line).split()) for line in (cell if isinstance(cell, tuple) else (cell,))]
 
 
 def _print_plain(table: Table) -> None:
-    rows = [list(table.columns), *map(_cells, table.rows)]
+    rows: list[Sequence[str]] = [table.columns]
+    for row in table.rows:
+        cells = [
+            [part for line in _lines(c) for part in wrap(line, _LINE)] if isinstance(c, tuple) else _lines(c)
+            for c in row
+        ]
+        rows += zip_longest(*cells, fillvalue="")
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     click.echo(_printable(table.title))
+    for line in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+# On a terminal
+
+
+def _draw(table: Table, room: int) -> None:
+    """Print a table with the columns that are used; if it does not fit, its rows as records."""
+    for line in wrap(_printable(table.title), room):
+        click.echo(_styled(line, bold=True))
+    cells = [[_lines(cell) for cell in row] for row in table.rows]
+    used = [any(any(row[i]) for row in cells) or not cells for i in range(len(table.columns))]
+    columns = [name for name, use in zip(table.columns, used, strict=True) if use]
+    rows = [[cell for cell, use in zip(row, used, strict=True) if use] for row in cells]
+    if not columns:
+        return
+    widths = column_widths([[[name] for name in columns], *rows], room, gap=_GAP)
+    if widths is None:
+        _draw_records(columns, rows, room)
+        return
+    if any(columns):
+        _draw_row([[name] for name in columns], widths, style={"dim": True})
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        _draw_row(row, widths)
 
 
-def _rich_renderer() -> Any:
-    """Return the function that draws a table, or None if rich is not installed."""
-    try:
-        from rich import table as tables
-        from rich.console import Console
-        from rich.text import Text
-    except ImportError:
-        return None
-    console = Console()
-
-    def draw(table: Table) -> None:
-        console.print(Text(_printable(table.title), style="bold"))  # not the table's: it would wrap at its width
-        rows = [list(table.columns), *map(_cells, table.rows)]
-        used = [any(column[1:]) or len(rows) == 1 for column in zip(*rows, strict=True)]
-        rows = [[cell for cell, use in zip(row, used, strict=True) if use] for row in rows]
-        gap, widths = fitting_widths(rows, console.width)
-        drawn = tables.Table(
-            header_style="dim", box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=any(rows[0])
-        )
-        for column, width in zip(rows[0], widths, strict=True):
-            drawn.add_column(Text(column), overflow="fold", width=width)
-        for row in rows[1:]:
-            # Text, not markup: a masked address is [email], which markup would remove.
-            drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-        console.print(drawn)
-
-    return draw
+def _draw_row(row: Sequence[Sequence[str]], widths: Sequence[int], *, style: dict[str, Any] | None = None) -> None:
+    wrapped = [[part for line in cell for part in wrap(line, width)] for cell, width in zip(row, widths, strict=True)]
+    for *line, last in zip_longest(*wrapped, fillvalue=""):
+        fits = cell_width(last) <= widths[-1]
+        texts = [*line, last if fits else ""]
+        padded = [
+            _styled(text, **style or {}) + " " * (width - cell_width(text))
+            for text, width in zip(texts, widths, strict=True)
+        ]
+        if any(texts) or fits:
+            click.echo((" " * _GAP).join(padded).rstrip())
+        if not fits:  # a command
+            click.echo(f"  {last.strip()}")
 
 
-def fitting_widths(rows: Sequence[Sequence[str]], room: int) -> tuple[int, list[int]]:
-    """Return the gap between columns and their widths, so that each row fits into `room`.
+def _draw_records(columns: Sequence[str], rows: Sequence[Sequence[Sequence[str]]], room: int) -> None:
+    """Print each row as lines of names and values, one record after the other with an empty line between them."""
+    for number, row in enumerate(rows):
+        if any(columns) and number:
+            click.echo()
+        for name, value in _pairs(columns, row):
+            (first, *rest) = wrap(f"{name}: {value}" if name else value, room, indent=2)
+            label = f"{name}: " if name and first.startswith(f"{name}: ") else ""
+            click.echo(_styled(label, dim=True) + _styled(first.removeprefix(label)))
+            for line in rest:
+                click.echo(line)
+    if any(columns):
+        click.echo()
 
-    Sentences wrap first, at their spaces; names and numbers stay whole as long as they can, since commands need them.
-    """
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    words = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
-    gap = 2 if sum(words) + 2 * (len(words) - 1) <= room else 1
-    room -= gap * (len(widths) - 1)
-    short = [min(word, _SHORT) if word < width else word for word, width in zip(words, widths, strict=True)]
-    cells = [
-        min(least, max([len(cell) for cell in column[1:]] or [1])) for least, column in zip(short, columns, strict=True)
-    ]
-    # Down to the longest word; then sentences to a short word, names of columns to their cells, and at last anything.
-    for least in (words, short, cells, [1] * len(widths)):
-        while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
-            widths[max(wide, key=widths.__getitem__)] -= 1
-    return gap, widths
+
+def _pairs(columns: Sequence[str], row: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+    if not any(columns):
+        yield row[0][0], " ".join(line for cell in row[1:] for line in cell)
+        return
+    for column, lines in zip(columns, row, strict=True):
+        names = column.split(", ") if len(lines) > 1 else [column]
+        yield from ((name, line) for name, line in zip_longest(names, lines, fillvalue="") if line)
+
+
+def _styled(text: str, **style: Any) -> str:
+    """Return a text in its colour, for terminals that have colours."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    colour = _COLOURS.get(text)
+    return click.style(text, **(style or {"fg": colour})) if text and (style or colour) else text

@@ -49,7 +49,7 @@ def create(name: str, *, scopes: tuple[str, ...], tenant_id: str | None, expires
     try:
         created = token_service().create(wanted)
     except Unavailable as error:
-        raise Failed(f"{error}; if flask jobs tokens list has it, revoke it and create another one") from error
+        raise Failed(f"{error}; if it is listed, revoke it and create another one: flask jobs tokens list") from error
     output(created, as_json=as_json, view=_token_view)
 
 

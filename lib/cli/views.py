@@ -61,7 +61,7 @@ def job(job: Json, *, reveal: bool, link: str | None = None) -> Iterator[Part]:
     if not reveal:
         yield _MASKED
     if job.get("archived_at"):
-        yield f"This job is archived: flask jobs restore {job['id']} restores it"
+        yield f"This job is archived; to restore it: flask jobs restore {job['id']}"
     elif job["waiting_for"]:
         yield f"waiting for: {job['waiting_for']['text']}"
     if not job.get("archived_at"):

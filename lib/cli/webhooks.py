@@ -151,7 +151,9 @@ def _page_view(found: Json, page: EndpointPage) -> Iterator[Part]:
         (e["id"], e["tenant_id"], e["url"], " ".join(e["events"]), _state(e), moment(e["created_at"]))
         for e in found["endpoints"]
     ]
-    yield Table("Webhook endpoints, the newest first", ("id", "tenant", "address", "events", "", "created at"), rows)
+    yield Table(
+        "Webhook endpoints, the newest first", ("id", "tenant", "address", "events", "state", "created at"), rows
+    )
     if found["older"]:
         words = command_line("webhooks", "list", "--limit", str(page.limit), "--older", str(found["older"]))
         yield "older: " + shlex.join(words + (["--tenant", page.tenant_id] if page.tenant_id else []))

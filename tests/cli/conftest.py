@@ -153,7 +153,7 @@ class Terminal:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
 
-    def run(self, app: Flask, *args: Any, types: str = "", columns: int = 160) -> tuple[int, str]:
+    def run(self, app: Flask, *args: Any, types: str = "", columns: int = 160, **setting: str) -> tuple[int, str]:
         """The exit code, and all that was on the screen."""
         master, slave = pty.openpty()
         screen = bytearray()
@@ -174,6 +174,8 @@ class Terminal:
             patch.setenv("TERM", "xterm")
             patch.setenv("COLUMNS", str(columns))
             patch.delenv("NO_COLOR", raising=False)
+            for name, value in setting.items():
+                patch.setenv(name, value)
             streams = {name: open(os.dup(slave), mode) for name, mode in  # noqa: PTH123, SIM115 - a descriptor
                        (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))}  # fmt: skip
             os.close(slave)

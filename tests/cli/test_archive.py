@@ -70,13 +70,13 @@ def test_pruning_works_on_the_database_only(remote: Door) -> None:
 def test_archived_job_is_shown_and_brought_back(world: World, direct: Door, door: Door, old: list[int]) -> None:
     archive(world, direct)
     text = door.says("show", old[2])
-    assert f"This job is archived: flask jobs restore {old[2]} restores it" in text
+    assert f"This job is archived; to restore it: flask jobs restore {old[2]}" in text
     assert "flask jobs requeue" not in text
     assert "archived_at" in text
     assert KATE not in text
     assert "is archived: restore it first" in door.refuses("requeue", old[2])
     assert door.says("restore", old[2]) == (
-        f"job {old[2]} is restored with status cancelled; flask jobs requeue {old[2]} runs it again\n"
+        f"job {old[2]} is restored with status cancelled; to run it again: flask jobs requeue {old[2]}\n"
     )
     assert "flask jobs requeue" in door.says("show", old[2])
     assert door.json("restore", old[0]) == {"id": old[0], "status": "completed", "restored": True}

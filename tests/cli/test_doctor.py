@@ -43,7 +43,7 @@ def test_a_red_line_ends_it_with_1_and_says_what_to_do_next(world: World, door: 
 def test_a_yellow_line_says_what_to_do_next_and_ends_it_with_0(healthy: World, door: Door) -> None:
     healthy.sql("select giftcard_pause('email', 'kim')")
     last = door.says("doctor").splitlines()[-1]
-    assert last == "1 check is yellow. Next, stages: flask jobs resume NAME ends a pause"
+    assert last == "1 check is yellow. Next, stages: to end a pause: flask jobs resume NAME"
 
 
 def test_for_programs_it_is_one_value_with_the_same_exit_code(world: World, door: Door) -> None:

@@ -10,7 +10,7 @@ def test_cancel_of_a_queued_job(world: World, door: Door) -> None:
     one, other = world.enqueue("email", count=2)
     assert door.json("cancel", one) == {"id": one, "was": "queued", "status": "cancelled", "cancel_requested": False}
     assert door.says("cancel", other) == (
-        f"job {other} is cancelled (was queued); flask jobs requeue {other} queues it again, due at once\n"
+        f"job {other} is cancelled (was queued); to queue it again, due at once: flask jobs requeue {other}\n"
     )
     assert world.statuses() == {"cancelled": 2}
 
@@ -83,7 +83,7 @@ def test_pause_says_who_and_why_and_stops_the_stage(world: World, door: Door) ->
     answer = door.json("pause", "customer_ingest", "--by", "ann", "--reason", "the shop moves")
     assert (answer["stage"], answer["paused_by"], answer["reason"]) == ("customer_ingest", "ann", "the shop moves")
     assert world.tick()["started"] == 0
-    assert "flask jobs resume 'email' ends it" in door.says("pause", "email")
+    assert "to resume: flask jobs resume 'email'" in door.says("pause", "email")
 
 
 def test_who_pauses_is_who_types(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

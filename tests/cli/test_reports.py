@@ -78,11 +78,13 @@ def test_the_commands_that_lists_name_lead_through_all_reports(door: Door) -> No
 
 
 def test_what_is_not_there_is_told_with_what_makes_it(door: Door) -> None:
-    assert door.refuses("reports", "show") == "tenant default has no report yet: flask jobs reports create creates one"
+    assert (
+        door.refuses("reports", "show") == "tenant default has no report yet; to create one: flask jobs reports create"
+    )
     assert "tenant acme has no report of 2026-01-31" in door.refuses(
         "reports", "show", "--tenant", "acme", "--day", DAY
     )
-    assert door.says("reports", "list") == "No report yet: flask jobs reports create creates one.\n"
+    assert door.says("reports", "list") == "No report yet; to create one: flask jobs reports create\n"
 
 
 def test_what_cannot_be_is_refused_by_its_option(door: Door) -> None:

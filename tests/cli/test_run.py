@@ -167,7 +167,7 @@ def test_tick_says_when_the_limit_ended_it(world: World, door: Door) -> None:
 
 def test_tick_of_a_job_that_does_not_start_says_where_to_look(world: World, door: Door) -> None:
     (job_id,) = world.enqueue("customer_ingest", status="completed")
-    assert f"job {job_id} was not started: flask jobs show {job_id} shows the reason" in door.says(
+    assert f"job {job_id} was not started; to see why: flask jobs show {job_id}" in door.says(
         "tick", "--job-id", job_id
     )
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib.cli.tables import fitting_widths
 from tests.cli.conftest import Door, Terminal, dead_letters
 from tests.support.world import World
 
@@ -38,23 +37,12 @@ def test_names_stay_whole_on_a_terminal_of_80_columns(world: World, direct: Door
         assert name in screen, screen
 
 
-def test_columns_share_the_room() -> None:
-    rows = [["job", "dead letters", "error"], ["12345678", "3", "a sentence with several words"]]
-    assert fitting_widths(rows, 80) == (2, [8, 12, 29])
-    assert fitting_widths(rows, 40) == (2, [8, 12, 16])  # the sentence wraps first
-    assert fitting_widths(rows, 26) == (1, [8, 8, 8])
-    assert fitting_widths(rows, 20) == (1, [8, 2, 8])
-    assert fitting_widths(rows, 8) == (1, [2, 1, 3])
-
-
-def test_terminal_without_rich_shows_aligned_text(
-    world: World, direct: Door, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_terminal_without_colours_gets_none(
+    world: World, direct: Door, terminal: Terminal, setting: dict[str, str]
 ) -> None:
     dead_letters(world, 1)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "rich", None)
-    code, screen = terminal.run(direct.app, "list")
+    code, screen = terminal.run(direct.app, "list", **setting)
     assert code == 0
     assert "\x1b[" not in screen
     heads, row = screen.splitlines()[1:3]
@@ -70,7 +58,7 @@ def test_json_on_a_terminal_is_json_alone(world: World, direct: Door, terminal: 
 def test_question_does_not_go_to_standard_output(world: World, direct: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     dead_letters(world, 1)
     terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr("lib.cli.prompts.sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr("lib.cli.prompts.sys", SimpleNamespace(stdin=terminal, stderr=sys.stderr))
     result = direct.run("requeue", "--all", "--json", types="n\n")
     assert (result.stdout, "Requeue 1 dead letter?" in result.stderr) == ("", True)
 
@@ -108,7 +96,7 @@ def test_terminal_that_knows_no_utf_8_gets_valid_json(world: World, database_url
 
 
 @pytest.mark.slow
-def test_application_imports_neither_rich_nor_httpx(database_url: str) -> None:
-    code = "import api.index, sys; print([name for name in ('rich', 'httpx') if name in sys.modules])"
+def test_application_imports_neither_tables_nor_httpx(database_url: str) -> None:
+    code = "import api.index, sys; print([name for name in ('lib.cli.tables', 'httpx') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -24,10 +24,10 @@ def mail(deployment: Deployment) -> Finding:
     if settings.smtp_url is None:
         return green("no mail server is set")
     if not deployment.probe:
-        return green("MAIL_FROM is well formed; flask jobs doctor also tries the mail server")
+        return green("MAIL_FROM is well formed; to try the mail server, too: flask jobs doctor")
     failure = _probe(settings.smtp_url)
     if failure:
-        return red(failure, fix="correct SMTP_URL and deploy again; flask jobs test mail ADDRESS sends a mail")
+        return red(failure, fix="correct SMTP_URL and deploy again; to send a mail: flask jobs test mail ADDRESS")
     return green("the mail server answers and accepts the login")
 
 

@@ -87,5 +87,5 @@ def stages(deployment: Deployment) -> Finding:
         return green("all stages can run")
     fixes = ["deploy the code that has the stage, or cancel its jobs"] if unknown else []
     fixes += ["set the missing settings and deploy again"] if unready else []
-    fixes += ["flask jobs resume NAME ends a pause"] if paused else []
+    fixes += ["to end a pause: flask jobs resume NAME"] if paused else []
     return (red if waiting else yellow)("; ".join(waiting + parked + paused), fix="; ".join(fixes))

@@ -142,6 +142,10 @@ def test_jobs_of_a_stage_that_nobody_knows_are_red(healthy: World, examined: Exa
 def test_a_pause_is_remembered(healthy: World, examined: Examine, stage: str, message: str) -> None:
     healthy.sql("select giftcard_pause(%s, 'kim')", stage)
     line = examined(healthy)["stages"]
-    assert (line["level"], line["message"], line["fix"]) == ("yellow", message, "flask jobs resume NAME ends a pause")
+    assert (line["level"], line["message"], line["fix"]) == (
+        "yellow",
+        message,
+        "to end a pause: flask jobs resume NAME",
+    )
     healthy.sql("select giftcard_resume(%s, 'kim')", stage)
     assert levels(examined(healthy)) == {}
