@@ -16,6 +16,7 @@ _IGNORED_IN_NAMES = re.compile(r"[\s_\-.\u200b\ufeff]+")
 # Of two names as difflib compares them: `mesage` for message, and not `message_id`.
 _LIKENESS = 0.85
 _FEWEST_NAMES = 2
+_MOST_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def _check(layout: Layout, found: dict[str, int], *, twice: list[str], extra: li
                 f"the first line has the column {name!r}: did you mean {keys[close[0]]}? Correct its name, or remove it"
             )
     if missing:
-        others = f"; it has {', '.join(map(repr, extra))}" if extra and not layout.has_many_columns else ""
+        others = f"; it has {_listed(map(repr, extra))}" if extra and not layout.has_many_columns else ""
         raise FileError(
             f"the first line does not name {', '.join(missing)}: {layout.title} has the columns "
             f"{', '.join(layout.required)}{others}"
@@ -101,10 +102,17 @@ def _no_header(cells: Sequence[str], layout: Layout, missing: list[str]) -> str:
     )
 
 
+def _listed(names: Iterable[str]) -> str:
+    """Return names with commas, up to a number of them."""
+    listed = list(names)
+    rest = len(listed) - _MOST_NAMES
+    return ", ".join(listed[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def _notes(layout: Layout, extra: list[str], unnamed: int) -> list[str]:
     notes = []
     if extra and not layout.has_many_columns:
-        notes.append(f"ignored columns: {', '.join(extra)}")
+        notes.append(f"ignored columns: {_listed(extra)}")
     if unnamed:
         notes.append(f"ignored columns without a name: {unnamed}")
     return notes

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from lib.giftcards.order_files.cells import escaped
+from lib.giftcards.order_files.cells import escaped, unescaped
 from lib.giftcards.order_files.file import OrderFile
 from lib.giftcards.order_files.header import PROBLEM
 from lib.giftcards.order_files.layout import Row
@@ -33,8 +33,9 @@ class Rejects:
         self._adds_ids = not file.layout.is_paid and _CORRELATION_ID not in file.header.index
         self._copies: Counter[str] = Counter()
         self._last_line = 0
+        names = file.header.names if self._left_out is None else tuple(map(unescaped, file.header.names))
         first = [PROBLEM, _CORRELATION_ID] if self._adds_ids else [PROBLEM]
-        self._writer.writerow(map(escaped, [*first, *self._kept(file.header.names)]))
+        self._writer.writerow(map(escaped, [*first, *self._kept(names)]))
 
     @property
     def is_empty(self) -> bool:

@@ -92,6 +92,9 @@ def test_every_cell_of_the_file_is_written_as_text(take: Import, tmp_path: Path)
     table = read_table((tmp_path / "rejects.csv").read_text(encoding="utf-8-sig"), len)
     for record in [table.header, *table.records()]:
         assert [cell for cell in record.cells if cell.lstrip()[:1] in ("=", "+", "-", "@")] == []
+    data = (tmp_path / "rejects.csv").read_bytes()
+    take(data, rejects="again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == data
 
 
 def test_rows_that_cannot_be_parsed_are_written_with_their_cells(take: Import, tmp_path: Path) -> None:

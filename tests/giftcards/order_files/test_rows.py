@@ -133,3 +133,9 @@ def test_columns_that_are_not_read_are_named() -> None:
         "ignored columns without a name: 2",
     )
     assert notes("email,given_name,amount,currency\n") == ()
+
+
+def test_of_many_columns_that_are_not_read_some_are_named() -> None:
+    (note,) = notes("email,given_name,amount,currency," + ",".join(f"x{n}" for n in range(60)) + "\n")
+    assert note.startswith("ignored columns: x0, x1, ")
+    assert note.endswith(", x9 and 50 more")
