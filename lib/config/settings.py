@@ -92,6 +92,8 @@ class Settings(BaseSettings):
     smtp_url: SmtpUrl | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
+    # The language of mails for orders without one
+    giftcard_locale: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?$")
     # Reports by mail; pgmq imports: queues, each with its stage and tenant
     report_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_pgmq_queues: tuple[parsers.PgmqQueue, ...] = ()

@@ -24,7 +24,7 @@ COLUMNS = (
     "message",
     "deliver_at",
 )
-OPTIONAL_COLUMNS = ("tenant_id",)
+OPTIONAL_COLUMNS = ("tenant_id", "locale")
 
 # An unclosed quotation mark would consume the rest of the file: a row with more lines is an error.
 _MAX_LINES_OF_ROW = 200
@@ -129,6 +129,7 @@ def _order(values: dict[str, str | None]) -> Order:
             "amount": {"amount": _minor_units(values["amount"] or "", currency), "currency": currency},
             "message": values["message"],
             "deliver_at": deliver_at and deliver_at.strip(),
+            "locale": values.get("locale"),
         }
     )
 

@@ -41,6 +41,7 @@ def test_a_row_becomes_an_order() -> None:
         "amount": {"amount": 2500, "currency": "USD"},
         "message": "Happy birthday!",
         "deliver_at": "2026-12-24T18:00:00Z",
+        "locale": None,
     }
 
 
