@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from lib.errors import SettingsError
 from lib.giftcards.csv_import import import_csv
 from lib.giftcards.orders_csv import COLUMNS
 from tests.support.mail_server import MailServer, a_mail_server
-from tests.support.world import World, an_order
+from tests.support.world import World, an_order, settings_of
 
 Make = Callable[..., World]
 Intake = Callable[[World, str | None, str], None]
@@ -71,6 +72,13 @@ def test_tag_that_is_none_is_refused_at_each_door(make_world: Make) -> None:
     lines = [",".join([*COLUMNS, "locale"]), "f,,Kate,,kate@example.com,25.00,USD,,,de_AT"]
     wrong = import_csv(world.store, world.registry, world.settings, [f"{line}\n" for line in lines]).wrong
     assert wrong == [{"line": 2, "problem": "locale is not a language tag of BCP 47, like de or en-GB"}]
+
+
+@pytest.mark.parametrize("value", ["german", "de_AT", "DE", "de-", "../de"])
+def test_default_that_is_no_tag_is_named_and_not_repeated(value: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        settings_of(GIFTCARD_LOCALE=value)
+    assert str(raised.value).endswith("GIFTCARD_LOCALE: must be a language tag like de or en-GB")
 
 
 def test_same_order_in_another_spelling_of_its_language_is_the_same(world: World) -> None:
