@@ -69,6 +69,8 @@ def _facts(found: Json) -> Iterator[tuple[str, str]]:
     order, payment, card = found.get("order"), found["payment"], found["card"]
     if order:
         yield "costs", money(order["amount"], order["currency"]) + _waived(order)
+        if order.get("locale"):  # older deployments have none
+            yield "language", order["locale"]
         if order["cancelled_at"]:
             yield "cancelled", moment(order["cancelled_at"]) + _reopened_by(found["jobs"])
     yield "payment", _payment(payment) if payment else "none"

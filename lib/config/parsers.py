@@ -16,6 +16,7 @@ _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _MAIL_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*")
 # A queue name that pgmq accepts and that never needs quotes, the name of a stage, and that of a tenant.
 _PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})(?::([^,:\x00-\x1f\x7f-\x9f]{1,200}))?")
+_LOCALE = re.compile(r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
 _SQUARE_ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _LEAST_AMOUNT = re.compile(r"([A-Z]{3}):([1-9][0-9]{0,9})")
 MAX_RECIPIENTS = 20
@@ -121,6 +122,13 @@ def pgmq_queues(value: Any) -> Any:
             raise ValueError("names a queue twice")
         queues[match[1].lower()] = PgmqQueue(match[1], match[2], match[3] or "default")
     return tuple(queues.values())
+
+
+def locale(value: Any) -> Any:
+    """Parse a language tag: a language, perhaps with script and region."""
+    if isinstance(value, str) and not _LOCALE.fullmatch(value):
+        raise ValueError("must be a language tag like de or en-GB")
+    return value
 
 
 def square_id(value: Any) -> Any:

@@ -92,6 +92,8 @@ class Settings(BaseSettings):
     smtp_url: SmtpUrl | None = None
     mail_from: str = "Gift cards <giftcards@localhost>"
     giftcard_mail_dir: str | None = None
+    # The language of mails for orders without one
+    giftcard_locale: str = "en"
     # Reports by mail; pgmq imports: queues, each with its stage and tenant
     report_recipients: tuple[str, ...] = Field(default=(), repr=False)
     giftcard_pgmq_queues: tuple[parsers.PgmqQueue, ...] = ()
@@ -137,6 +139,7 @@ class Settings(BaseSettings):
     _split_alert_recipients = field_validator("giftcard_alert_recipients", mode="before")(parsers.alert_recipients)
     _split_least_amounts = field_validator("giftcard_least_amounts", mode="before")(parsers.least_amounts)
     _split_pgmq_queues = field_validator("giftcard_pgmq_queues", mode="before")(parsers.pgmq_queues)
+    _check_locale = field_validator("giftcard_locale", mode="before")(parsers.locale)
     _check_merchant = field_validator("square_merchant_id", mode="before")(parsers.square_id)
     _split_locations = field_validator("square_location_id", mode="before")(parsers.square_ids)
     _parse_database = field_validator("database_url", "postgres_url", mode="before")(parsers.url_of(DatabaseUrl))

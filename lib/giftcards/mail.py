@@ -5,8 +5,10 @@ import re
 from datetime import datetime
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 from lib.errors import PermanentError
+from lib.giftcards.languages import LAST_LANGUAGE, babel_locale, best_language, text_direction
 from lib.giftcards.mail_message import TEMPLATE_FOLDER, MailMessage
 from lib.giftcards.mail_text import message_lines, quoted, shown_name
 from lib.giftcards.money import format_money
@@ -20,42 +22,62 @@ _QR_CONTENT_ID = "card-number@giftcards"
 
 
 def giftcard_mail(
-    *, sender: str, message_id: str, sent_at: datetime, order: Order, personal_code: str | None, card_number: str
+    *,
+    sender: str,
+    message_id: str,
+    sent_at: datetime,
+    order: Order,
+    personal_code: str | None,
+    card_number: str,
+    default_locale: str = LAST_LANGUAGE,
 ) -> EmailMessage:
-    """Return the message to `order.customer.email`, ready to send.
+    """Return the message to `order.customer.email`, ready to send, in the order's language.
 
     `sender` is an address, optionally with a name: `Gift Cards <cards@example.com>`. `message_id` includes its brackets
     and is the same at every attempt, so that mail programs can detect duplicates. `sent_at` is aware. Without a
-    personal code the mail does not mention one.
+    personal code the mail does not mention one. `default_locale`: of orders without a locale, or without a template.
 
     Raises:
         PermanentError, TransientError: see `new_mail`.
     """
-    amount = format_money(order.amount.amount, order.amount.currency)
     customer = order.customer
-    given_name, family_name = shown_name(customer.given_name), shown_name(customer.family_name or "")
+    values = _values(order, personal_code, card_number, default_locale)
+    language = values["language"]
+    text = _TEMPLATES.get_template(f"mail.{language}.txt").make_module(values)
+    subject = str(getattr(text, "subject", ""))
+    if not subject:
+        raise PermanentError(f"the template mail.{language}.txt sets no subject")
     message = new_mail(
         sender=sender,
         to=customer.email,
-        name=f"{given_name} {family_name}",
-        subject=f"Your {amount} gift card",
+        name=f"{shown_name(customer.given_name)} {shown_name(customer.family_name or '')}",
+        subject=subject,
         message_id=message_id,
         sent_at=sent_at,
     )
-    values = {
-        "given_name": given_name,
-        "amount": amount,
+    page = _TEMPLATES.get_template(f"mail.{language}.html").render(values, subject=subject)
+    message.set_content(str(text))
+    message.add_alternative(page, subtype="html")
+    _, html = message.iter_parts()
+    html.add_related(_qr_png(card_number), "image", "png", cid=f"<{_QR_CONTENT_ID}>", disposition="inline")
+    return message
+
+
+def _values(order: Order, personal_code: str | None, card_number: str, default_locale: str) -> dict[str, Any]:
+    """Return the values of the templates, with the language to be used."""
+    tag = order.locale or default_locale
+    language = best_language((tag, default_locale), _TEMPLATES.list_templates(), "mail")
+    return {
+        "language": language,
+        "direction": text_direction(language),
+        "given_name": shown_name(order.customer.given_name),
+        "amount": format_money(order.amount.amount, order.amount.currency, babel_locale(tag, default_locale)),
         "personal_code": personal_code,
         "card_number": " ".join(re.findall(".{1,4}", card_number)),
         "message_lines": message_lines(order.message or ""),
         "quoted_lines": quoted(order.message or ""),
         "qr_content_id": _QR_CONTENT_ID,
     }
-    message.set_content(_TEMPLATES.get_template("mail.txt").render(values))
-    message.add_alternative(_TEMPLATES.get_template("mail.html").render(values), subtype="html")
-    _, html = message.iter_parts()
-    html.add_related(_qr_png(card_number), "image", "png", cid=f"<{_QR_CONTENT_ID}>", disposition="inline")
-    return message
 
 
 def template_mail(*, sender: str, message_id: str, sent_at: datetime, mail: MailMessage) -> EmailMessage:

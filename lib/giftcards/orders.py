@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from lib.giftcards.languages import MAX_TAG_LENGTH, canonical_tag
 from lib.giftcards.money import is_currency
 from lib.mail_address import MAX_ADDRESS_LENGTH, normalized
 from lib.validation import Identifier, Line, Moment, Name, StrictModel, Text, schema_hint
@@ -25,6 +26,10 @@ def _currency(value: str) -> str:
 Email = Annotated[Line, Field(max_length=MAX_ADDRESS_LENGTH), schema_hint(format="email"), AfterValidator(normalized)]
 Currency = Annotated[Line, Field(max_length=3), schema_hint(format="iso-4217"), AfterValidator(_currency)]
 
+LanguageTag = Annotated[
+    Line, Field(max_length=MAX_TAG_LENGTH), schema_hint(format="language-tag"), AfterValidator(canonical_tag)
+]
+
 
 class Customer(StrictModel):
     """A customer. `given_name` may be empty or all emoji. `external_id` is the shop's own number."""
@@ -43,12 +48,13 @@ class Money(StrictModel):
 
 
 class Order(StrictModel):
-    """One gift card for one customer. `deliver_at` None: at once."""
+    """One gift card for one customer. `deliver_at` None: at once. `locale`: the language of the mail, as in BCP 47."""
 
     customer: Customer
     amount: Money
     message: Annotated[Text, Field(max_length=MAX_MESSAGE_LENGTH)] | None = None
     deliver_at: Moment | None = None
+    locale: LanguageTag | None = None
 
 
 def _money_if_ordered(value: Money | None, info: ValidationInfo) -> Money | None:
@@ -65,6 +71,7 @@ class Arrival(StrictModel):
     amount: Annotated[Money | None, AfterValidator(_money_if_ordered)] = Field(default=None, validate_default=True)
     message: Annotated[Text, Field(max_length=MAX_MESSAGE_LENGTH)] | None = None
     deliver_at: Moment | None = None
+    locale: LanguageTag | None = None
 
     def order(self) -> Order:
         """Return the order of an arrival that has one."""

@@ -53,6 +53,7 @@ def email(payload: Order, context: Context) -> Complete:
             order=books.order,
             personal_code=card["personal_code"],
             card_number=number,
+            default_locale=context.settings.giftcard_locale,
         )
         return context.mail.send(message)
 

@@ -3028,7 +3028,7 @@ begin
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
                             'jobs', to_jsonb(v_jobs), 'older', case when v_more then v_jobs[1] -> 'id' end,
     'order', (select public.giftcard_readable_row(jsonb_build_object(
-                'amount', amount, 'currency', currency, 'free_of_charge', free_of_charge,
+                'amount', amount, 'currency', currency, 'locale', locale, 'free_of_charge', free_of_charge,
                 'cancelled_at', cancelled_at, 'created_at', created_at), 20000)
                 from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
     'payment', (select public.giftcard_readable_row(jsonb_build_object(
@@ -4111,6 +4111,7 @@ create table public.giftcard_orders (
   amount bigint not null,
   currency text not null,
   details jsonb not null default '{}',
+  locale text collate "C" generated always as (details ->> 'locale') stored,
   customer_id bigint,
   free_of_charge boolean not null default false,
   cancelled_at timestamptz,
@@ -4127,7 +4128,8 @@ create index giftcard_orders_by_customer on public.giftcard_orders (customer_id)
 comment on table public.giftcard_orders is
   'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
 comment on column public.giftcard_orders.details is
-  '{customer, message, deliver_at}: the recipient and what they get. Empty once the customer is erased.';
+  '{customer, message, deliver_at, locale}: the recipient and what they get. Empty once the customer is erased.';
+comment on column public.giftcard_orders.locale is 'The language of the mail, from details. Null: the default.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
 comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
@@ -4243,8 +4245,8 @@ begin
 end $$;
 
 -- Take in the order of a flow that began without one (with a plain INSERT, or a message): the first job that needs it
--- fixes it. p_order: {customer, amount: {amount, currency}, message, deliver_at}. An order that is there stays as it
--- is. Return its books, as giftcard_books does.
+-- fixes it. p_order: {customer, amount: {amount, currency}, message, deliver_at, locale}. An order that is there stays
+-- as it is. Return its books, as giftcard_books does.
 create function public.giftcard_take_order(
   p_tenant_id text, p_correlation_id text, p_order jsonb, p_body_hash text, p_now timestamptz default null)
 returns jsonb

@@ -218,7 +218,7 @@ begin
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
                             'jobs', to_jsonb(v_jobs), 'older', case when v_more then v_jobs[1] -> 'id' end,
     'order', (select public.giftcard_readable_row(jsonb_build_object(
-                'amount', amount, 'currency', currency, 'free_of_charge', free_of_charge,
+                'amount', amount, 'currency', currency, 'locale', locale, 'free_of_charge', free_of_charge,
                 'cancelled_at', cancelled_at, 'created_at', created_at), 20000)
                 from public.giftcard_orders where tenant_id = p_tenant_id and correlation_id = p_correlation_id),
     'payment', (select public.giftcard_readable_row(jsonb_build_object(

@@ -20,6 +20,7 @@ create table public.giftcard_orders (
   amount bigint not null,
   currency text not null,
   details jsonb not null default '{}',
+  locale text collate "C" generated always as (details ->> 'locale') stored,
   customer_id bigint,
   free_of_charge boolean not null default false,
   cancelled_at timestamptz,
@@ -36,7 +37,8 @@ create index giftcard_orders_by_customer on public.giftcard_orders (customer_id)
 comment on table public.giftcard_orders is
   'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
 comment on column public.giftcard_orders.details is
-  '{customer, message, deliver_at}: the recipient and what they get. Empty once the customer is erased.';
+  '{customer, message, deliver_at, locale}: the recipient and what they get. Empty once the customer is erased.';
+comment on column public.giftcard_orders.locale is 'The language of the mail, from details. Null: the default.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
 comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';

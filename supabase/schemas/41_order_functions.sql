@@ -76,8 +76,8 @@ begin
 end $$;
 
 -- Take in the order of a flow that began without one (with a plain INSERT, or a message): the first job that needs it
--- fixes it. p_order: {customer, amount: {amount, currency}, message, deliver_at}. An order that is there stays as it
--- is. Return its books, as giftcard_books does.
+-- fixes it. p_order: {customer, amount: {amount, currency}, message, deliver_at, locale}. An order that is there stays
+-- as it is. Return its books, as giftcard_books does.
 create function public.giftcard_take_order(
   p_tenant_id text, p_correlation_id text, p_order jsonb, p_body_hash text, p_now timestamptz default null)
 returns jsonb

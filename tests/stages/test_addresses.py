@@ -11,9 +11,6 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from lib.giftcards.mail_message import MailMessage
-from lib.giftcards.order_files.file import OrderFile, open_orders
-from lib.giftcards.order_files.importing import Importer
-from lib.giftcards.order_files.own import OwnColumns
 from lib.giftcards.orders import Order
 from lib.giftcards.schemas import RecipientPatch
 from lib.monitoring.trial import send_mail
@@ -22,6 +19,7 @@ from tests.cli.conftest import Door
 from tests.support.addresses import INVALID, VALID
 from tests.support.alerts import check, failures, open_circuits
 from tests.support.mail_server import MailServer, a_mail_server
+from tests.support.order_files import import_lines, read
 from tests.support.world import ADMIN, API, World, an_order, bearer
 
 Make = Callable[..., World]
@@ -58,13 +56,10 @@ def order(email: str, name: str = "Kate") -> dict[str, Any]:
     return an_order(customer={"email": email, "given_name": name, "external_id": uuid.uuid4().hex})
 
 
-def csv(*emails: str) -> OrderFile:
+def csv(*emails: str) -> list[str]:
     quoted = ('"' + email.replace('"', '""') + '"' for email in emails)
-    lines = [
-        "external_id,given_name,email,amount,currency",
-        *(f"{uuid.uuid4().hex},Kate,{email},25.00,USD" for email in quoted),
-    ]
-    return open_orders("\n".join(lines).encode("utf-8", "surrogatepass"), OwnColumns())
+    rows = (f"{uuid.uuid4().hex},Kate,{email},25.00,USD" for email in quoted)
+    return ["external_id,given_name,email,amount,currency", *rows]
 
 
 def to(message: EmailMessage) -> list[str]:
@@ -105,7 +100,12 @@ def test_api_refuses_all_others(world: World) -> None:
 
 def test_csv_refuses_all_others() -> None:
     # Blanks and line breaks around a cell are not part of its value.
-    rows = [row for text in INVALID if text.strip() == text for row in csv(text).rows()]
+    rows = [
+        row
+        for text in INVALID
+        if text.strip() == text
+        for row in read("\n".join(csv(text)).encode("utf-8", "surrogatepass"))
+    ]
     assert len(rows) >= len(INVALID) - 10
     for row in rows:
         assert row.order is None
@@ -133,8 +133,7 @@ def of_api(world: World, text: str) -> None:
 
 
 def of_csv(world: World, text: str) -> None:
-    importer = Importer(store=world.store, registry=world.registry, settings=world.settings, tenant_id="default")
-    done = importer.run(csv(text))
+    done = import_lines(world, csv(text))
     assert (done.created, done.wrong) == (1, [])
 
 

@@ -1,11 +1,14 @@
 """Order files for tests, and what becomes of their rows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from lib.giftcards.order_files.customers import Survey
 from lib.giftcards.order_files.file import open_orders
+from lib.giftcards.order_files.importing import Imported, Importer
 from lib.giftcards.order_files.layout import Layout, Row
 from lib.giftcards.order_files.own import OwnColumns
+from tests.support.world import World
 
 COLUMNS = (
     "correlation_id",
@@ -59,3 +62,9 @@ def surveyed(content: str, layout: Layout | None = None, **options: Any) -> list
     file = open_orders(content.encode(), layout or OwnColumns())
     survey = Survey(file, tenant_id="default", **options)
     return [row.problem or survey.problem_of(row) for row in file.rows()]
+
+
+def import_lines(world: World, lines: Sequence[str]) -> Imported:
+    """What the import of a file into the world's database returns."""
+    file = open_orders("\n".join(lines).encode(), OwnColumns())
+    return Importer(store=world.store, registry=world.registry, settings=world.settings).run(file)

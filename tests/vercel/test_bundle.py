@@ -51,7 +51,7 @@ def test_the_bundle_holds_the_program_and_nothing_else(built: Built) -> None:
     ours = {"api", "lib", "requirements.txt", "vercel.json"}
     assert {path.name for path in built.function.iterdir()} == made_by_the_builder | ours
     assert not {path.name for path in (built.function / "lib").iterdir()} & {"demo", "local", "testing"}
-    assert (built.function / "lib/giftcards/templates/mail.html").exists()
+    assert (built.function / "lib/giftcards/templates/mail.en.html").exists()
 
 
 def test_no_secret_that_lies_about_is_deployed(built: Built) -> None:

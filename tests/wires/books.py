@@ -30,7 +30,7 @@ def _take(t: Teller, flow: str, details: dict[str, Any]) -> None:
 
 def decisions(t: Teller) -> None:
     """Money goes back, orders become free, recipients are corrected, and a difference is accepted."""
-    _take(t, "free", {"customer": {"given_name": "Ü", "email": "u@example.org"}})
+    _take(t, "free", {"customer": {"given_name": "Ü", "email": "u@example.org"}, "locale": "zh-Hant-TW"})
     _take(t, "order-1", {})
     decided = {"by": "kate", "reason": "Ärger"}
     t.do("make_free_of_charge", tenant_id="shop", correlation_id="free", **decided)

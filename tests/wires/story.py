@@ -63,6 +63,7 @@ def _an_order(t: Teller) -> None:
     payload = {
         "customer": {"given_name": "Łukasz 🎁", "email": "l@example.org", "external_id": "C-1"},
         "amount": {"amount": 2**40, "currency": "EUR"},
+        "locale": "de-AT",
     }
     order = flow | {"payload": payload, "trigger_type": "api", "idempotency_key": "key-1"}
     t.do("submit_order", **order, body_hash="one")

@@ -17,7 +17,7 @@ from lib.validation import Identifier, field_errors
 IDS = ("correlation_id", "tenant_id", "external_id")
 CUSTOMER = ("external_id", "given_name", "family_name", "email")
 # Optional fields of an order that a column holds as it is.
-FIELDS = ("message", "deliver_at")
+FIELDS = ("message", "deliver_at", "locale")
 
 _IDENTIFIER: TypeAdapter[str | None] = TypeAdapter(Identifier | None, config=ConfigDict(strict=True))
 # 46355.58, 29.11.2026 14:00, 11/29/2026 2:00 PM

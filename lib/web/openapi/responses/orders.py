@@ -33,6 +33,8 @@ class OrderTerms(Response):
 
     amount: int
     currency: str
+    locale: str | None
+    """The language of its mail; null: that of `GIFTCARD_LOCALE`."""
     free_of_charge: bool
     """An operator has waived the payment."""
     cancelled_at: Time | None
