@@ -30,11 +30,15 @@ class Data(_Payload):
     object: Json = Field(default_factory=dict)
 
 
+EventId = Annotated[Identifier, Field(max_length=200)]
+EventType = Annotated[Identifier, Field(max_length=100)]
+
+
 class Event(_Payload):
     """An event. `created_at` is a time of Square's clock."""
 
-    event_id: Annotated[Identifier, Field(max_length=200)]
-    type: Annotated[Identifier, Field(max_length=100)]
+    event_id: EventId
+    type: EventType
     created_at: Moment
     merchant_id: Identifier | None = None
     data: Data = Data()

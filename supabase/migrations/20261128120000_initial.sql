@@ -78,8 +78,10 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key (advisory) → schedule rows (SKIP LOCKED) → job rows → rows that jobs enqueue → circuit rows
--- by name → tick row. A claim takes job and circuit rows with SKIP LOCKED only: it never waits, so it cannot break the
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
+-- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
+-- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
 -- order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
@@ -1507,6 +1509,19 @@ begin
     from json_array_elements(v_answers) with ordinality a(answer, n));
 end $$;
 
+-- Lock the jobs that an enqueue with p_replace may queue again, before it adds any: by id, as everybody does.
+create function public.giftcard_lock_enqueued(p_jobs jsonb) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform from public.giftcard_jobs
+   where id = any (array(
+     select j.id from jsonb_array_elements(p_jobs) e(job)
+       join public.giftcard_jobs j
+         on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
+        and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '')))
+   order by id for update;
+end $$;
+
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
 -- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
@@ -1524,24 +1539,33 @@ begin
   if p_jobs = '[]' then
     return '[]'::json;
   end if;
+  if p_replace then
+    perform public.giftcard_lock_enqueued(p_jobs);
+  end if;
   perform set_config('giftcard.writer', 'enqueue', true);
-  with inserted as (
+  -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
+  -- same keys one waits for the other at the first, and neither holds what the other needs.
+  with asked as materialized (
+    select nextval('public.giftcard_jobs_id_seq') as id, j.* from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
+      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
+      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
+  inserted as (
     insert into public.giftcard_jobs
-      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
+      (id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
        semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
-    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
+    select j.id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
            coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
            coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
            coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
            coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
            v_now, v_now
-    from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
-      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
-      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)
+      from asked j
+     order by coalesce(j.tenant_id, 'default') collate "C", j.correlation_id collate "C", j.stage collate "C",
+              coalesce(j.dedup_key, '') collate "C"
     on conflict on constraint giftcard_jobs_flow_key do nothing
     returning id)
-  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
+  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true) order by id)
     into v_new, v_answers from inserted;
   perform set_config('giftcard.writer', '', true);
   if cardinality(v_new) is distinct from jsonb_array_length(p_jobs) then
@@ -1743,6 +1767,10 @@ begin
   if g.unfinished is not null or g.lease_id is null or p_results @? '$[*].context ? (@ != null)'
      or p_results @? '$[*].detail ? (@ != null)' or p_results @? '$[*].next ? (@ != null)' then
     v_by_id := public.giftcard_results_by_id(p_results);
+  end if;
+  if g.complete is not null and g.unfinished is not null then
+    -- Two statements: each locks its jobs by id, and this one those of both.
+    perform from public.giftcard_jobs where id = any (g.ids) order by id for update;
   end if;
   if g.complete is not null then
     r := public.giftcard_settle_completed(g.complete, g.lease_id, v_by_id, v_now);
@@ -2488,7 +2516,7 @@ begin
   opened := '{}';
   closed := '{}';
   sums := '{"completed": 0, "lease_lost": 0}';
-  for v_result in select value from jsonb_array_elements(p_results) loop
+  for v_result in select value from jsonb_array_elements(p_results) order by (value ->> 'id')::bigint loop
     begin
       s := public.giftcard_settle(jsonb_build_array(v_result), p_cooldown_seconds, p_now, true);
       v_settled := v_settled || coalesce(s.settled::jsonb, '[]');
@@ -4903,13 +4931,14 @@ comment on column public.giftcard_cards.balance_as_of is
   'The vendor''s time of the newest known balance: an older event does not change it.';
 
 -- Enqueue the job that blocks the card of an order, unless one waits. One that runs may have found the card paid; one
--- that waits is held until the caller's transaction ends, so that it finds what the caller has changed.
+-- that waits is held until the caller's transaction ends, so that it finds what the caller has changed. One that
+-- another transaction holds is left to it: the caller holds books, for which that one may wait.
 create function public.giftcard_enqueue_block(p_tenant_id text, p_correlation_id text, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   perform from public.giftcard_jobs
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'block_card' and status = 'queued'
-   order by id limit 1 for no key update;
+   order by id limit 1 for no key update skip locked;
   if not found then
     -- Not p_now, which may be that of an earlier job.
     perform public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
@@ -7055,8 +7084,10 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
-   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
-     and (status = 'running' or status = 'queued' and scheduled_at > v_now);
+   where id = any (array(
+     select id from public.giftcard_jobs
+      where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
+        and (status = 'running' or status = 'queued' and scheduled_at > v_now) order by id for update));
   return found;
 end $$;
 

@@ -78,8 +78,10 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key (advisory) → schedule rows (SKIP LOCKED) → job rows → rows that jobs enqueue → circuit rows
--- by name → tick row. A claim takes job and circuit rows with SKIP LOCKED only: it never waits, so it cannot break the
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
+-- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
+-- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
 -- order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests

@@ -54,6 +54,19 @@ begin
     from json_array_elements(v_answers) with ordinality a(answer, n));
 end $$;
 
+-- Lock the jobs that an enqueue with p_replace may queue again, before it adds any: by id, as everybody does.
+create function public.giftcard_lock_enqueued(p_jobs jsonb) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform from public.giftcard_jobs
+   where id = any (array(
+     select j.id from jsonb_array_elements(p_jobs) e(job)
+       join public.giftcard_jobs j
+         on j.tenant_id = coalesce(e.job ->> 'tenant_id', 'default') and j.correlation_id = e.job ->> 'correlation_id'
+        and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '')))
+   order by id for update;
+end $$;
+
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
 -- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
@@ -71,24 +84,33 @@ begin
   if p_jobs = '[]' then
     return '[]'::json;
   end if;
+  if p_replace then
+    perform public.giftcard_lock_enqueued(p_jobs);
+  end if;
   perform set_config('giftcard.writer', 'enqueue', true);
-  with inserted as (
+  -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
+  -- same keys one waits for the other at the first, and neither holds what the other needs.
+  with asked as materialized (
+    select nextval('public.giftcard_jobs_id_seq') as id, j.* from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
+      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
+      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
+  inserted as (
     insert into public.giftcard_jobs
-      (tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
+      (id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
        semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
-    select coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
+    select j.id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
            coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
            coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
            coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
            coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
            v_now, v_now
-    from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
-      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
-      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)
+      from asked j
+     order by coalesce(j.tenant_id, 'default') collate "C", j.correlation_id collate "C", j.stage collate "C",
+              coalesce(j.dedup_key, '') collate "C"
     on conflict on constraint giftcard_jobs_flow_key do nothing
     returning id)
-  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true))
+  select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true) order by id)
     into v_new, v_answers from inserted;
   perform set_config('giftcard.writer', '', true);
   if cardinality(v_new) is distinct from jsonb_array_length(p_jobs) then

@@ -36,6 +36,10 @@ begin
      or p_results @? '$[*].detail ? (@ != null)' or p_results @? '$[*].next ? (@ != null)' then
     v_by_id := public.giftcard_results_by_id(p_results);
   end if;
+  if g.complete is not null and g.unfinished is not null then
+    -- Two statements: each locks its jobs by id, and this one those of both.
+    perform from public.giftcard_jobs where id = any (g.ids) order by id for update;
+  end if;
   if g.complete is not null then
     r := public.giftcard_settle_completed(g.complete, g.lease_id, v_by_id, v_now);
     v_done := r.done;

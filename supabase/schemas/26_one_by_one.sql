@@ -113,7 +113,7 @@ begin
   opened := '{}';
   closed := '{}';
   sums := '{"completed": 0, "lease_lost": 0}';
-  for v_result in select value from jsonb_array_elements(p_results) loop
+  for v_result in select value from jsonb_array_elements(p_results) order by (value ->> 'id')::bigint loop
     begin
       s := public.giftcard_settle(jsonb_build_array(v_result), p_cooldown_seconds, p_now, true);
       v_settled := v_settled || coalesce(s.settled::jsonb, '[]');

@@ -59,13 +59,14 @@ comment on column public.giftcard_cards.balance_as_of is
   'The vendor''s time of the newest known balance: an older event does not change it.';
 
 -- Enqueue the job that blocks the card of an order, unless one waits. One that runs may have found the card paid; one
--- that waits is held until the caller's transaction ends, so that it finds what the caller has changed.
+-- that waits is held until the caller's transaction ends, so that it finds what the caller has changed. One that
+-- another transaction holds is left to it: the caller holds books, for which that one may wait.
 create function public.giftcard_enqueue_block(p_tenant_id text, p_correlation_id text, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   perform from public.giftcard_jobs
    where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'block_card' and status = 'queued'
-   order by id limit 1 for no key update;
+   order by id limit 1 for no key update skip locked;
   if not found then
     -- Not p_now, which may be that of an earlier job.
     perform public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(

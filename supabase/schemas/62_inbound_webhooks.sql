@@ -37,8 +37,10 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 begin
   update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
-   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
-     and (status = 'running' or status = 'queued' and scheduled_at > v_now);
+   where id = any (array(
+     select id from public.giftcard_jobs
+      where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
+        and (status = 'running' or status = 'queued' and scheduled_at > v_now) order by id for update));
   return found;
 end $$;
 

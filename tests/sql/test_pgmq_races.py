@@ -61,7 +61,12 @@ def test_a_tick_that_is_killed_in_the_middle_has_moved_nothing(world: World, oth
 def role(world: World) -> Iterator[str]:
     """One that may do in `public` what service_role may, and nothing in `pgmq`."""
     world.run("create role some_service bypassrls")
-    for what in ("usage on schema", "all on all tables in schema", "execute on all functions in schema"):
+    for what in (
+        "usage on schema",
+        "all on all tables in schema",
+        "usage on all sequences in schema",
+        "execute on all functions in schema",
+    ):
         world.run(f"grant {what} public to some_service")
     yield "some_service"
     world.run("drop owned by some_service")

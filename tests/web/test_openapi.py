@@ -45,6 +45,8 @@ def test_the_states_of_a_job_are_those_of_the_application() -> None:
 def test_every_route_reads_the_models_of_its_operation(world: World) -> None:
     """As its source has them: `read_body(Trigger)`, `read_query(Filter, Page)`."""
     for endpoint, operation in OPERATIONS.items():
+        if endpoint == "inbound_webhooks.from_square":  # it takes any body that is signed
+            continue
         read: dict[str, set[str]] = {"read_body": set(), "validated": set(), "read_query": set()}
         for node in ast.walk(ast.parse(inspect.getsource(inspect.unwrap(world.app.view_functions[endpoint])))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in read:
