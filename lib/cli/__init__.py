@@ -6,7 +6,7 @@
     models     several models from the options of one command
     prompts    confirmations and the progress bar
     tables     tables on terminals, aligned text elsewhere
-    inspect    list, show, history, status, doctor, stages, circuits, precision
+    inspect    list, show, history, stuck, errors, status, doctor, stages, circuits, precision
     manage     requeue, cancel, pause, resume
     run        tick, enqueue, import-orders
     orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
@@ -19,12 +19,13 @@
     views      tables of jobs and runs
     state      tables of the status, the doctor and circuits
     stages     tables of stages and start delays
+    trouble    tables of what is stuck, and of errors by kind
     books      tables of orders and of differences between money and cards
     messages   the sentences after each change
 
 Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, a test mail or alert
-is not accepted, or money and cards do not match (`orders reconcile`); 2 bad input or a refusal. Each failure is one
-sentence with the reason and with what was done before it.
+is not accepted, something is stuck (`stuck`), or money and cards do not match (`orders reconcile`); 2 bad input or a
+refusal. Each failure is one sentence with the reason and with what was done before it.
 """
 
 from lib.cli.group import jobs
