@@ -31,7 +31,8 @@ def _subject(thing: Json) -> str:
 
 
 def _since(thing: Json) -> str:
-    return f" since {moment(thing['since'])}" if thing["since"] else ""
+    # The sentence of a killed run has the time.
+    return f" since {moment(thing['since'])}" if thing["since"] and thing["kind"] != "killed" else ""
 
 
 def errors(found: Json) -> Iterator[Part]:
