@@ -7,9 +7,10 @@ from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
-from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
+from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, ErrorsQuery, Filter, Page, StuckQuery
 from lib.jobs.shown import masked, paused_by_setting
 from lib.jobs.stage import Registry
+from lib.jobs.trouble import error_group, stuck_thing
 from lib.store.store import Store
 from lib.tick.bulk_requeue import BulkRequeue
 from lib.validation import error_sentence
@@ -50,6 +51,19 @@ class Operations:
         """Return a page of the runs of a job, newest first. `older`: the cursor of the next page."""
         found = self._store.history(job_id, tenant_id=self._caller.tenant_id, limit=limit, older=older)
         return found | {"runs": [masked(run) for run in found["runs"]]}
+
+    def stuck(self, wanted: StuckQuery) -> Json:
+        """Return what does not move and why, the worst first, each with the command that helps."""
+        found = self._store.stuck(**wanted.model_dump(), **self._known())
+        paused = self._settings.giftcard_paused
+        return found | {"stuck": [stuck_thing(thing, paused=paused) for thing in found["stuck"]]}
+
+    def errors(self, wanted: ErrorsQuery) -> Json:
+        """Return the errors of dead letters and retried jobs by stage and kind, the most frequent first."""
+        since = wanted.since and wanted.since.isoformat()
+        tenant_id = self._caller.only(wanted.tenant_id)
+        found = self._store.errors(stage=wanted.stage, since=since, limit=wanted.limit, tenant_id=tenant_id)
+        return found | {"errors": [error_group(group) for group in found["errors"]]}
 
     def status(self, *, probe: bool = False) -> Json:
         """Return the state of the whole system, with the doctor's checks; `probe` as for `doctor`."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lib.api_client.transport import LONG_TIMEOUT, Transport, segment
-from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
+from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, ErrorsQuery, Filter, Page, StuckQuery
 
 Json = dict[str, Any]
 
@@ -29,6 +29,14 @@ class JobsClient:
     def history(self, job_id: int, *, limit: int = 10, older: int | None = None) -> Json:
         """Return a page of the runs of a job."""
         return self._http.get(f"/api/v1/jobs/{job_id}/history", limit=limit, older=older)
+
+    def stuck(self, wanted: StuckQuery) -> Json:
+        """Return what does not move and why."""
+        return self._http.get("/api/v1/jobs/stuck", **wanted.model_dump())
+
+    def errors(self, wanted: ErrorsQuery) -> Json:
+        """Return the errors by stage and kind."""
+        return self._http.get("/api/v1/jobs/errors", **wanted.model_dump(mode="json"))
 
     def status(self, *, probe: bool = False) -> Json:
         """Return the state of the deployment; `probe` as for `doctor`."""

@@ -7,7 +7,7 @@
     prompts    confirmations and the progress bar
     tables     tables or records on terminals, aligned text elsewhere
     layout     wrapping at words, and what fits into a terminal's width
-    inspect    list, show, history, status, doctor, stages, circuits, precision
+    inspect    list, show, history, stuck, errors, status, doctor, stages, circuits, precision
     manage     requeue, cancel, pause, resume
     run        tick, enqueue
     import_orders
@@ -22,13 +22,14 @@
     views      tables of jobs and runs
     state      tables of the status, the doctor and circuits
     stages     tables of stages and start delays
+    trouble    tables of what is stuck, and of errors by kind
     books      tables of orders and of differences between money and cards
     messages   the sentences after each change
 
 Exit codes: 0 success; 1 the database or the API cannot be reached, a check of the doctor is red, a test mail or alert
-is not accepted, or money and cards do not match (`orders reconcile`); 2 bad input or a refusal; 3 some rows of a file
-were rejected, and the others imported (`import-orders`). Each failure is one sentence with the reason and with what was
-done before it.
+is not accepted, something is stuck (`stuck`), or money and cards do not match (`orders reconcile`); 2 bad input or a
+refusal; 3 some rows of a file were rejected, and the others imported (`import-orders`). Each failure is one sentence
+with the reason and with what was done before it.
 """
 
 from lib.cli.group import jobs

@@ -1,4 +1,4 @@
-"""list, show, history, status, doctor, stages, circuits, precision."""
+"""list, show, history, stuck, errors, status, doctor, stages, circuits, precision."""
 
 import shlex
 from typing import Any
@@ -6,13 +6,24 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
-from lib.cli import messages, state, views
+from lib.cli import messages, state, trouble, views
 from lib.cli import stages as stage_tables
 from lib.cli.group import command_line, jobs, json_option, output
 from lib.cli.models import build_each
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
 from lib.cli.services import job_service, schedule_service
-from lib.jobs.schemas import CircuitPage, Filter, HistoryPage, Page
+from lib.jobs.schemas import CircuitPage, ErrorsQuery, Filter, HistoryPage, Page, StuckQuery
+
+_STUCK_HELP = {
+    "due_seconds": "Seconds that a job may be due, or an order without a job (300).",
+    "snoozed_seconds": "Seconds that a job may snooze (3600).",
+}
+_ERRORS_HELP = {
+    "stage": "Only this stage.",
+    "since": "Only since this time, like 2026-01-31T12:00:00Z; counts the failed runs, too.",
+    "tenant_id": "Tenant id.",
+    "limit": "Maximum number of kinds (50).",
+}
 
 
 @jobs.command("list")
@@ -67,6 +78,26 @@ def _older_runs(job_id: int, found: dict[str, Any], *words: str) -> str | None:
     if found.get("older") is None:  # older deployments have none
         return None
     return shlex.join(command_line("history", str(job_id), *words, "--older", str(found["older"])))
+
+
+@jobs.command()
+@options_of(StuckQuery, help_texts=_STUCK_HELP)
+@json_option
+def stuck(*, as_json: bool, **options: Any) -> None:
+    """List what does not move and why, the worst first. Exit code 1 if there is anything."""
+    found = job_service().stuck(build(StuckQuery, typed_fields(StuckQuery, options)))
+    output(found, as_json=as_json, view=trouble.stuck)
+    if found["stuck"]:
+        click.get_current_context().exit(1)
+
+
+@jobs.command()
+@options_of(ErrorsQuery, help_texts=_ERRORS_HELP)
+@json_option
+def errors(*, as_json: bool, **options: Any) -> None:
+    """Group the errors of dead letters and retried jobs by stage and kind, the most frequent first."""
+    found = job_service().errors(build(ErrorsQuery, typed_fields(ErrorsQuery, options)))
+    output(found, as_json=as_json, view=trouble.errors)
 
 
 @jobs.command()

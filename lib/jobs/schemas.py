@@ -98,6 +98,22 @@ class CircuitPage(StrictModel):
     older: Annotated[str, Field(max_length=3000, pattern=r"^[^\u0000]+$")] | None = None
 
 
+class ErrorsQuery(StrictModel):
+    """Errors by stage and kind. `since`: only what has failed at this time or later, and the runs that have."""
+
+    stage: StageName | None = None
+    since: Moment | None = None
+    tenant_id: Identifier | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
+class StuckQuery(StrictModel):
+    """How long a job may be due, or an order be without a job, and how long a job may snooze, in seconds."""
+
+    due_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 300
+    snoozed_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 3600
+
+
 class RequeueRequest(StrictModel):
     """A requeue of a job. `payload`: a corrected payload. `force`: requeue a completed job too."""
 

@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 and 42.
+    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36, 37, 42 and 57.
 
     `caller`: who acts, recorded in the audit; a row of another tenant than theirs does not exist for them.
     """
@@ -58,6 +58,14 @@ class OperatorCalls(Calls):
     def list_jobs(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the jobs that match a filter."""
         return self._dict("giftcard_list_jobs", repeat=True, **arguments)
+
+    def stuck(self, **arguments: Any) -> dict[str, Any]:
+        """Return what does not move and why, the worst first."""
+        return self._dict("giftcard_stuck", repeat=True, **arguments)
+
+    def errors(self, **arguments: Any) -> dict[str, Any]:
+        """Return the errors of dead letters and retried jobs, and of runs since a time, by stage and kind."""
+        return self._dict("giftcard_errors", repeat=True, **arguments)
 
     def requeue_jobs(self, *, caller: Caller, **arguments: Any) -> dict[str, Any]:
         """Requeue one batch of the jobs that match. Not repeated on a lost connection: what was requeued is unknown."""

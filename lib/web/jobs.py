@@ -4,7 +4,17 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, HistoryPage, JobRequest, Page, RequeueRequest
+from lib.jobs.schemas import (
+    BulkRequeueRequest,
+    EnqueueRequest,
+    ErrorsQuery,
+    Filter,
+    HistoryPage,
+    JobRequest,
+    Page,
+    RequeueRequest,
+    StuckQuery,
+)
 from lib.operations import Operations
 from lib.web import auth
 from lib.web.request_data import (
@@ -51,6 +61,29 @@ def enqueue() -> tuple[dict[str, Any], int]:
     else:
         wanted = EnqueueRequest(jobs=[validated(JobRequest, body)])
     return _operations().enqueue(wanted, trigger_type="api"), 202
+
+
+@blueprint.get("/jobs/stuck")
+@auth.scope("jobs:read", all_tenants=True)
+def stuck() -> dict[str, Any]:
+    """Return what does not move and why, the worst first.
+
+    Killed runs, jobs that have been due for long, orders without a job, faulty rows, dead letters that do not revive,
+    long snoozes and paused schedules; of each kind the oldest 20.
+    """
+    (query,) = read_query(StuckQuery)
+    return _operations().stuck(query)
+
+
+@blueprint.get("/jobs/errors")
+@auth.scope("jobs:read")
+def errors() -> dict[str, Any]:
+    """Return the errors of dead letters and retried jobs by stage and kind, the most frequent first.
+
+    The kind of an error is its text without what differs from job to job. With `since`, failed runs are counted, too.
+    """
+    (query,) = read_query(ErrorsQuery)
+    return _operations().errors(query)
 
 
 @blueprint.get("/jobs/<int:job_id>")

@@ -4117,6 +4117,124 @@ begin
   return jsonb_build_object('runs', to_jsonb(v_rows),
                             'older', case when v_more then v_rows[cardinality(v_rows)] -> 'run_no' end);
 end $$;
+-- Errors, grouped: what fails, how often, since when.
+
+-- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
+-- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
+-- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain.
+create function public.giftcard_error_kind(p_error text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_text text := regexp_replace(left(p_error, 500), '[[:cntrl:][:space:]]+', ' ', 'g');
+  v_rule text[];
+begin
+  foreach v_rule slice 1 in array array[
+    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
+    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
+    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
+    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
+    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
+    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
+    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
+    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
+    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
+     || 'internal|invalid)\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
+    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
+    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
+  end loop;
+  return coalesce(nullif(left(btrim(v_text), 200), ''), 'no error text');
+end $$;
+
+-- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
+-- queue. capped: its stage or queue has as many as are read, so that there may be more.
+create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
+returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  with recursive stages as (
+    (select j.stage from public.giftcard_jobs j
+      where j.status = 'error' and (p_stage is null or j.stage = p_stage) order by j.stage limit 1)
+    union all
+    select n.stage from stages s cross join lateral (
+      select j.stage from public.giftcard_jobs j
+       where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.finished_at, d.id,
+          count(*) over (partition by d.stage) >= p_scan
+     from (select * from stages limit 200) s cross join lateral (
+       select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
+        order by j.finished_at desc, j.id desc limit p_scan) d)
+  union all
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, r.seen >= p_scan
+     from (select * from public.giftcard_queue_heads('{}', p_now) q
+            where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
+       select f.*, count(*) over () as seen from (
+         select j.* from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit
+          order by j.scheduled_at, j.id limit p_scan) f) r
+    where r.attempts > 0 and r.last_error is not null)
+  union all
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, false
+     from (select j.* from public.giftcard_jobs j where j.status = 'running'
+            order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
+    where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
+$$;
+
+-- Return the runs that have failed since a time, the newest 10,000, as giftcard_failed_jobs does. A run belongs to the
+-- tenant of its job; null: the job is gone.
+create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
+returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select 'run', h.stage, coalesce(
+           (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
+           (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
+         h.error, h.finished_at, h.job_id, count(*) over () >= 10000
+    from (select * from public.giftcard_job_history r
+           where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
+           order by r.finished_at desc limit 10000) h
+   where p_stage is null or h.stage = p_stage
+$$;
+
+-- Return errors by stage and kind (giftcard_error_kind), the most frequent first: {errors: [{stage, error, count: of
+-- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
+-- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
+create function public.giftcard_errors(
+  p_stage text default null, p_since timestamptz default null, p_limit integer default 50,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_found jsonb;
+begin
+  with failures as (
+    select * from public.giftcard_failed_jobs(p_stage, 1000, coalesce(p_now, clock_timestamp()))
+    union all
+    select * from public.giftcard_failed_runs(p_stage, p_since) where p_since is not null),
+  -- By text first: each is read once.
+  texts as (
+    select f.kind, f.stage, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at, max(f.at) as last_at,
+           max(f.job_id) as job_id, bool_or(f.capped) as capped
+      from failures f
+     where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
+     group by f.kind, f.stage, left(f.error, 500)),
+  kinds as (
+    select t.stage, public.giftcard_error_kind(t.error) as error,
+           coalesce(sum(t.n) filter (where t.kind <> 'run'), 0) as count,
+           coalesce(sum(t.n) filter (where t.kind = 'dead'), 0) as dead,
+           coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
+           case when p_since is not null then coalesce(sum(t.n) filter (where t.kind = 'run'), 0) end as runs,
+           bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
+           (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
+           (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
+      from texts t group by t.stage, public.giftcard_error_kind(t.error))
+  select coalesce(jsonb_agg(to_jsonb(k) order by greatest(k.count, k.runs) desc, k.last_at desc, k.stage, k.error),
+                  '[]') into v_found from (
+      select * from kinds order by greatest(count, runs) desc, last_at desc, stage, error limit v_limit + 1) k;
+  -- One more than the list holds: its presence means that there are more.
+  return jsonb_build_object('errors', v_found - v_limit, 'more', jsonb_array_length(v_found) > v_limit);
+end $$;
 -- Orders and customers. Money is in minor units.
 
 -- Return an amount as people read it: 25.00 USD, 2500 JPY, 2.500 KWD. lib/giftcards/money.py has the same currencies.
@@ -6602,6 +6720,174 @@ begin
   v_row := v_rows[cardinality(v_rows)];
   return jsonb_build_object('reports', to_jsonb(v_rows),
                             'older', case when v_more then (v_row ->> 'day') || '/' || (v_row ->> 'tenant_id') end);
+end $$;
+-- What does not move, and why. Each function returns rows of giftcard_stuck_thing, at most 21 of each kind.
+
+create type public.giftcard_stuck_thing as (
+  kind text,
+  subject text,          -- what it is, like "job 7" or "12 jobs of email"
+  stage text,
+  count bigint,
+  capped boolean,        -- there are more than were counted
+  since timestamptz,
+  reason text,           -- a stable name, as that of giftcard_waiting_for where it waits for that
+  why text,
+  job_id bigint,         -- the job, or an example
+  tenant_id text,
+  name text              -- the id of what is no job: order, schedule, faulty row, circuit
+);
+
+-- Return running jobs whose lease has ended; and queues whose first job has been due for p_due_for, with the reason why
+-- that one does not run: what holds for it holds for those behind it. p_stages, p_missing: as in giftcard_waiting_for.
+create function public.giftcard_stuck_queues(
+  p_due_for interval, p_stages jsonb, p_missing jsonb, p_now timestamptz)
+returns setof public.giftcard_stuck_thing
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  (select 'killed', 'job ' || k.id, k.stage, 1::bigint, false,
+          case when isfinite(k.lease_expires_at) then k.lease_expires_at end,
+          case when w.found ->> 'by' is not null then 'all_paused'
+               when w.found ->> 'until' is not null then 'passed_over' else 'killed' end,
+          w.found ->> 'text', k.id, k.tenant_id, null::text
+     from (select j.* from public.giftcard_jobs j
+            where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) <= p_now
+            order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 21) k
+    cross join lateral (select public.giftcard_waiting_for_take_over(k.*::public.giftcard_jobs, p_now) as found) w)
+  union all
+  (select 'due', 'queue ' || h.circuit, h.stage, d.n, d.n = 1000, h.head_at,
+          w.found ->> 'reason', w.found ->> 'text', f.id, f.tenant_id, h.circuit
+     from (select * from public.giftcard_queue_heads(p_stages, p_now) q
+            where q.head_at <= p_now - p_due_for order by q.head_at, q.circuit limit 21) h
+    cross join lateral (
+      select count(*) as n from (
+        select from public.giftcard_jobs j
+         where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at <= p_now - p_due_for limit 1000) c) d
+    cross join lateral (
+      select j.* from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit
+       order by j.scheduled_at, j.id limit 1) f
+    cross join lateral (
+      select public.giftcard_waiting_for(f.*::public.giftcard_jobs, p_stages, p_missing, p_now) as found) w)
+$$;
+
+-- Return jobs that have snoozed for p_snoozed_for, among the next 200 of each queue: since the first of their runs that
+-- is kept.
+create function public.giftcard_stuck_snoozes(p_snoozed_for interval, p_now timestamptz)
+returns setof public.giftcard_stuck_thing
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  select 'snoozed', 'job ' || s.id, s.stage, 1::bigint, false, r.started_at, 'snoozed',
+         coalesce(left(s.last_error, 500), 'its handler snoozes'), s.id, s.tenant_id, null::text
+    from (select * from public.giftcard_queue_heads('{}', p_now) limit 200) h
+   cross join lateral (
+     select j.* from public.giftcard_jobs j
+      where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now
+      order by j.scheduled_at, j.id limit 200) s
+   cross join lateral (
+     select f.started_at from public.giftcard_job_history f where f.job_id = s.id order by f.run_no limit 1) r
+   where s.run_no > 0 and r.started_at <= p_now - p_snoozed_for
+     and 'SNOOZED' = (select l.result from public.giftcard_job_history l
+                       where l.job_id = s.id order by l.run_no desc limit 1)
+   order by r.started_at, s.id limit 21
+$$;
+
+-- Return the dead letters that do not revive, by stage, among the oldest 1,000 of each; and rows that work fails on.
+create function public.giftcard_stuck_rows(p_now timestamptz) returns setof public.giftcard_stuck_thing
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  with recursive stages as (
+    (select j.stage from public.giftcard_jobs j where j.status = 'error' order by j.stage limit 1)
+    union all
+    select n.stage from stages s cross join lateral (
+      select j.stage from public.giftcard_jobs j where j.status = 'error' and j.stage > s.stage
+       order by j.stage limit 1) n)
+  (select 'dead', 'dead letters of ' || d.stage, d.stage, count(*), bool_or(d.seen = 1000), min(d.finished_at), 'dead',
+          'they do not revive: they wait for a person to requeue or cancel them', max(d.id), null::text, null::text
+     from (select * from stages limit 200) s cross join lateral (
+       select f.*, count(*) over () as seen from (
+         select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
+          order by j.finished_at, j.id limit 1000) f) d
+    where d.revive_at is null group by d.stage order by min(d.finished_at), d.stage limit 21)
+  union all
+  (select 'faulty', f.kind || ' ' || left(f.row_id, 100), null, 1::bigint, false, f.first_at, 'faulty',
+          f.error || case when f.skip_until > p_now
+                          then '; ticks pass over it until ' || public.giftcard_time_text(f.skip_until) else '' end,
+          case when f.kind = 'job' and f.row_id ~ '^[0-9]{1,18}$' then f.row_id::bigint end, null, f.row_id
+     from public.giftcard_faulty_rows f
+    where f.last_at > p_now - interval '1 day' and public.giftcard_is_faulty(f, p_now)
+    order by f.first_at, f.kind, f.row_id limit 21)
+$$;
+
+-- Return orders without a card, taken in before p_due_for, of which no job will run by itself, among the newest 1,000
+-- of each tenant; and paused schedules, among the newest 10,000.
+create function public.giftcard_stuck_orders(p_due_for interval, p_now timestamptz)
+returns setof public.giftcard_stuck_thing
+language sql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+  with recursive tenants as (
+    (select o.tenant_id from public.giftcard_orders o order by o.tenant_id limit 1)
+    union all
+    select n.tenant_id from tenants t cross join lateral (
+      select o.tenant_id from public.giftcard_orders o where o.tenant_id > t.tenant_id
+       order by o.tenant_id limit 1) n)
+  (select 'order', 'order ' || o.correlation_id, l.stage, 1::bigint, false, o.created_at, 'no_job',
+          'it has no card, and no job of it is queued or runs' || coalesce(
+            format('; job %s of %s is %s', l.id, l.stage, l.status), '; no job of its flow is left'),
+          l.id, o.tenant_id, o.correlation_id
+     from (select * from tenants limit 200) t cross join lateral (
+       select r.* from public.giftcard_orders r where r.tenant_id = t.tenant_id and r.created_at <= p_now - p_due_for
+        order by r.created_at desc limit 1000) o
+     left join lateral (
+       select j.id, j.stage, j.status from public.giftcard_jobs j
+        where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+          and j.status in ('error', 'cancelled') and not public.giftcard_is_webhook(j.stage)
+        order by j.id desc limit 1) l on true
+    where o.cancelled_at is null
+      and not exists (select from public.giftcard_cards c
+                       where c.tenant_id = o.tenant_id and c.correlation_id = o.correlation_id)
+      and not exists (select from public.giftcard_jobs j
+                       where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+                         and (j.status in ('queued', 'running') or j.status = 'error' and j.revive_at is not null)
+                         and not public.giftcard_is_webhook(j.stage))
+    order by o.created_at, o.correlation_id limit 21)
+  union all
+  (select 'schedule', 'schedule ' || s.id, s.stage, 1::bigint, false, s.paused_at, 'schedule_paused',
+          left(concat('it is paused by ', s.paused_by, ': ' || s.pause_reason), 500), null, s.tenant_id, s.id::text
+     from (select * from public.giftcard_schedules order by id desc limit 10000) s
+    where s.paused_at is not null order by s.paused_at, s.id limit 21)
+$$;
+
+-- Return all that does not move, the worst first: {stuck: [giftcard_stuck_thing], truncated: the kinds of which only
+-- the oldest 20 are listed, now}. p_due_seconds: how long a job may be due, or an order without a job;
+-- p_snoozed_seconds: how long one may snooze. p_stages, p_missing: as in giftcard_waiting_for.
+create function public.giftcard_stuck(
+  p_due_seconds double precision default 300, p_snoozed_seconds double precision default 3600,
+  p_stages jsonb default null, p_missing jsonb default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_due_for interval := make_interval(secs => least(greatest(coalesce(p_due_seconds, 300), 0), 31536000));
+  v_snoozed_for interval := make_interval(secs => least(greatest(coalesce(p_snoozed_seconds, 3600), 0), 31536000));
+  v_worst constant text[] := array['killed', 'due', 'order', 'faulty', 'dead', 'snoozed', 'schedule'];
+begin
+  return (
+    with things as (
+      select * from public.giftcard_stuck_queues(v_due_for, p_stages, p_missing, v_now)
+      union all
+      select * from public.giftcard_stuck_orders(v_due_for, v_now)
+      union all
+      select * from public.giftcard_stuck_rows(v_now)
+      union all
+      select * from public.giftcard_stuck_snoozes(v_snoozed_for, v_now)),
+    numbered as (
+      select t.*, row_number() over (partition by t.kind order by t.since nulls first, t.subject) as number
+        from things t)
+    select jsonb_build_object(
+      'now', v_now,
+      'stuck', coalesce(
+        jsonb_agg(public.giftcard_readable_row(to_jsonb(n) - 'number', 20000)
+                  order by array_position(v_worst, n.kind), n.number) filter (where n.number <= 20), '[]'),
+      'truncated', coalesce(jsonb_agg(n.kind order by n.kind) filter (where n.number = 21), '[]'))
+      from numbered n);
 end $$;
 -- Webhooks: where tenants receive events, and the jobs that deliver them.
 

@@ -58,6 +58,12 @@ class Door:
         """The one value of --json, when all went well."""
         return json.loads(self.says(*args, "--json", types=types))
 
+    def json_of_failure(self, *args: Any) -> Any:
+        """The one value of --json of a command that has found something."""
+        result = self.run(*args, "--json")
+        assert (result.exit_code, result.stderr) == (1, ""), result.output
+        return json.loads(result.stdout)
+
     def refuses(self, *args: Any, code: int = 2, types: str | bytes | None = None) -> str:
         """The one sentence of a failure."""
         result = self.run(*args, types=types)

@@ -18,6 +18,8 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "an idle tick": lambda world: world.begin(),
     "a tick with jobs": lambda world: a_tick(world),
     "status": lambda world: world.call("status", stages=STAGES),
+    "stuck": lambda world: world.call("stuck", stages=STAGES),
+    "errors": lambda world: world.call("errors", since="2020-01-01Z"),
     "doctor": lambda world: world.call("doctor", stages=STAGES),
     "metrics": lambda world: world.call("metrics"),
     "alerts": lambda world: world.call("check_alerts", stages=STAGES),

@@ -121,6 +121,7 @@ def _of_jobs(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
         "list_jobs": [Request(), Request(query=named), Request(query={"correlation_id": of.order})],
         "get_job": [*ids, Request(path={"job_id": of.job}, query={"reveal": "true"})],
         "get_job_history": ids,
+        "list_errors": [Request(), Request(query=named), Request(query={"since": "2020-01-01T00:00:00Z"})],
         "enqueue_jobs": [
             *(Request(body=body) for body in (job | named, other)),
             *(Request(body={"jobs": [job, body]}) for body in (job | named, other)),

@@ -170,6 +170,11 @@ def _dead_letters(t: Teller) -> None:
     t.do("list_jobs", filter={}, limit=2, before=ids[2], stages=STAGES, missing={"email": "SMTP_URL"})
     t.do("list_jobs", filter={}, limit=2, after=ids[0], stages={}, missing={})
     t.do("show_job", job_id=ids[3], stages=STAGES, missing={})
+    t.do("errors", stage="email", since=None, limit=50, tenant_id=None)
+    t.do("errors", stage=None, since="2035-01-01T12:00:00Z", limit=1, tenant_id="default")
+    t.later(3_600)
+    t.do("stuck", due_seconds=0.5, snoozed_seconds=60, stages=STAGES, missing={"email": "SMTP_URL"})
+    t.do("stuck", due_seconds=1e30, snoozed_seconds=-1, stages=None, missing={})
 
 
 def _operators(t: Teller) -> None:
