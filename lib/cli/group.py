@@ -85,6 +85,9 @@ def _usage_message(error: click.UsageError) -> str:
         hint = _HINTS.get((error.ctx.info_name or "", error.command_name))
         if hint:
             return f"there is no command {error.command_name}: use {error.ctx.command_path} {hint}"
+    if isinstance(error, click.NoSuchOption | click.NoSuchCommand) and error.possibilities:
+        close = " or ".join(error.possibilities)
+        return f"{error.message.rstrip('.')}; did you mean {close}?"
     see_help = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
     return error.format_message().rstrip(".") + see_help
 
@@ -177,6 +180,13 @@ def deployment_url() -> str | None:
     """Return the address of the deployment to use; None: the database."""
     url: str | None = click.get_current_context().meta[_URL]
     return url
+
+
+def use_deployment(ctx: click.Context) -> None:
+    """Set the deployment where no command is invoked, as in the completion of a shell."""
+    while ctx.command is not jobs and ctx.parent:
+        ctx = ctx.parent
+    ctx.meta[_URL] = ctx.params.get("url") or None
 
 
 def command_line(*words: str) -> list[str]:

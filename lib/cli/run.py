@@ -2,6 +2,7 @@
 
 import io
 import re
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from lib.api_client.jobs import JobsClient
 from lib.cli import messages
 from lib.cli.group import BadInput, app_services, jobs, json_option, output
+from lib.cli.known import require, suggesting
 from lib.cli.options import (
     FILE,
     ID,
@@ -40,6 +42,7 @@ Json = dict[str, Any]
 @json_option
 def tick(*, as_json: bool, **options: Any) -> None:
     """Run one tick: a pass over due jobs."""
+    require("stage", options["only_stage"], option="--stage")
     job_id = options["only_job_id"]
     if job_id:
         options["limit"] = 1
@@ -78,7 +81,8 @@ def enqueue(
         job = build(JobRequest, _job_values(stage, correlation_id, values))
         wanted = EnqueueRequest(jobs=[job], replace=replace)
     try:
-        done = job_service().enqueue(wanted, trigger_type="cli")
+        with suggesting("stage", stage) if stage else nullcontext():
+            done = job_service().enqueue(wanted, trigger_type="cli")
     except Invalid as error:
         index = re.match(r"jobs\.(\d+)", error.field)
         if file is None or index is None:
