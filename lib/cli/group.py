@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -159,6 +160,15 @@ def _set_context_class(group: click.Group) -> None:
             _set_context_class(command)
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from lib.store.store import CODE_VERSION, OLDEST_SCHEMA, VERSION
+
+        schema = f"code version {CODE_VERSION}, for schemas from version {OLDEST_SCHEMA} on"
+        click.echo(f"gift-card jobs {VERSION}: {schema}; Python {platform.python_version()}")
+        ctx.exit()
+
+
 @click.group("jobs", cls=_Jobs, help="Inspect, run and manage jobs.")
 @click.option(
     "--url",
@@ -166,6 +176,14 @@ def _set_context_class(group: click.Group) -> None:
     show_envvar=True,
     metavar="https://…",
     help="Use the API of this deployment, with the token in GIFTCARD_ADMIN_TOKEN, instead of the database.",
+)
+@click.option(
+    *("--version", "is_version"),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the versions of this code, without a database, and exit.",
 )
 @click.pass_context
 def jobs(ctx: click.Context, *, url: str | None) -> None:

@@ -20,7 +20,7 @@ from lib.jobs.schemas import Filter, Page
 
 _MOST = 10
 # How long a shell waits for the words of a completion.
-_SECONDS = 2.0
+_SECONDS = 3.0
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
@@ -39,7 +39,7 @@ def closest(name: str, names: Iterable[str]) -> str:
 
 
 def require(kind: str, name: str | None, *, option: str) -> None:
-    """Refuse a name that nobody knows.
+    """Refuse a name that does not exist.
 
     Raises:
         BadInput: with the closest names.
@@ -77,7 +77,7 @@ def suggesting(kind: str, name: str) -> Iterator[None]:
 
 
 def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the completion of a name. It prints nothing, whatever fails, and ends after two seconds."""
+    """Return the completion of a name. It prints nothing, whatever fails, and ends after three seconds."""
     group = ctx.parent.info_name if ctx.parent else ""
     kind = _KINDS.get(f"{group} {param.name}") or _KINDS.get(param.name or "")
     if kind is None:
