@@ -2,8 +2,10 @@
 
     group      the command group, --url, errors as one sentence, output
     services   the services behind commands: on the database, or over the API
+    help_texts the help of options that are generated
     options    parameter types, options generated from the API's models, JSON input
     models     several models from the options of one command
+    known      names that must exist: the closest ones for a wrong name, and completion in the shell
     prompts    confirmations and the progress bar
     tables     tables or records on terminals, aligned text elsewhere
     layout     wrapping at words, and what fits into a terminal's width

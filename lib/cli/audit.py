@@ -7,6 +7,7 @@ from typing import Any
 
 from lib.api_client.audit import AuditClient
 from lib.cli.group import command_line, jobs, json_option, output
+from lib.cli.known import require
 from lib.cli.options import build, option_name, options_of, typed_fields
 from lib.cli.services import select
 from lib.cli.tables import Part, Table, moment
@@ -32,6 +33,8 @@ def audit(*, as_json: bool, **options: Any) -> None:
     """List what operators did, the newest first, a page at a time."""
     page = build(AuditPage, typed_fields(AuditPage, options))
     found = select(lambda own: own.store, AuditClient).list_audit(**page.model_dump(mode="json"))
+    if not found["acts"] and page.older is None:
+        require("action", page.action, option="--action")
     output(found, as_json=as_json, view=lambda found: _view(found, page))
 
 

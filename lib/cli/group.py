@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,9 @@ def _usage_message(error: click.UsageError) -> str:
         hint = _HINTS.get((error.ctx.info_name or "", error.command_name))
         if hint:
             return f"there is no command {error.command_name}: use {error.ctx.command_path} {hint}"
+    if isinstance(error, click.NoSuchOption | click.NoSuchCommand) and error.possibilities:
+        close = " or ".join(error.possibilities)
+        return f"{error.message.rstrip('.')}; did you mean {close}?"
     see_help = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
     return error.format_message().rstrip(".") + see_help
 
@@ -158,6 +162,15 @@ def _set_context_class(group: click.Group) -> None:
             _set_context_class(command)
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from lib.store.store import CODE_VERSION, OLDEST_SCHEMA, VERSION
+
+        schema = f"code version {CODE_VERSION}, for schemas from version {OLDEST_SCHEMA} on"
+        click.echo(f"gift-card jobs {VERSION}: {schema}; Python {platform.python_version()}")
+        ctx.exit()
+
+
 @click.group("jobs", cls=_Jobs, help="Inspect, run and manage jobs.")
 @click.option(
     "--url",
@@ -165,6 +178,14 @@ def _set_context_class(group: click.Group) -> None:
     show_envvar=True,
     metavar="https://…",
     help="Use the API of this deployment, with the token in GIFTCARD_ADMIN_TOKEN, instead of the database.",
+)
+@click.option(
+    *("--version", "is_version"),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the versions of this code, without a database, and exit.",
 )
 @click.pass_context
 def jobs(ctx: click.Context, *, url: str | None) -> None:
@@ -179,6 +200,13 @@ def deployment_url() -> str | None:
     """Return the address of the deployment to use; None: the database."""
     url: str | None = click.get_current_context().meta[_URL]
     return url
+
+
+def use_deployment(ctx: click.Context) -> None:
+    """Set the deployment where no command is invoked, as in the completion of a shell."""
+    while ctx.command is not jobs and ctx.parent:
+        ctx = ctx.parent
+    ctx.meta[_URL] = ctx.params.get("url") or None
 
 
 def command_line(*words: str) -> list[str]:

@@ -9,6 +9,7 @@ from flask.cli import with_appcontext
 from lib.cli import messages, state, trouble, views
 from lib.cli import stages as stage_tables
 from lib.cli.group import command_line, jobs, json_option, output
+from lib.cli.known import require_names, suggesting
 from lib.cli.models import build_each
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
 from lib.cli.services import job_service, schedule_service
@@ -34,6 +35,8 @@ def list_jobs(*, reveal: bool, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, a page at a time."""
     wanted, page = build_each((Filter, Page), options)
     found = job_service().list_jobs(wanted, page, reveal=reveal)
+    if not found["jobs"] and page.older is None and page.newer is None:
+        require_names(wanted)
     links = {
         name: _page_command(options, reveal=reveal, **{name: found[name]}) for name in ("newer", "older") if found[name]
     }
@@ -140,7 +143,9 @@ def circuits(*, as_json: bool, **options: Any) -> None:
 @json_option
 def reset(name: str, *, as_json: bool) -> None:
     """Close a circuit by hand."""
-    output(job_service().reset_circuit(name), as_json=as_json, view=messages.circuit_reset)
+    with suggesting("circuit", name):
+        done = job_service().reset_circuit(name)
+    output(done, as_json=as_json, view=messages.circuit_reset)
 
 
 @jobs.command()

@@ -8,6 +8,7 @@ import click
 
 from lib.cli import messages
 from lib.cli.group import BadInput, Failed, jobs, json_option, output
+from lib.cli.known import require_names, suggesting
 from lib.cli.models import build_each
 from lib.cli.options import (
     ID,
@@ -99,6 +100,8 @@ def _requeue_many(options: Json, *, yes: bool, as_json: bool) -> None:
     service = job_service()
     # Count first: the question names the number, and the progress bar needs the total.
     counted = service.requeue_jobs(wanted.model_copy(update={"dry_run": True}), budget=math.inf)
+    if not counted["matched"]:
+        require_names(only)
     if wanted.dry_run or not counted["matched"]:
         counted |= {"dry_run": wanted.dry_run}
         output(counted, as_json=as_json, view=lambda result: messages.bulk_requeued(result, only.status))
@@ -162,7 +165,9 @@ def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None,
 def pause(stage: str, *, reason: str | None, by: str | None, as_json: bool) -> None:
     """Pause a stage, or everything ('*'). Its jobs wait and lose no attempt."""
     request = build(PauseRequest, {"by": by if by is not None else current_user(), "reason": reason})
-    output(job_service().pause(stage, by=request.by, reason=request.reason), as_json=as_json, view=messages.paused)
+    with suggesting("stage", stage):
+        done = job_service().pause(stage, by=request.by, reason=request.reason)
+    output(done, as_json=as_json, view=messages.paused)
 
 
 @jobs.command()
@@ -172,4 +177,6 @@ def pause(stage: str, *, reason: str | None, by: str | None, as_json: bool) -> N
 def resume(stage: str, *, by: str | None, as_json: bool) -> None:
     """Resume a paused stage, or everything ('*')."""
     request = build(PauseRequest, {"by": by if by is not None else current_user()})
-    output(job_service().resume(stage, by=request.by), as_json=as_json, view=messages.resumed)
+    with suggesting("stage", stage):
+        done = job_service().resume(stage, by=request.by)
+    output(done, as_json=as_json, view=messages.resumed)

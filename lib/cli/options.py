@@ -1,54 +1,40 @@
 """Parameter types, options generated from the API's models so that the two cannot drift, and JSON input."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 import click
+from click.shell_completion import CompletionItem
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from lib.cli.group import BadInput
+from lib.cli.help_texts import FIELDS
 from lib.giftcards.orders import MAX_AMOUNT
 from lib.validation import UNSAFE, Identifier, JsonError, error_sentence, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
+V = TypeVar("V")
 _Command = Callable[..., Any]
 
 # Shorter names beside those of the API.
 _ALIASES = {"tenant_id": "--tenant", "correlation_id": "--flow"}
 
+# The longest list of words in a help text: it has to fit into a narrow terminal.
 _SHORT = 30
 
-_HELP = {
-    "status": "queued, running, completed, error or cancelled.",
-    "stage": "Only this stage.",
-    "circuit": "Only jobs of this circuit.",
-    "tenant_id": "Tenant id.",
-    "correlation_id": "Correlation id of a flow.",
-    "error": "Only jobs with this text in their last error, in any case.",
-    "created_after": "Created at this time or later, like 2026-01-31T12:00:00Z.",
-    "created_before": "Created before this time.",
-    "limit": "Maximum number of rows.",
-    "older": "Page of jobs older than this id.",
-    "newer": "Page of jobs newer than this id.",
-    "all": "Every dead letter, without a filter.",
-    "dry_run": "Count and change nothing.",
-    "slowly": "Run the first job alone and at once; if it completes, requeue the rest at a rate.",
-    "per_minute": "Rate of --slowly (10).",
-    "after": "Continue after this id.",
-    "dedup_key": "Distinguishes several jobs of one stage in a flow.",
-    "payload": "JSON, or @FILE, or @- for standard input.",
-    "max_attempts": "Maximum number of attempts (default: the stage's).",
-    "semantics": "at_least_once or at_most_once.",
-    "ttr_seconds": "Time limit of one attempt.",
-    "retry_delays": "Seconds after each attempt, like 30,60,120 (default: the stage's).",
-    "scheduled_at": "Not before this time, like 2026-01-31T12:00:00Z.",
-    "delay_seconds": "Not before so many seconds from now.",
-    "day": "Day in UTC, like 2026-01-31.",
-}
+
+class _Named(click.ParamType[V]):
+    """A value that can be a name: the shell completes those that exist."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from lib.cli.known import complete
+
+        return complete(ctx, param, incomplete)
 
 
-class _Text(click.ParamType[str]):
+class _Text(_Named[str]):
     """Text without the characters that terminals, headers or the database refuse."""
 
     name = "text"
@@ -64,7 +50,18 @@ class _Text(click.ParamType[str]):
         return value
 
 
-class _Id(click.ParamType[int]):
+class _Words(_Text):
+    """One of a few words. Which ones is left to the model, so that the error is the same everywhere."""
+
+    def __init__(self, words: list[str]) -> None:
+        super().__init__()
+        self.words = words
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+
+
+class _Id(_Named[int]):
     """A positive 63-bit integer."""
 
     name = "id"
@@ -132,18 +129,19 @@ def seconds(maximum: float) -> click.ParamType[float]:
 
 
 def options_of(
-    *models: type[BaseModel], skip: tuple[str, ...] = (), help_texts: Mapping[str, str] = _HELP
+    *models: type[BaseModel], skip: tuple[str, ...] = (), help_texts: Mapping[str, str] = FIELDS
 ) -> Callable[[_Command], _Command]:
     """Add one option for each field: `created_before` is --created-before. Options that are not typed are None."""
 
     def wrap(command: _Command) -> _Command:
         names = [(model, name) for model in models for name in model.model_fields if name not in skip]
         for model, name in reversed(names):
-            kind: dict[str, Any] = {"type": str if name == "payload" else TEXT}
+            words = _choices(model, name)
+            kind: dict[str, Any] = {"type": str if name == "payload" else _Words(words) if words else TEXT}
             if model.model_fields[name].annotation is bool:
                 kind = {"is_flag": True}
             flags = [option_name(name), *filter(None, [_ALIASES.get(name)])]
-            kind |= {"help": help_texts.get(name), "metavar": _choices(model, name)}
+            kind |= {"help": help_texts.get(name), "metavar": _metavar(words)}
             command = click.option(*flags, name, **kind)(command)
         return command
 
@@ -155,12 +153,15 @@ def option_name(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def _choices(model: type[BaseModel], name: str) -> str | None:
-    """Return the literals that a field allows, like skip|one|all, where they fit into a narrow terminal."""
+def _metavar(words: list[str]) -> str | None:
+    text = "|".join(words)
+    return text if 0 < len(text) <= _SHORT else None
+
+
+def _choices(model: type[BaseModel], name: str) -> list[str]:
+    """Return the literals that a field allows."""
     kind = model.model_fields[name].annotation
-    literals = [word for part in (kind, *get_args(kind)) for word in get_args(part) if isinstance(word, str)]
-    words = "|".join(literals)
-    return words if 0 < len(words) <= _SHORT else None
+    return [word for part in (kind, *get_args(kind)) for word in get_args(part) if isinstance(word, str)]
 
 
 def typed_fields(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
@@ -201,9 +202,17 @@ def identifier(text: str, *, name: str) -> str:
 
 
 def _bad_input(error: ValidationError, *, name_of: Callable[[str], str]) -> BadInput:
-    return BadInput(
-        error_sentence([(field and name_of(field), text) for field, text in field_errors(error)], form="{}: {}")
-    )
+    named = [(field and name_of(field), text) for field, text in field_errors(error)]
+    return BadInput(error_sentence(named, form="{}: {}") + _closest(error))
+
+
+def _closest(error: ValidationError) -> str:
+    """Return the closest of the words that a field allows."""
+    from lib.cli.known import closest
+
+    first = error.errors(include_url=False)[0]
+    words = re.findall("'([^']+)'", first["ctx"]["expected"]) if first["type"] == "literal_error" else []
+    return closest(str(first["input"]), words)
 
 
 def json_argument(text: str, *, name: str = "--payload") -> Any:

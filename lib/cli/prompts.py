@@ -1,13 +1,17 @@
 """Confirmation before a change that affects many rows or cannot be undone, and progress of long work."""
 
+import io
+import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
 
 import click
 
 from lib.cli.group import BadInput
 from lib.cli.layout import columns_of, wrap
+from lib.telemetry.events import LOG
 
 # What follows a question in its last line, with room for the answer.
 _ANSWERS = " [y/N]: yes"
@@ -44,12 +48,55 @@ def progress_bar(label: str, *, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: None
         return
     room = columns_of(sys.stderr)
-    with click.progressbar(
-        length=max(total, 1),
-        label=label,
-        width=min(36, max(4, room - len(label) - _COUNTS)),
-        show_pos=True,
-        show_eta=room >= 60,
-        file=sys.stderr,
-    ) as bar:
+    with (
+        click.progressbar(
+            length=max(total, 1),
+            label=label,
+            width=min(36, max(4, room - len(label) - _COUNTS)),
+            show_pos=True,
+            show_eta=room >= 60,
+            file=sys.stderr,
+        ) as bar,
+        _lines_above(bar),
+    ):
         yield lambda done: bar.update(done - bar.pos)
+
+
+@contextmanager
+def _lines_above(bar: Any) -> Iterator[None]:
+    """Print log lines and warnings above a bar: what is written to standard error clears it and draws it again."""
+    own = sys.stderr
+    above = _Above(own, bar)
+    handlers = [
+        handler
+        for logger in (logging.getLogger(), LOG)
+        for handler in logger.handlers
+        if isinstance(handler, logging.StreamHandler) and handler.stream is own
+    ]
+    for handler in handlers:
+        handler.setStream(above)
+    try:
+        with redirect_stderr(above):
+            yield
+    finally:
+        for handler in handlers:
+            handler.setStream(own)
+
+
+class _Above(io.TextIOBase):
+    def __init__(self, stream: Any, bar: Any) -> None:
+        self._stream, self._bar, self._begun = stream, bar, ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        lines, end, self._begun = (self._begun + text).rpartition("\n")
+        if end:
+            self._stream.write(f"\r\x1b[K{lines}\n")
+            self._bar._last_line = None  # else it draws nothing, for nothing has changed
+            self._bar.render_progress()
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()

@@ -1,6 +1,7 @@
 """tick, enqueue."""
 
 import re
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 from lib.api_client.jobs import JobsClient
 from lib.cli import messages
 from lib.cli.group import BadInput, jobs, json_option, output
+from lib.cli.known import require, suggesting
 from lib.cli.options import (
     FILE,
     ID,
@@ -42,6 +44,7 @@ _OF_JOB = re.compile(r"jobs\.(\d+)\.(?:payload\.)?(.*)")
 @json_option
 def tick(*, as_json: bool, **options: Any) -> None:
     """Run one tick: a pass over due jobs."""
+    require("stage", options["only_stage"], option="--stage")
     job_id = options["only_job_id"]
     if job_id:
         options["limit"] = 1
@@ -80,7 +83,8 @@ def enqueue(
         job = build(JobRequest, _job_values(stage, correlation_id, values))
         wanted = EnqueueRequest(jobs=[job], replace=replace)
     try:
-        done = job_service().enqueue(wanted, trigger_type="cli")
+        with suggesting("stage", stage) if stage else nullcontext():
+            done = job_service().enqueue(wanted, trigger_type="cli")
     except Invalid as error:
         if file is None or not all(_OF_JOB.match(field) for field, _ in error.errors):
             raise

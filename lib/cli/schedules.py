@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from flask.cli import with_appcontext
 
 from lib.cli import messages
 from lib.cli.group import BadInput, command_line, jobs, json_option, output
+from lib.cli.known import require, suggesting
 from lib.cli.options import (
     ID,
     TEXT,
@@ -81,7 +83,10 @@ def list_schedules(*, as_json: bool, **options: Any) -> None:
     words = command_line("schedules", "list")
     for name, value in wanted.model_dump(exclude_none=True, exclude={"older"}).items():
         words += [option_name(name), str(value)]
-    output(schedule_service().find(wanted), as_json=as_json, view=lambda page: _page_view(page, shlex.join(words)))
+    found = schedule_service().find(wanted)
+    if not found["schedules"] and wanted.older is None:
+        require("schedule", wanted.name, option="--name")
+    output(found, as_json=as_json, view=lambda page: _page_view(page, shlex.join(words)))
 
 
 @schedules.command()
@@ -116,7 +121,10 @@ def history(schedule_id: int, *, as_json: bool, **options: Any) -> None:
 def create(expression: str, *, once: bool, as_json: bool, **options: Any) -> None:
     """Create a schedule. EXPRESSION: five fields as in crontab, or six with seconds first."""
     values = _values(options) | {"schedule": expression, "is_recurring": not once}
-    output(schedule_service().create(build(ScheduleRequest, values)), as_json=as_json, view=messages.scheduled)
+    wanted = build(ScheduleRequest, values)
+    with suggesting("stage", wanted.stage) if wanted.stage else nullcontext():
+        done = schedule_service().create(wanted)
+    output(done, as_json=as_json, view=messages.scheduled)
 
 
 @schedules.command()
@@ -131,7 +139,9 @@ def update(schedule_id: int, *, as_json: bool, **options: Any) -> None:
     if not values:
         raise BadInput("nothing to update: give at least one option")
     patch = build(SchedulePatch, values)
-    output(schedule_service().update(schedule_id, patch), as_json=as_json, view=messages.scheduled)
+    with suggesting("stage", patch.stage) if patch.stage else nullcontext():
+        done = schedule_service().update(schedule_id, patch)
+    output(done, as_json=as_json, view=messages.scheduled)
 
 
 def _values(options: Json) -> Json:

@@ -9,6 +9,7 @@ import click
 from flask.cli import with_appcontext
 
 from lib.cli.group import BadInput, Failed, command_line, jobs, json_option, output
+from lib.cli.known import suggesting, suggestion
 from lib.cli.options import NAME, TEXT, build, options_of, typed_fields, yes_option
 from lib.cli.prompts import confirm
 from lib.cli.services import token_service
@@ -42,8 +43,10 @@ def tokens() -> None:
 @json_option
 def create(name: str, *, scopes: tuple[str, ...], tenant_id: str | None, expires: str | None, as_json: bool) -> None:
     """Create a token and print it, this once."""
-    if not scopes or set(scopes) - set(_SCOPES):
-        raise BadInput(f"--scope must be one of {', '.join(_SCOPES)}, or several of these")
+    unknown = [scope for scope in scopes if scope not in _SCOPES]
+    if unknown or not scopes:
+        close = suggestion(unknown[0], _SCOPES) if unknown else ""
+        raise BadInput(f"--scope must be one of {', '.join(_SCOPES)}, or several of these{close}")
     values = {"name": name, "scopes": list(scopes), "tenant_id": tenant_id, "expires_seconds": _seconds(expires)}
     wanted = build(TokenRequest, values)
     try:
@@ -70,7 +73,9 @@ def list_tokens(*, as_json: bool, **options: Any) -> None:
 def revoke(name: str, *, yes: bool, as_json: bool) -> None:
     """Revoke a token for good."""
     confirm(f"Revoke the token {name}? Its clients are rejected at once.", yes=yes)
-    output(token_service().revoke(name), as_json=as_json, view=lambda done: [f"token {done['name']} is revoked"])
+    with suggesting("token", name):
+        done = token_service().revoke(name)
+    output(done, as_json=as_json, view=lambda done: [f"token {done['name']} is revoked"])
 
 
 def _seconds(expires: str | None) -> int | None:

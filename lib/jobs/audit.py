@@ -10,6 +10,15 @@ from lib.validation import Id, Identifier, Moment, StrictModel
 # Why an operator acts. It is stored for good, so what looks like a login, a card or an address is masked before.
 Reason = Annotated[Identifier, AfterValidator(covered)]
 
+# What operators do, as the audit names it.
+ACTIONS = (
+    *("accept_difference", "block_card", "cancel", "cancel_flow", "correct_recipient", "create_endpoint"),
+    *("create_schedule", "create_token", "decide_effect", "delete_endpoint", "delete_schedule", "enqueue"),
+    *("erase_customer", "free_of_charge", "make_report", "pause", "pause_schedule", "payment_event", "requeue"),
+    *("reset_circuit", "restore", "resume", "resume_schedule", "reveal", "revoke_token", "rotate_keys"),
+    *("rotate_secret", "run_schedule", "test_endpoint", "update_endpoint", "update_schedule"),
+)
+
 
 class AuditPage(StrictModel):
     """A page of the acts of operators: all given fields must match. `older`: the cursor of an earlier page.

@@ -16,6 +16,8 @@ from lib.store.schedules import ScheduleCalls
 from lib.store.tokens import TokenCalls
 from lib.store.webhooks import WebhookCalls
 
+# The release, as CHANGELOG.md names it.
+VERSION = "unreleased"
 # A tick begins only if code and schema are compatible: each states the oldest version of the other that it supports.
 CODE_VERSION = 1
 OLDEST_SCHEMA = 1

@@ -67,7 +67,7 @@ def test_the_status_carries_the_same_list(healthy: World, door: Door) -> None:
 def test_the_status_shows_a_person_what_is_not_green(healthy: World, door: Door) -> None:
     assert "Doctor" not in door.says("status")
     healthy.sql("select giftcard_pause('email', 'kim')")
-    assert re.search(r"Doctor\n.*\nyellow +stages +email is paused → flask", door.says("status"))
+    assert re.search(r"Doctor\n.*\nyellow +stages +email is paused → to end a pause: flask", door.says("status"))
 
 
 # Without a database

@@ -101,7 +101,7 @@ def test_everything_is_paused_and_resumed(world: World, door: Door) -> None:
 
 
 def test_stage_that_is_none_cannot_be_paused(door: Door) -> None:
-    assert door.refuses("pause", "emial") == "there is no stage emial"
+    assert door.refuses("pause", "emial") == "there is no stage emial; did you mean email?"
     assert "it is empty" in door.refuses("pause", "")
 
 
