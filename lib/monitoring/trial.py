@@ -6,12 +6,11 @@ from email.policy import SMTP
 from email.utils import make_msgid
 from typing import Any
 
+from lib.config.mail_address import sender
 from lib.config.settings import Settings
-from lib.errors import PermanentError
 from lib.jobs.clients import Mail, mail_folder
 from lib.monitoring.alert_channels import Alert, Channel, Notification, senders
 from lib.monitoring.alerts import Delivery, reason
-from lib.monitoring.doctor.mail import sender_address
 from lib.telemetry import sentry
 
 Json = dict[str, Any]
@@ -26,14 +25,11 @@ def send_mail(settings: Settings, address: str) -> list[Json]:
     `error`."""
     error: Exception | None = None
     try:
-        sender = sender_address(settings.mail_from)
-        if not sender:
-            raise PermanentError("MAIL_FROM is not one mail address, with or without a name")
         message = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
         message["Subject"] = "Test mail of the gift-card jobs"
         message["From"] = settings.mail_from
         message["To"] = address
-        message["Message-ID"] = make_msgid(domain=sender.rpartition("@")[2])
+        message["Message-ID"] = make_msgid(domain=sender(settings.mail_from).address.rpartition("@")[2])
         message.set_content(_TEXT + "\n")
         Mail(settings, until=time.monotonic() + _TIMEOUT).send(message)
     except Exception as caught:  # noqa: BLE001 - it is the result

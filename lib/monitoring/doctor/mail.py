@@ -1,15 +1,12 @@
 """The check of mail: its sender, and whether the server can be reached and logged in to."""
 
 import time
-from email.errors import MessageError
-from email.message import EmailMessage
 
-from lib.config.parsers import is_mail_address
+from lib.config.mail_address import sender
 from lib.config.settings import Settings
 from lib.config.urls import SmtpUrl
 from lib.errors import TransientError
 from lib.monitoring.doctor.finding import Deployment, Finding, green, red
-from lib.validation import UNSAFE
 
 # For connecting, TLS and login together.
 _PROBE_SECONDS = 5.0
@@ -27,7 +24,7 @@ def mail(deployment: Deployment) -> Finding:
     if settings.smtp_url is None:
         return green("no mail server is set")
     if not deployment.probe:
-        return green("MAIL_FROM is well formed; flask jobs doctor also tries the mail server")
+        return green("MAIL_FROM is set; flask jobs doctor also tries the mail server")
     failure = _probe(settings.smtp_url)
     if failure:
         return red(failure, fix="correct SMTP_URL and deploy again; flask jobs test mail ADDRESS sends a mail")
@@ -40,26 +37,8 @@ def _wrong_sender(settings: Settings) -> str:
     sends = settings.is_production or settings.smtp_url is not None
     if not is_set:
         return "MAIL_FROM is not set: no server accepts mail from giftcards@localhost" if sends else ""
-    address = sender_address(settings.mail_from)
-    if not address:
-        return "MAIL_FROM is not one mail address, with or without a name"
-    domain = address.rpartition("@")[2]
+    domain = sender(settings.mail_from).address.rpartition("@")[2]
     return f"MAIL_FROM has the domain {domain}, which no server accepts" if sends and "." not in domain else ""
-
-
-def sender_address(text: str) -> str:
-    """Return the address of a From header; empty if it is not exactly one."""
-    if UNSAFE.search(text):
-        return ""
-    try:
-        message = EmailMessage()
-        message["From"] = text
-        header = message["From"]
-        (address,) = header.addresses
-    except (MessageError, ValueError, IndexError):
-        return ""
-    is_valid = not header.defects and is_mail_address(address.addr_spec)
-    return str(address.addr_spec) if is_valid else ""
 
 
 def _probe(url: SmtpUrl) -> str:
