@@ -11,6 +11,7 @@ from lib.jobs.enqueue import check_payload, circuit_for, prepare
 from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
 from lib.jobs.shown import masked, paused_by_setting
 from lib.jobs.stage import Registry
+from lib.store.connect import database_name
 from lib.store.store import Store
 from lib.tick.tick import check_allowed, run_tick
 
@@ -55,8 +56,10 @@ class Operations:
         return found | {"runs": [masked(run) for run in found["runs"]]}
 
     def status(self, *, probe: bool = False) -> Json:
-        """Return the state of the whole system, with the doctor's checks; `probe` as for `doctor`."""
-        return self._state() | {"doctor": self.doctor(probe=probe)["checks"]}
+        """Return the state of the whole system: its database, the doctor's checks, …; `probe` as for `doctor`."""
+        return (
+            self._state() | {"database": database_name(self._settings)} | {"doctor": self.doctor(probe=probe)["checks"]}
+        )
 
     def doctor(self, *, probe: bool = True) -> Json:
         """Return the doctor's checks. An unreachable database is one of the findings.
