@@ -3,8 +3,11 @@
 import functools
 import sys
 
+from flask import Flask
+
 from lib import stages
 from lib.cli import jobs
+from lib.config.dev_env import forget_other_database
 from lib.config.load import load
 from lib.errors import SettingsError
 from lib.store.connect import connect
@@ -12,22 +15,30 @@ from lib.telemetry import events
 from lib.web.app import create_app
 from lib.web.services import Services
 
-try:
-    _settings = load()
-except SettingsError as error:
-    raise SystemExit(f"Invalid settings: {error}") from None
+
+def _application() -> Flask:
+    """Return the application. Raise SettingsError if a setting is invalid."""
+    forget_other_database()
+    settings = load()
+    if settings.sentry_dsn:
+        from lib.telemetry import sentry
+
+        sentry.configure(settings)
+    store, registry = connect(settings), functools.cache(stages.load)
+    if settings.giftcard_inline:
+        from lib.tick.inline import InlineStore
+
+        store = InlineStore.over(store, registry, settings)
+    services = Services(settings, store, registry)
+    services.shutdown.on_sigterm()
+    return create_app(services)
+
 
 events.configure(readable=sys.stderr.isatty())
-if _settings.sentry_dsn:
-    from lib.telemetry import sentry
+try:
+    app = _application()
+except SettingsError as error:
+    from lib.web.invalid import create_invalid_app
 
-    sentry.configure(_settings)
-_store, _registry = connect(_settings), functools.cache(stages.load)
-if _settings.giftcard_inline:
-    from lib.tick.inline import InlineStore
-
-    _store = InlineStore.over(_store, _registry, _settings)
-_services = Services(_settings, _store, _registry)
-_services.shutdown.on_sigterm()
-app = create_app(_services)
+    app = create_invalid_app(error)
 app.cli.add_command(jobs)

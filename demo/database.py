@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from demo.supabase import serve
 from dev.migrate import migrate
-from dev.postgres import embedded, given_url
+from dev.postgres import check_is_local, embedded, given_url
 from lib.errors import Refused, Unavailable
 from lib.store.libpq import words_of
 
@@ -58,9 +58,10 @@ def demo_database(folder: Path, *, supabase: Sequence[str] | None) -> Iterator[D
     """Yield the migrated database. `supabase`: the command that serves it like Supabase, if any.
 
     Raises:
-        Refused: it holds jobs or orders of others, or `supabase` is combined with DATABASE_URL.
+        Refused: it is on another machine, holds jobs or orders of others, or `supabase` is combined with DATABASE_URL.
         StoreError: it cannot be reached or migrated.
     """
+    check_is_local("make demo")
     url = given_url(environment="development")
     if url and supabase:
         raise Refused("--supabase works with the embedded Postgres only: unset DATABASE_URL", sqlstate="GC400")
@@ -78,6 +79,7 @@ def demo_database(folder: Path, *, supabase: Sequence[str] | None) -> Iterator[D
 @contextmanager
 def existing_database(folder: Path) -> Iterator[str]:
     """Yield the URL of the database of the last demo."""
+    check_is_local("python -m demo jobs")
     url = given_url(environment="development")
     if url:
         yield url

@@ -3,6 +3,7 @@
     postgres  a real Postgres server in a folder
     migrate   applies supabase/migrations to any database
     clock     calls the cron endpoint each minute, as Vercel does
+    env_file  the .env that leads `flask jobs` to the database of `make dev`
     keys      secrets of development, created once
     production  `make secrets`: the secrets of a deployment, added to .env.production
     serve     `make dev`: all of it together

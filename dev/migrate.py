@@ -1,9 +1,9 @@
 """Apply supabase/migrations to a database, each file once.
 
-    DATABASE_URL=postgresql://… python -m dev.migrate       (without one: the embedded Postgres in .local/)
+    DATABASE_URL=postgresql://… python -m dev.migrate
 
 Applied migrations are recorded in the Supabase CLI's table, so that the CLI can apply the next one, too.
-Exit codes: 0 done, 1 a migration failed or the database has others, 2 the database cannot be reached.
+Exit codes: 0 done, 1 a migration failed or the database has others, 2 DATABASE_URL is not set, or cannot be used.
 """
 
 import re
@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 
 from dev import ROOT
+from lib.config.database_url import DatabaseUrl
 from lib.errors import Misconfigured, Refused, StoreError, Unavailable
 from lib.store.libpq import words_of
 
@@ -160,13 +161,26 @@ def _translated(error: psycopg.Error, url: str) -> StoreError:
     return Misconfigured(message)
 
 
+def place(url: str) -> str:
+    """Return the database of a URL and its host, without user and password."""
+    return DatabaseUrl(url, environment="development").place
+
+
 def main() -> int:
     """Run the command and return its exit code."""
-    from dev.postgres import database  # requires a development package; the rest of this file does not
+    from dev.postgres import given_url  # requires a development package; the rest of this file does not
 
     try:
-        with database() as url:
-            applied = migrate(url)
+        url = given_url()
+        if url is None:
+            print(
+                "DATABASE_URL is not set: set it to the database to migrate, like postgresql://user:password@host:5432/"
+                "database (make dev migrates its own)",
+                file=sys.stderr,
+            )
+            return 2
+        print(f"migrating the {place(url)}", flush=True)
+        applied = migrate(url)
     except Unavailable as error:
         print(f"Cannot use the database: {error}", file=sys.stderr)
         return 2

@@ -19,10 +19,10 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from dev import LOCAL
+from lib.config.cleaning import bare
 from lib.config.database_url import DatabaseUrl
-from lib.config.parsers import bare
 from lib.config.transport import environment_in
-from lib.errors import Unavailable
+from lib.errors import Refused, Unavailable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns about a lock folder that it does not use
@@ -161,6 +161,31 @@ def given_url(*, environment: str | None = None) -> str | None:
         return DatabaseUrl(text, environment=environment or environment_in(os.environ)).get_secret_value()
     except ValueError as error:
         raise Unavailable(f"DATABASE_URL: {error}") from None
+
+
+def check_is_local(command: str) -> None:
+    """Refuse DATABASE_URL where a development command would write to a database that others may use.
+
+    Raises:
+        Refused: it leads to another machine, or the environment is production or preview.
+        Unavailable: it is not valid.
+    """
+    text = bare(os.environ.get("DATABASE_URL", ""))
+    environment = bare(os.environ.get("GIFTCARD_ENV", "")).lower()
+    if environment in ("production", "preview"):
+        raise Refused(f"{command} is for development, but GIFTCARD_ENV is {environment}: unset it", sqlstate="GC409")
+    if not text:
+        return
+    try:
+        url = DatabaseUrl(text, environment="development")
+    except ValueError as error:
+        raise Unavailable(f"DATABASE_URL: {error}") from None
+    if url.is_remote:
+        raise Refused(
+            f"{command} works on databases of this machine only, but DATABASE_URL leads to the {url.place}: "
+            "unset it for the embedded Postgres",
+            sqlstate="GC409",
+        )
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
     python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
 
-All its data is in .local/. Ctrl-C or SIGTERM stops it, and the Postgres that it started.
+All its data is in .local/. Ctrl-C or SIGTERM stops it, and the Postgres that it started. While it runs, `.env` leads
+`flask jobs` in another terminal to its database.
 """
 
 import importlib
@@ -11,18 +12,19 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from werkzeug.serving import make_server
 
 from dev import LOCAL
 from dev.clock import run_clock
+from dev.env_file import FILE, Foreign, check_no_other, env_file
 from dev.keys import secrets_file
-from dev.migrate import migrate
-from dev.postgres import database
-from lib.errors import Misconfigured, StoreError
+from dev.migrate import migrate, place
+from dev.postgres import check_is_local, database
+from lib.errors import Misconfigured, SettingsError, StoreError
 from lib.web.services import services
 
 _HOST = "127.0.0.1"
@@ -40,10 +42,18 @@ Gift cards at {url}   (Ctrl-C to stop)
     curl -X POST {url}/api/jobs/run -H "Authorization: Bearer $(token GIFTCARD_ADMIN_TOKEN)"
     curl {url}/api/status -H "Authorization: Bearer $(token GIFTCARD_ADMIN_TOKEN)"
 
-  The command line, through the API (which {url}/api/docs describes):
+{commands}  The API is described at {url}/api/docs.
+"""
+_COMMANDS = """  The command line, in another terminal in this folder ({env} has its settings until this ends):
+
+    .venv/bin/flask jobs status
+
+"""
+_COMMANDS_BY_API = """  {reason}. The command line works through the API:
 
     export GIFTCARD_URL={url} GIFTCARD_ADMIN_TOKEN=$(token GIFTCARD_ADMIN_TOKEN)
     .venv/bin/flask jobs status
+
 """
 
 # Without a password, unlike the URL of another database.
@@ -60,18 +70,22 @@ def main() -> int:
     embedded = not os.environ.get("DATABASE_URL", "").strip()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # during the start, both signals stop it in the same way
     try:
-        with database(environment=os.environ.get("GIFTCARD_ENV") or "development") as url:
+        check_no_other()
+        check_is_local("make dev")
+        with database(environment="development") as url:
+            print(f"Working on {place(url)}", flush=True)
             for file in migrate(url):
                 print(f"applied {file}")
-            os.environ.update(_environment(url))
-            _run(_EMBEDDED.format(database=url) if embedded else "")
+            variables = _environment(url)
+            os.environ.update(variables)
+            _run(variables, about_the_database=_EMBEDDED.format(database=url) if embedded else "")
     except KeyboardInterrupt:
         pass
     except Misconfigured as error:
         empty = "; or delete .local/postgres to begin with an empty database" if embedded else ""
         print(f"Cannot start: {error}{empty}", file=sys.stderr)
         return 1
-    except StoreError as error:
+    except (StoreError, SettingsError) as error:
         print(f"Cannot start: {error}", file=sys.stderr)
         return 1
     print("Stopped.")
@@ -89,14 +103,15 @@ def _environment(url: str) -> dict[str, str]:
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
-def _run(about_the_database: str) -> None:
+def _run(variables: Mapping[str, str], *, about_the_database: str) -> None:
     """Serve and tick until a signal."""
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
     # Imported by name, and late: it reads the environment.
     app = importlib.import_module("api.index").app
+    own = services(app)
     stop = threading.Event()
-    with _serve(app) as url:
+    with _serve(app) as url, ExitStack() as stack:
         clock = threading.Thread(
             target=run_clock,
             args=(url, os.environ["CRON_SECRET"]),
@@ -104,11 +119,22 @@ def _run(about_the_database: str) -> None:
             daemon=True,
         )
         clock.start()
-        _log(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]) + about_the_database)
+        commands = _commands(stack, variables, url=url)
+        mails = os.environ["GIFTCARD_MAIL_DIR"]
+        _log(_WELCOME.format(url=url, mails=mails, commands=commands) + about_the_database)
         signal.sigwait(signals)
         stop.set()
-        services(app).shutdown.ask(timeout=3)  # start no more jobs
+        own.shutdown.ask(timeout=3)  # start no more jobs
         clock.join()
+
+
+def _commands(stack: ExitStack, variables: Mapping[str, str], *, url: str) -> str:
+    """Write `.env` until the end of `stack`, and return how to use the command line."""
+    try:
+        stack.enter_context(env_file({name: value for name, value in variables.items() if value}, url=url))
+    except Foreign as error:
+        return _COMMANDS_BY_API.format(reason=error, url=url)
+    return _COMMANDS.format(env=FILE.name)
 
 
 @contextmanager

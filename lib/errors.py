@@ -9,7 +9,7 @@ GiftcardError
 │       ├── DuplicatePersonalCode every candidate is taken
 │       ├── TtrExceeded           an attempt took longer than its ttr
 │       └── Interrupted           the run's lease expired without a settle: its process was killed
-├── SettingsError             an environment variable is invalid
+├── SettingsError             environment variables are invalid
 ├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage refuses, an impossible ttr, a webhook; also a ValueError
 ├── Forbidden                 the caller, or this deployment, may not do that; nothing was changed
@@ -34,7 +34,12 @@ class GiftcardError(Exception):
 
 
 class SettingsError(GiftcardError):
-    """An invalid setting. The message names the variable and what is allowed, never the value."""
+    """Invalid settings. `sentences`: one for each, which names the variable and what is allowed, never the value."""
+
+    def __init__(self, *sentences: str) -> None:
+        more = f" ({len(sentences) - 1} more: flask jobs doctor lists all)" if len(sentences) > 1 else ""
+        super().__init__(sentences[0] + more)
+        self.sentences = sentences
 
 
 class Failure(GiftcardError):

@@ -11,6 +11,7 @@ from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Er
 from lib.jobs.shown import masked, paused_by_setting
 from lib.jobs.stage import Registry
 from lib.jobs.trouble import error_group, stuck_thing
+from lib.store.connect import database_name
 from lib.store.store import Store
 from lib.tick.bulk_requeue import BulkRequeue
 from lib.validation import error_sentence
@@ -66,8 +67,10 @@ class Operations:
         return found | {"errors": [error_group(group) for group in found["errors"]]}
 
     def status(self, *, probe: bool = False) -> Json:
-        """Return the state of the whole system, with the doctor's checks; `probe` as for `doctor`."""
-        return self._state() | {"doctor": self.doctor(probe=probe)["checks"]}
+        """Return the state of the whole system: its database, the doctor's checks, …; `probe` as for `doctor`."""
+        return (
+            self._state() | {"database": database_name(self._settings)} | {"doctor": self.doctor(probe=probe)["checks"]}
+        )
 
     def doctor(self, *, probe: bool = True) -> Json:
         """Return the doctor's checks. An unreachable database is one of the findings.

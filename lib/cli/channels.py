@@ -8,7 +8,7 @@ from flask.cli import AppGroup
 from lib.cli import messages
 from lib.cli.group import BadInput, app_services, deployment_url, jobs, json_option, output
 from lib.cli.options import TEXT
-from lib.config.parsers import is_mail_address
+from lib.config.mail_address import is_mail_address
 from lib.config.settings import Settings
 from lib.mail_address import is_sendable
 

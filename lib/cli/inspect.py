@@ -1,18 +1,20 @@
 """list, show, history, stuck, errors, status, doctor, stages, circuits, precision."""
 
 import shlex
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 from flask.cli import with_appcontext
 
 from lib.cli import messages, state, trouble, views
 from lib.cli import stages as stage_tables
-from lib.cli.group import command_line, jobs, json_option, output
+from lib.cli.group import command_line, deployment_url, jobs, json_option, output
 from lib.cli.known import require_names, suggesting
 from lib.cli.models import build_each
 from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
 from lib.cli.services import job_service, schedule_service
+from lib.errors import SettingsError
 from lib.jobs.schemas import CircuitPage, ErrorsQuery, Filter, HistoryPage, Page, StuckQuery
 
 _STUCK_HELP = {
@@ -25,6 +27,9 @@ _ERRORS_HELP = {
     "tenant_id": "Tenant id.",
     "limit": "Maximum number of kinds (50).",
 }
+
+if TYPE_CHECKING:
+    from lib.cli.tables import Part
 
 
 @jobs.command("list")
@@ -107,14 +112,27 @@ def errors(*, as_json: bool, **options: Any) -> None:
 @json_option
 def status(*, as_json: bool) -> None:
     """Show counts, circuits, dead letters, what does not match in the books, and the last ticks."""
-    output(job_service().status(), as_json=as_json, view=state.status)
+    output(job_service().status(), as_json=as_json, view=_status)
+
+
+def _status(found: dict[str, Any]) -> "Iterator[Part]":
+    if found.get("database"):  # older deployments have none
+        yield f"Working on {found['database']}"
+    yield from state.status(found)
 
 
 @jobs.command()
 @json_option
 def doctor(*, as_json: bool) -> None:
     """Check the deployment and list what to fix. Exit code 1 if a check is red."""
-    found = job_service().doctor()
+    try:
+        found = job_service().doctor()
+    except SettingsError as error:
+        if deployment_url() is not None:
+            raise
+        from lib.monitoring.doctor.invalid import examine_invalid
+
+        found = {"checks": examine_invalid(error)}
     output(found, as_json=as_json, view=state.doctor)
     if any(check["level"] == "red" for check in found["checks"]):
         click.get_current_context().exit(1)

@@ -2,10 +2,16 @@
 
 settings          all variables with a fixed name
 load              reads them all, once at start
+kinds             the type of each: what it accepts, and what it refuses
+cleaning          what is around a value; placeholders
+mail_address      the rule for mail addresses
+sentences         what is expected of a number, a switch or a choice
+contradictions    settings that contradict each other
+dev_env           the .env of `make dev`
 stage_overrides   GIFTCARD_STAGE_<STAGE>_<SETTING>
 job_secrets       GIFTCARD_SECRET_<NAME>
 vercel            maxDuration of vercel.json: how long a function may run
-parsers           the formats of values: keys, networks, lists, what is around a value
+parsers           the formats of values: URLs, networks, lists
 transport         the rule: secrets travel encrypted
 url_parts         the grammar of URLs
 urls              the URLs of HTTP services and mail servers

@@ -33,7 +33,8 @@ _PORT = re.compile(r"[0-9]{1,5}(?:,[0-9]{1,5})*")
 class DatabaseUrl(SecretStr):
     """A connection URL. `host`, `port`: of the first server; the host is empty if there is none.
 
-    `is_remote`: it leaves this machine. `sslmode`, `sslrootcert`: libpq's, empty for its default.
+    `place`: the database and its host, for people. `is_remote`: it leaves this machine. `sslmode`, `sslrootcert`:
+    libpq's, empty for its default.
 
     Raises:
         ValueError: what it must be instead, without any part of it.
@@ -50,6 +51,8 @@ class DatabaseUrl(SecretStr):
         places = hosts + [place for place in parameters.get("hostaddr", "").split(",") if place]
         self.host = hosts[0] if hosts else ""
         self.port = int(parameters["port"].split(",")[0]) if "port" in parameters else _first_port(servers)
+        name = parameters.get("dbname") or url_parts.decoded(parts.path).removeprefix("/") or parts.user or "postgres"
+        self.place = f"database {name} on {self.host or 'this machine'}"
         self.is_remote = not all(map(transport.is_loopback, places))
         if not places and transport.must_encrypt("", environment):
             raise ValueError(f"must have a host, like {_EXAMPLE}")

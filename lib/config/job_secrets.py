@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import SecretStr
 
-from lib.errors import SettingsError
+from lib.config.cleaning import bare, check_text, has_half_quotes, items
 
 # Characters. A shorter secret could not be redacted: it would match other text.
 _LENGTHS = range(8, 4_097)
@@ -71,20 +71,33 @@ def variable(name: str, bound: str = "") -> str:
     return f"GIFTCARD_SECRET_{name}{bound}"
 
 
-def read(environ: Mapping[str, str]) -> dict[str, JobSecret]:
-    """Return the secrets by name. Raise SettingsError for the first invalid one."""
+def read(environ: Mapping[str, str], errors: list[str]) -> dict[str, JobSecret]:
+    """Return the valid secrets by name, and add a sentence to `errors` for each variable that is invalid."""
     secrets = {}
     for name, value in environ.items():
         match = _SECRET.fullmatch(name)
-        if match and value.strip():
-            if len(value.strip()) not in _LENGTHS:
-                raise SettingsError(f"{name}: a secret must have {_LENGTHS[0]} to {_LENGTHS[-1]} characters")
-            secrets[match[1]] = JobSecret(
-                value=SecretStr(value.strip()),
-                hosts=tuple(_hosts(variable(match[1], "_HOSTS"), environ)),
-                sources=frozenset({"app", *_sources(variable(match[1], "_SOURCES"), environ)}),
-            )
+        if match and bare(value):
+            try:
+                secrets[match[1]] = _secret(match[1], bare(value), environ)
+            except ValueError as error:
+                errors.append(str(error))
     return secrets
+
+
+def _secret(name: str, value: str, environ: Mapping[str, str]) -> JobSecret:
+    try:
+        check_text(value)
+        if has_half_quotes(value):
+            raise ValueError("must have quotes at both ends or at none")
+    except ValueError as error:
+        raise ValueError(f"{variable(name)}: {error}") from None
+    if len(value) not in _LENGTHS:
+        raise ValueError(f"{variable(name)}: a secret must have {_LENGTHS[0]} to {_LENGTHS[-1]} characters")
+    return JobSecret(
+        value=SecretStr(value),
+        hosts=tuple(_hosts(variable(name, "_HOSTS"), environ)),
+        sources=frozenset({"app", *_sources(variable(name, "_SOURCES"), environ)}),
+    )
 
 
 def bounded(name: str) -> str | None:
@@ -98,11 +111,11 @@ def is_known(name: str, environ: Mapping[str, str]) -> bool:
     if _SECRET.fullmatch(name):
         return True
     secret = bounded(name)
-    return secret is not None and bool(environ.get(secret, "").strip())
+    return secret is not None and bool(bare(environ.get(secret, "")))
 
 
 def _parts(name: str, environ: Mapping[str, str]) -> Iterator[str]:
-    return filter(None, map(str.strip, environ.get(name, "").split(",")))
+    return iter(items(bare(environ.get(name, ""))))
 
 
 def _hosts(name: str, environ: Mapping[str, str]) -> Iterator[Host]:
@@ -112,7 +125,7 @@ def _hosts(name: str, environ: Mapping[str, str]) -> Iterator[Host]:
         if not match or not host or not 1 <= int(match["port"] or 1) <= 65_535:
             like = "api.example.com, *.example.com or api.example.com:8443"
             # Not the part itself: it may be the secret, in the wrong variable.
-            raise SettingsError(f"{name}: item {position} must be a host like {like}")
+            raise ValueError(f"{name}: item {position} must be a host like {like}")
         yield Host(host, int(match["port"]) if match["port"] else None)
 
 
@@ -126,11 +139,9 @@ def _host(text: str) -> str | None:
 
 def _sources(name: str, environ: Mapping[str, str]) -> Iterator[str]:
     for position, part in enumerate(_parts(name, environ), start=1):
-        if part not in ("pgmq", "sql"):
-            raise SettingsError(
-                f"{name}: item {position} must be pgmq or sql: jobs of the application may always send it"
-            )
-        yield part
+        if part.lower() not in ("pgmq", "sql"):
+            raise ValueError(f"{name}: item {position} must be pgmq or sql: jobs of the application may always send it")
+        yield part.lower()
 
 
 def check(text: str) -> None:

@@ -2,45 +2,67 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
 from lib.config import job_secrets, stage_overrides, vercel
-from lib.config.parsers import bare
+from lib.config.cleaning import bare
+from lib.config.contradictions import contradictions
+from lib.config.sentences import sentence
 from lib.config.settings import Settings
 from lib.errors import SettingsError
 
 _OWN_NAMES = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
 # Read only by `flask jobs`.
-_CLI_VARIABLES = frozenset({"GIFTCARD_URL"})
+_CLI_VARIABLES = frozenset({"GIFTCARD_URL", "GIFTCARD_DEV_ENV"})
 
 
 def load() -> Settings:
     """Return the settings of the process's environment.
 
     Raises:
-        SettingsError: the first invalid variable, named in one sentence that never repeats its value.
+        SettingsError: variables are invalid; each is named in one sentence that never repeats its value.
     """
-    overrides, secrets_of_jobs = stage_overrides.read(os.environ), job_secrets.read(os.environ)
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        variable, reason = str(first["loc"][0]).upper(), first["msg"].removeprefix("Value error, ")
-    else:
-        if settings.giftcard_inline and settings.is_production:
-            raise SettingsError(
-                f"GIFTCARD_INLINE requires GIFTCARD_ENV=development or test, but this is {settings.environment}"
-            )
-        settings._stage_overrides = overrides
-        settings._job_secrets = secrets_of_jobs
-        settings._max_duration = vercel.max_duration()
-        settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
-        settings._foreign = tuple(sorted(filter(_is_foreign, os.environ)))
-        settings._stripped = tuple(sorted(filter(_is_stripped, os.environ)))
-        return settings
-    # Outside of `except`: the error of pydantic holds the values.
-    raise SettingsError(f"{variable}: {reason}")
+    settings, errors = read()
+    if errors:
+        raise SettingsError(*errors)
+    return settings
+
+
+def read() -> tuple[Settings, list[str]]:
+    """Return the settings, with each invalid one left out, and a sentence for each of these: for the doctor."""
+    errors: list[str] = []
+    overrides, secrets_of_jobs = stage_overrides.read(os.environ, errors), job_secrets.read(os.environ, errors)
+    settings = _valid(errors)
+    errors += contradictions(settings, overrides)
+    settings._stage_overrides = overrides
+    settings._job_secrets = secrets_of_jobs
+    settings._max_duration = vercel.max_duration()
+    settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
+    settings._foreign = tuple(sorted(filter(_is_foreign, os.environ)))
+    settings._stripped = tuple(sorted(filter(_is_stripped, os.environ)))
+    return settings, errors
+
+
+def _valid(errors: list[str]) -> Settings:
+    """Return the settings of the variables that are valid, and add a sentence for each that is not."""
+    left_out: dict[str, Any] = {}
+    while True:
+        try:
+            return Settings(**left_out)
+        except ValidationError as error:
+            wrong = {str(one["loc"][0]).lower(): one for one in reversed(error.errors(include_input=False))}
+        errors += _sentences(wrong)
+        # An empty value counts as unset. Without its valid DATABASE_URL, a terminal means no other database.
+        left_out |= dict.fromkeys(wrong, "") | ({"postgres_url": ""} if "database_url" in wrong else {})
+
+
+def _sentences(wrong: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        if name in wrong:
+            yield f"{name.upper()}: {sentence(wrong[name], field)}"
 
 
 def _is_unknown(name: str) -> bool:
@@ -54,5 +76,8 @@ def _is_foreign(name: str) -> bool:
 
 
 def _is_stripped(name: str) -> bool:
+    is_read = name.lower() in Settings.model_fields or (
+        stage_overrides.VARIABLE.fullmatch(name) is not None or job_secrets.is_known(name, os.environ)
+    )
     value = os.environ[name]
-    return name.lower() in Settings.model_fields and bare(value) not in ("", value)
+    return is_read and bare(value) not in ("", value)

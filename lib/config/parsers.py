@@ -1,19 +1,19 @@
-"""Defines the formats of values: URLs, keys, networks, lists. Each parser raises ValueError for an invalid text.
+"""Defines the formats of values: URLs, networks, lists. Each parser raises ValueError for an invalid text.
 
 No message repeats a part of the value: it may be a secret that got into the wrong variable.
 """
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationInfo
 
+from lib.config.cleaning import bare, check_text, items
+from lib.config.mail_address import mail_address
 from lib.config.transport import environment_of
 
-# ASCII only, so that every mail server accepts it: a domain in another script needs its xn-- form.
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_MAIL_ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*")
 # A queue name that pgmq accepts and that never needs quotes, the name of a stage, and that of a tenant.
 _PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})(?::([^,:\x00-\x1f\x7f-\x9f]{1,200}))?")
 _LOCALE = re.compile(r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
@@ -38,16 +38,8 @@ def url_of(kind: Url) -> Callable[[Any, ValidationInfo], Any]:
     return parse
 
 
-def bare(text: str) -> str:
-    """Return a text without the spaces, line breaks and quotes around it."""
-    text = text.strip()
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1].strip()
-    return text
-
-
 def stripped(values: Any) -> Any:
-    """Strip all texts by field, and leave out those that are empty then, and POSTGRES_URL beside DATABASE_URL."""
+    """Clean all texts by field, and leave out those that are empty then, and POSTGRES_URL beside DATABASE_URL."""
     if not isinstance(values, dict):
         return values
     found = {name: bare(value) if isinstance(value, str) else value for name, value in values.items()}
@@ -59,43 +51,63 @@ def stripped(values: Any) -> Any:
     return {name: value for name, value in found.items() if value != ""}
 
 
-def key(value: Any) -> Any:
-    """Parse a key for an HTTP header: HTTP clients repeat an invalid value in their message."""
-    if not isinstance(value, str):
-        return value
-    if not re.fullmatch(r"[!-~]+", value.strip()):
-        raise ValueError("must be a key as copied from Supabase, without spaces")
-    return value.strip()
+def checked(value: Any, info: ValidationInfo) -> Any:
+    """Validate what no value has. Recipients are validated one by one; a wrong one of alerts stops nothing."""
+    if isinstance(value, str) and info.field_name not in ("report_recipients", "giftcard_alert_recipients"):
+        check_text(value)
+    return value
+
+
+def split(value: Any) -> Any:
+    """Split a comma-separated list."""
+    return items(value) if isinstance(value, str) else value
 
 
 def networks(value: Any) -> Any:
-    """Split `10.0.0.0/8,fd00::/8`."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    """Parse comma-separated networks, `10.0.0.0/8,fd00::/8`."""
+    if not isinstance(value, str):
+        return value
+    found = []
+    for position, item in enumerate(items(value), start=1):
+        try:
+            found.append(ip_network(item))
+        except ValueError:
+            raise ValueError(
+                f"item {position} must be a network like 10.20.0.0/16 (with zeros behind it) or ::1; "
+                "separate networks with commas"
+            ) from None
+    return tuple(dict.fromkeys(found))
 
 
 def recipients(value: Any) -> Any:
     """Parse comma-separated mail addresses."""
     if not isinstance(value, str):
         return value
-    addresses = alert_recipients(value)
-    for number, address in enumerate(addresses, start=1):
-        if not is_mail_address(address):
-            raise ValueError(f"address {number} must be like name@example.com; separate addresses with commas")
+    addresses: dict[str, str] = {}
+    for number, item in enumerate(items(value), start=1):
+        try:
+            address = mail_address(item)
+        except ValueError:
+            raise ValueError(
+                f"address {number} must be like name@example.com; separate addresses with commas"
+            ) from None
+        addresses.setdefault(address.casefold(), address)
     if len(addresses) > MAX_RECIPIENTS:
         raise ValueError(f"{len(addresses)} addresses are too many: use up to {MAX_RECIPIENTS}, or a mailing list")
-    return addresses
+    return tuple(addresses.values())
 
 
 def alert_recipients(value: Any) -> Any:
     """Split comma-separated mail addresses, valid or not: an alert to one that is not must not stop everything."""
-    if not isinstance(value, str):
-        return value
-    return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    return tuple(dict.fromkeys(map(_encoded, items(value)))) if isinstance(value, str) else value
 
 
-def is_mail_address(text: str) -> bool:
-    """Return whether a text is a mail address that every server accepts."""
-    return _MAIL_ADDRESS.fullmatch(text) is not None and len(text) <= 254
+def _encoded(text: str) -> str:
+    """Return a valid address in ASCII, any other text as it is."""
+    try:
+        return mail_address(text)
+    except ValueError:
+        return text
 
 
 class PgmqQueue(NamedTuple):
@@ -111,7 +123,7 @@ def pgmq_queues(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     queues: dict[str, PgmqQueue] = {}
-    for position, part in enumerate(filter(None, map(str.strip, value.split(","))), start=1):
+    for position, part in enumerate(items(value), start=1):
         match = _PGMQ_QUEUE.fullmatch(part)
         if not match or (match[3] or "").strip() != (match[3] or ""):
             raise ValueError("must be queues with stage and tenant, like email_queue:email,payments_queue:payment:acme")
@@ -124,27 +136,23 @@ def pgmq_queues(value: Any) -> Any:
     return tuple(queues.values())
 
 
-def locale(value: Any) -> Any:
+def locale(text: str) -> str:
     """Parse a language tag: a language, perhaps with script and region."""
-    if isinstance(value, str) and not _LOCALE.fullmatch(value):
+    if not _LOCALE.fullmatch(text):
         raise ValueError("must be a language tag like de or en-GB")
-    return value
+    return text
 
 
-def square_id(value: Any) -> Any:
+def square_id(text: str) -> str:
     """Parse an id of Square."""
-    if not isinstance(value, str):
-        return value
-    if not _SQUARE_ID.fullmatch(value.strip()):
+    if not _SQUARE_ID.fullmatch(text):
         raise ValueError("must be an id as copied from Square, like S8GWD5R9QB376")
-    return value.strip()
+    return text
 
 
 def square_ids(value: Any) -> Any:
     """Parse comma-separated ids of Square."""
-    if not isinstance(value, str):
-        return value
-    return tuple(dict.fromkeys(map(square_id, filter(None, map(str.strip, value.split(","))))))
+    return tuple(dict.fromkeys(map(square_id, items(value)))) if isinstance(value, str) else value
 
 
 def least_amounts(value: Any) -> Any:
@@ -152,7 +160,7 @@ def least_amounts(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     amounts: dict[str, int] = {}
-    for part in filter(None, map(str.strip, value.split(","))):
+    for part in items(value):
         match = _LEAST_AMOUNT.fullmatch(part)
         if not match:
             raise ValueError("must be pairs of currency and minor units, like USD:500,EUR:500")

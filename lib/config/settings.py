@@ -2,19 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lib.config import parsers, vercel
+from lib.config import kinds, parsers, vercel
 from lib.config.covered import covered_texts
 from lib.config.database_url import DatabaseUrl
 from lib.config.job_secrets import JobSecret
-from lib.config.stage_overrides import StageOverrides, seconds_list
+from lib.config.stage_overrides import StageOverrides
 from lib.config.transport import environment_of
-from lib.config.urls import HttpUrl, SmtpUrl, SupabaseUrl
 
 # What a function needs beyond budget and ttr, to settle and respond.
 MARGIN_SECONDS = 20
@@ -41,88 +38,88 @@ class Settings(BaseSettings):
     )
 
     # Environment
-    giftcard_env: Literal["production", "preview", "development", "test"] | None = None
-    vercel_env: str | None = None
+    giftcard_env: kinds.Environment = None
+    vercel_env: kinds.Name = None
     # Endpoints: each is disabled while its secret is unset
-    cron_secret: SecretStr | None = None
-    giftcard_admin_token: SecretStr | None = None
-    giftcard_api_token: SecretStr | None = None
+    cron_secret: kinds.OwnToken = None
+    giftcard_admin_token: kinds.OwnToken = None
+    giftcard_api_token: kinds.OwnToken = None
     # The database
-    database_url: DatabaseUrl | None = None
-    postgres_url: DatabaseUrl | None = None
-    supabase_url: SupabaseUrl | None = None
-    supabase_secret_key: SecretStr | None = None
-    supabase_service_role_key: SecretStr | None = None
+    database_url: kinds.Database = None
+    postgres_url: kinds.Database = None
+    supabase_url: kinds.Supabase = None
+    supabase_secret_key: kinds.SupabaseKey = None
+    supabase_service_role_key: kinds.SupabaseKey = None
     # The tick
-    giftcard_jobs_per_cron_run: int = Field(default=10, ge=1, le=100_000)
-    giftcard_concurrency: int = Field(default=5, ge=1, le=100)
-    giftcard_tick_budget_seconds: float = Field(default=50, gt=0, le=780)
-    giftcard_tick_linger: bool = True
-    giftcard_paused: bool = False
-    giftcard_allow_preview: bool = False
-    giftcard_execution_id_header: str = Field(default="x-vercel-execution-id", pattern=r"^[A-Za-z0-9-]{1,100}$")
-    giftcard_inline: bool = False
+    giftcard_jobs_per_cron_run: kinds.Whole = Field(default=10, ge=1, le=100_000)
+    giftcard_concurrency: kinds.Whole = Field(default=5, ge=1, le=100)
+    giftcard_tick_budget_seconds: kinds.Number = Field(default=50, gt=0, le=780)
+    giftcard_tick_linger: kinds.Switch = True
+    giftcard_paused: kinds.Switch = False
+    giftcard_allow_preview: kinds.Switch = False
+    giftcard_execution_id_header: kinds.Header = "x-vercel-execution-id"
+    giftcard_inline: kinds.Switch = False
     # Failure policy
-    giftcard_max_attempts: int = Field(default=5, ge=1, le=25)
-    giftcard_backoff_base_seconds: float = Field(default=5, gt=0, le=86_400)
-    giftcard_backoff_cap_seconds: float = Field(default=300, gt=0, le=86_400)
-    max_email_retry_attempts: int = Field(default=5, ge=1, le=25)
-    max_payment_retry_attempts: int = Field(default=5, ge=1, le=25)
-    max_report_retry_attempts: int = Field(default=3, ge=1, le=25)
-    giftcard_webhook_retry_seconds: tuple[Annotated[float, Field(ge=0, le=86_400)], ...] = (30, 60, 120)
-    giftcard_failed_job_retry_hours: float = Field(default=24, ge=0, le=8_760)
-    giftcard_max_revivals: int = Field(default=3, ge=0, le=1_000)
-    giftcard_circuit_threshold: int = Field(default=3, ge=0, le=1_000)
-    giftcard_circuit_cooldown_seconds: float = Field(default=60, gt=0, le=86_400)
-    giftcard_vendor_key_hours: float = Field(default=20, gt=0, le=8_760)
+    giftcard_max_attempts: kinds.Whole = Field(default=5, ge=1, le=25)
+    giftcard_backoff_base_seconds: kinds.Number = Field(default=5, gt=0, le=86_400)
+    giftcard_backoff_cap_seconds: kinds.Number = Field(default=300, gt=0, le=86_400)
+    max_email_retry_attempts: kinds.Whole = Field(default=5, ge=1, le=25)
+    max_payment_retry_attempts: kinds.Whole = Field(default=5, ge=1, le=25)
+    max_report_retry_attempts: kinds.Whole = Field(default=3, ge=1, le=25)
+    giftcard_webhook_retry_seconds: kinds.Delays = (30, 60, 120)
+    giftcard_failed_job_retry_hours: kinds.Number = Field(default=24, ge=0, le=8_760)
+    giftcard_max_revivals: kinds.Whole = Field(default=3, ge=0, le=1_000)
+    giftcard_circuit_threshold: kinds.Whole = Field(default=3, ge=0, le=1_000)
+    giftcard_circuit_cooldown_seconds: kinds.Number = Field(default=60, gt=0, le=86_400)
+    giftcard_vendor_key_hours: kinds.Number = Field(default=20, gt=0, le=8_760)
     # Providers and mail
-    giftcard_payment_provider: Literal["ledger", "http", "square"] = "ledger"
-    giftcard_payment_url: HttpUrl | None = None
-    giftcard_payment_token: SecretStr | None = None
-    giftcard_payment_lookup: bool = True
-    giftcard_card_provider: Literal["ledger", "http"] = "ledger"
-    giftcard_card_url: HttpUrl | None = None
-    giftcard_card_token: SecretStr | None = None
-    giftcard_card_lookup: bool = True
-    giftcard_ledger_is_meant: bool = False
+    giftcard_payment_provider: kinds.PaymentProvider = "ledger"
+    giftcard_payment_url: kinds.Service = None
+    giftcard_payment_token: kinds.VendorToken = None
+    giftcard_payment_lookup: kinds.Switch = True
+    giftcard_card_provider: kinds.CardProvider = "ledger"
+    giftcard_card_url: kinds.Service = None
+    giftcard_card_token: kinds.VendorToken = None
+    giftcard_card_lookup: kinds.Switch = True
+    giftcard_ledger_is_meant: kinds.Switch = False
     # Minor units by currency
-    giftcard_least_amounts: tuple[tuple[str, int], ...] = ()
-    giftcard_encryption_keys: SecretStr | None = None
-    giftcard_lookup_key: SecretStr | None = None
-    smtp_url: SmtpUrl | None = None
-    mail_from: str = "Gift cards <giftcards@localhost>"
-    giftcard_mail_dir: str | None = None
+    giftcard_least_amounts: kinds.LeastAmounts = ()
+    giftcard_encryption_keys: kinds.EncryptionKeys = None
+    giftcard_lookup_key: kinds.LookupKey = None
+    smtp_url: kinds.MailServer = None
+    mail_from: kinds.MailSender = "Gift cards <giftcards@localhost>"
+    giftcard_mail_dir: kinds.Folder = None
     # The language of mails for orders without one
-    giftcard_locale: str = "en"
+    giftcard_locale: kinds.Locale = "en"
     # Reports by mail; pgmq imports: queues, each with its stage and tenant
-    report_recipients: tuple[str, ...] = Field(default=(), repr=False)
-    giftcard_pgmq_queues: tuple[parsers.PgmqQueue, ...] = ()
+    report_recipients: kinds.Recipients = ()
+    giftcard_pgmq_queues: kinds.PgmqQueues = ()
     # Monitoring: alerts, metrics, Sentry
-    giftcard_alert_recipients: tuple[str, ...] = Field(default=(), repr=False)
-    giftcard_alert_url: HttpUrl | None = None
-    giftcard_alert_late_seconds: float = Field(default=900, ge=60, le=86_400)
-    giftcard_alert_repeat_hours: float = Field(default=24, gt=0, le=8_760)
-    giftcard_metrics_token: SecretStr | None = None
-    sentry_dsn: SecretStr | None = None
-    sentry_traces_sample_rate: float = Field(default=0, ge=0, le=1)
-    sentry_monitor_slug: str = Field(default="giftcard-jobs", pattern=r"^[a-z0-9_-]{1,50}$")
+    giftcard_alert_recipients: kinds.AlertRecipients = ()
+    giftcard_alert_url: kinds.Service = None
+    giftcard_alert_late_seconds: kinds.Number = Field(default=900, ge=60, le=86_400)
+    giftcard_alert_repeat_hours: kinds.Number = Field(default=24, gt=0, le=8_760)
+    giftcard_metrics_token: kinds.OwnToken = None
+    sentry_dsn: kinds.Dsn = None
+    sentry_traces_sample_rate: kinds.Number = Field(default=0, ge=0, le=1)
+    sentry_monitor_slug: kinds.Slug = "giftcard-jobs"
     # Square's webhooks: the key that signs them, the URL that receives them, the tenant they belong to, the merchant
     # and the locations whose events count, and what the references of our orders begin with
-    square_webhook_signature_key: SecretStr | None = None
-    square_webhook_url: HttpUrl | None = None
-    square_tenant_id: str = Field(default="default", min_length=1, max_length=200)
-    square_merchant_id: str | None = None
-    square_location_id: tuple[str, ...] = ()
-    square_reference_prefix: str = Field(default="gc:", pattern=r"^[!-~]{1,20}$")
+    square_webhook_signature_key: kinds.SignatureKey = None
+    square_webhook_url: kinds.Service = None
+    square_tenant_id: kinds.Tenant = "default"
+    square_merchant_id: kinds.SquareId = None
+    square_location_id: kinds.SquareIds = ()
+    square_reference_prefix: kinds.Prefix = "gc:"
     # Networks that http_call jobs and webhooks may reach besides public addresses
-    giftcard_allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    giftcard_allowed_networks: kinds.Networks = ()
     # Retention in days; 0: forever
-    giftcard_retention_days: int = Field(default=30, ge=0, le=36_500)
-    giftcard_dead_letter_days: int = Field(default=90, ge=0, le=36_500)
-    giftcard_archive_days: int = Field(default=365, ge=0, le=36_500)
-    giftcard_history_days: int = Field(default=90, ge=0, le=36_500)
-    giftcard_tick_days: int = Field(default=30, ge=0, le=36_500)
-    giftcard_circuit_change_days: int = Field(default=90, ge=0, le=36_500)
+    giftcard_retention_days: kinds.Whole = Field(default=30, ge=0, le=36_500)
+    giftcard_dead_letter_days: kinds.Whole = Field(default=90, ge=0, le=36_500)
+    giftcard_archive_days: kinds.Whole = Field(default=365, ge=0, le=36_500)
+    giftcard_history_days: kinds.Whole = Field(default=90, ge=0, le=36_500)
+    giftcard_tick_days: kinds.Whole = Field(default=30, ge=0, le=36_500)
+    giftcard_circuit_change_days: kinds.Whole = Field(default=90, ge=0, le=36_500)
     # Collected by `load` from many variables.
     _stage_overrides: Mapping[str, StageOverrides] = PrivateAttr(default_factory=dict)
     _job_secrets: Mapping[str, JobSecret] = PrivateAttr(default_factory=dict)
@@ -133,22 +130,7 @@ class Settings(BaseSettings):
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
     _strip = model_validator(mode="before")(parsers.stripped)
-    _split_delays = field_validator("giftcard_webhook_retry_seconds", mode="before")(seconds_list)
-    _split_networks = field_validator("giftcard_allowed_networks", mode="before")(parsers.networks)
-    _split_recipients = field_validator("report_recipients", mode="before")(parsers.recipients)
-    _split_alert_recipients = field_validator("giftcard_alert_recipients", mode="before")(parsers.alert_recipients)
-    _split_least_amounts = field_validator("giftcard_least_amounts", mode="before")(parsers.least_amounts)
-    _split_pgmq_queues = field_validator("giftcard_pgmq_queues", mode="before")(parsers.pgmq_queues)
-    _check_locale = field_validator("giftcard_locale", mode="before")(parsers.locale)
-    _check_merchant = field_validator("square_merchant_id", mode="before")(parsers.square_id)
-    _split_locations = field_validator("square_location_id", mode="before")(parsers.square_ids)
-    _parse_database = field_validator("database_url", "postgres_url", mode="before")(parsers.url_of(DatabaseUrl))
-    _parse_mail = field_validator("smtp_url", mode="before")(parsers.url_of(SmtpUrl))
-    _parse_address = field_validator("supabase_url", mode="before")(parsers.url_of(SupabaseUrl))
-    _parse_urls = field_validator(
-        *("giftcard_payment_url", "giftcard_card_url", "giftcard_alert_url", "square_webhook_url"), mode="before"
-    )(parsers.url_of(HttpUrl))
-    _check_key = field_validator("supabase_secret_key", "supabase_service_role_key", mode="before")(parsers.key)
+    _check = field_validator("*", mode="before")(parsers.checked)
 
     @property
     def stage_overrides(self) -> Mapping[str, StageOverrides]:

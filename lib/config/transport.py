@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from ipaddress import ip_address
 
+from lib.config.cleaning import bare
+
 _ENVIRONMENTS = ("production", "preview", "development", "test")
 # Only these may send in clear.
 _OPEN = ("development", "test")
@@ -17,7 +19,8 @@ def environment_of(own: str | None, vercel: str | None) -> str:
 
 def environment_in(environ: Mapping[str, str]) -> str:
     """Return the environment that these variables name; production if what they name is none."""
-    found = environment_of(environ.get("GIFTCARD_ENV"), environ.get("VERCEL_ENV"))
+    own, vercel = (bare(environ.get(name, "")) for name in ("GIFTCARD_ENV", "VERCEL_ENV"))
+    found = environment_of(own.lower(), vercel)
     return found if found in _ENVIRONMENTS else "production"
 
 

@@ -2,10 +2,11 @@
 
 import base64
 import re
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from lib.config.cleaning import is_placeholder
 from lib.config.job_secrets import forms
 
 MAX_LENGTH = 2_048
@@ -19,6 +20,9 @@ _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?\[\]!$&'()*+,;=]|%[0-9A-Fa-f]{2}
 _AUTHORITY = re.compile(
     r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?))(?::([0-9]{1,5}))?"
 )
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+# As Supabase's and other consoles show a URL.
+_PLACE_OF_A_PASSWORD = re.compile(r"(?i)\[[a-z _-]*\]|<[a-z _-]*>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -53,6 +57,8 @@ def split(text: str, *, schemes: tuple[str, ...], example: str) -> Parts:
     if not separator or scheme.lower() not in schemes:
         raise ValueError(f"must be a URL like {example}")
     credentials, _, rest = rest.rpartition("@")
+    if _PLACE_OF_A_PASSWORD.search(credentials) or any(map(is_placeholder, credentials.split(":"))):
+        raise ValueError("must have the real user and password, where it has a placeholder like [YOUR-PASSWORD]")
     if not _CREDENTIALS.fullmatch(credentials):
         raise ValueError(
             "must have the characters / ? # [ ] @ % in user and password written as %2F %3F %23 %5B %5D %40 %25, "
@@ -89,7 +95,7 @@ def host_and_port(authority: str) -> tuple[str, int | None]:
         ValueError: what they must be instead.
     """
     match = _AUTHORITY.fullmatch(authority)
-    if not match:
+    if not match or not (match[1] or _is_host(match[2])):
         raise ValueError("must have a host like example.com or [2001:db8::1], and a port that is a number")
     if match[3] and not 1 <= int(match[3]) <= 65_535:
         raise ValueError("must have a port from 1 to 65535")
@@ -99,6 +105,17 @@ def host_and_port(authority: str) -> tuple[str, int | None]:
         except ValueError:
             raise ValueError("must have an IPv6 address within the brackets") from None
     return (match[1] or match[2]).lower(), int(match[3]) if match[3] else None
+
+
+def _is_host(name: str) -> bool:
+    """Return whether a text is a name of labels, or an IPv4 address: a number alone would be read as one, too."""
+    *_, last = labels = name.split(".")
+    if last.isdigit():
+        try:
+            return bool(IPv4Address(name))
+        except ValueError:
+            return False
+    return all(map(_LABEL.fullmatch, labels))
 
 
 def covered(user: str, password: str, *, written: str = "") -> set[str]:

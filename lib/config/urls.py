@@ -86,6 +86,22 @@ class SupabaseUrl(HttpUrl):
             raise ValueError(f"must be a base URL without a path, like {self._example}")
 
 
+class SentryDsn(HttpUrl):
+    """The address of a project of Sentry, as its SDK accepts it: with a key, and a number at the end.
+
+    Raises:
+        ValueError: what it must be instead.
+    """
+
+    _example = "https://key@o1.ingest.sentry.io/2"
+
+    def __init__(self, text: str, *, environment: str = "production") -> None:
+        super().__init__(text, environment=environment)
+        project = self._parts.path.rpartition("/")[2]
+        if not self._parts.user or not (project.isascii() and project.isdigit()):
+            raise ValueError(f"must be a DSN with its key and project, like {self._example}: copy it from Sentry")
+
+
 class SmtpUrl(SecretStr):
     """The URL of a mail server. `user`: empty if there is no login.
 

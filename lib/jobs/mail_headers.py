@@ -7,20 +7,18 @@ without their quotation marks, and puts a blank line before a long word. So a me
 import re
 from datetime import datetime
 from email import message_from_string
-from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP, default
 
+from lib.config.mail_address import sender
 from lib.errors import PermanentError, TransientError
-from lib.mail_address import is_sendable, wire_address
+from lib.mail_address import wire_address
 from lib.validation import UNSAFE
 
 MAX_NAME_LENGTH = 64
 # Characters with a meaning in headers.
 _SPECIAL = re.compile(r'[()<>\[\]:;@\\,."=?]')
-# `Name <address>`, or an address alone.
-_MAILBOX = re.compile(r"(.*)<([^<>]*)>|([^<>]*)")
 
 
 def new_mail(
@@ -62,13 +60,11 @@ def sender_of(text: str) -> Address:
     Raises:
         TransientError: it is not one mail address, with or without a name.
     """
-    match = _MAILBOX.fullmatch(text.strip())
-    name = _name_in(match[1] or "") if match else None
-    address = (match[2] or match[3] or "").strip() if match else ""
-    # A sender in another script would need a server with SMTPUTF8 for every mail.
-    if name is None or not is_sendable(address) or not address.rpartition("@")[0].isascii():
-        raise TransientError("MAIL_FROM is not one mail address, with or without a name", counts=False)
-    return _address(name, address)
+    try:
+        found = sender(text)
+    except ValueError:
+        raise TransientError("MAIL_FROM is not one mail address, with or without a name", counts=False) from None
+    return _address(found.name, found.address)
 
 
 def message_id_of(key: str, sender: str) -> str:
@@ -87,22 +83,6 @@ def _address(name: str, address: str) -> Address:
 
 def _plain(name: str) -> str:
     return " ".join(_SPECIAL.sub(" ", UNSAFE.sub(" ", name)).split())[:MAX_NAME_LENGTH].rstrip()
-
-
-def _name_in(text: str) -> str | None:
-    """Return the name that stands before an address, without quotation marks and with encoded words decoded.
-
-    None: it is no name, such as another address.
-    """
-    if UNSAFE.search(text):
-        return None
-    message = EmailMessage()
-    try:
-        message["From"] = f"{text}<sender@localhost>"
-        (address,) = message["From"].addresses
-    except (MessageError, ValueError, IndexError):
-        return None
-    return " ".join(UNSAFE.sub(" ", address.display_name).split())
 
 
 def _reads_back(message: EmailMessage) -> bool:

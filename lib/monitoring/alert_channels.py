@@ -11,7 +11,8 @@ from email.message import EmailMessage
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
+from lib.config.mail_address import is_mail_address
+from lib.config.parsers import MAX_RECIPIENTS
 from lib.config.settings import Settings
 from lib.errors import Failure, PermanentError, TransientError
 from lib.jobs.clients import Http, Mail

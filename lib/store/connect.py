@@ -35,3 +35,12 @@ def connect(settings: Settings) -> Store:
     from lib.store.postgres import PostgresWire
 
     return Store(PostgresWire(settings.database.get_secret_value()))
+
+
+def database_name(settings: Settings) -> str:
+    """Return which database these settings lead to, as people call it: its name and host, without user and password."""
+    if settings.supabase_url and (settings.supabase_secret_key or settings.supabase_service_role_key):
+        return f"Supabase project at {settings.supabase_url.host}"
+    if settings.database is None:
+        return "no database"
+    return settings.database.place

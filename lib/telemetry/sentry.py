@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any
 
 from lib.config.settings import Settings
-from lib.config.urls import HttpUrl
 from lib.job import Job
 from lib.telemetry import events
 from lib.telemetry.events import LOG
@@ -35,29 +34,14 @@ _REQUEST_FIELDS = ("method",)
 def configure(settings: Settings) -> None:
     """Set up the SDK and forward log events to it. Call this once per process, and only with a DSN.
 
-    If that fails, as with a wrong DSN, nothing is sent; the doctor reports it.
+    If that fails, nothing is sent.
     """
     try:
-        if not is_dsn(settings):
-            raise ValueError
         _set_up(settings)
     except Exception as error:  # noqa: BLE001
         events.emit("sentry_failed", error=f"SENTRY_DSN: {type(error).__name__}")
     else:
         LOG.addHandler(_Handler())
-
-
-def is_dsn(settings: Settings) -> bool:
-    """Return whether SENTRY_DSN is one that the SDK accepts, and https where secrets must travel encrypted."""
-    from sentry_sdk.utils import Dsn
-
-    text = settings.sentry_dsn.get_secret_value() if settings.sentry_dsn else ""
-    try:
-        HttpUrl(text, environment=settings.environment)
-        Dsn(text)
-    except Exception:  # noqa: BLE001 - any text may be set
-        return False
-    return True
 
 
 def _set_up(settings: Settings) -> None:

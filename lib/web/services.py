@@ -7,6 +7,7 @@ from flask import Flask
 
 from lib.caller import Caller
 from lib.config.settings import Settings
+from lib.errors import SettingsError
 from lib.giftcards.decisions import Decisions
 from lib.jobs.stage import Registry
 from lib.operations import Operations
@@ -25,8 +26,10 @@ class Services:
 
 
 def services(app: Flask) -> Services:
-    """Return the services of an application."""
-    found: Services = app.extensions["services"]
+    """Return the services of an application. Raise SettingsError if it has none because a setting is invalid."""
+    found: Services | SettingsError = app.extensions["services"]
+    if isinstance(found, SettingsError):
+        raise found
     return found
 
 

@@ -58,7 +58,6 @@ def test_a_test_mail_that_is_not_accepted_ends_with_1(make_world: Make) -> None:
     ("environ", "reason"),
     [
         ({"GIFTCARD_ENV": "production", "MAIL_FROM": FROM}, "sent: TransientError: SMTP_URL is not set"),
-        ({"MAIL_FROM": "cards"}, r"accepted by a file in \S+: TransientError: MAIL_FROM is not one mail address"),
         ({"SMTP_URL": "smtp://kate:sesame@nowhere.invalid:587", "MAIL_FROM": FROM}, "accepted by nowhere.invalid: "),
     ],
 )

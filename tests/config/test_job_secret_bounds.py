@@ -8,7 +8,7 @@ from tests.support.world import settings_of
 
 
 def may_go(hosts: str, url: str) -> bool:
-    secret = settings_of(GIFTCARD_SECRET_KEY="x" * 8, GIFTCARD_SECRET_KEY_HOSTS=hosts).job_secrets["KEY"]
+    secret = settings_of(GIFTCARD_SECRET_KEY="a-key-of-8", GIFTCARD_SECRET_KEY_HOSTS=hosts).job_secrets["KEY"]
     parsed = http_url.parse(url)
     return secret.may_go_to(parsed.host, parsed.port, is_default_port=parsed.has_default_port)
 
@@ -68,24 +68,24 @@ def test_what_is_no_host_stops_the_start(host: str) -> None:
     with pytest.raises(
         SettingsError, match=r"^GIFTCARD_SECRET_KEY_HOSTS: item 2 must be a host like api\.example\.com"
     ):
-        settings_of(GIFTCARD_SECRET_KEY="x" * 8, GIFTCARD_SECRET_KEY_HOSTS=f"a.example.com,{host}")
+        settings_of(GIFTCARD_SECRET_KEY="a-key-of-8", GIFTCARD_SECRET_KEY_HOSTS=f"a.example.com,{host}")
 
 
 def test_sources_are_added_to_the_application() -> None:
     sources = {
         name: secret.sources
         for name, secret in settings_of(
-            GIFTCARD_SECRET_A="x" * 8, GIFTCARD_SECRET_B="y" * 8, GIFTCARD_SECRET_B_SOURCES=" pgmq, sql,"
+            GIFTCARD_SECRET_A="a-key-of-8", GIFTCARD_SECRET_B="y" * 8, GIFTCARD_SECRET_B_SOURCES=" pgmq, sql,"
         ).job_secrets.items()
     }
     assert sources == {"A": {"app"}, "B": {"app", "pgmq", "sql"}}
     with pytest.raises(SettingsError, match=r"^GIFTCARD_SECRET_A_SOURCES: item 1 must be pgmq or sql"):
-        settings_of(GIFTCARD_SECRET_A="x" * 8, GIFTCARD_SECRET_A_SOURCES="api")
+        settings_of(GIFTCARD_SECRET_A="a-key-of-8", GIFTCARD_SECRET_A_SOURCES="api")
 
 
 def test_names_that_end_like_a_bound_are_no_secrets() -> None:
     settings = settings_of(
-        GIFTCARD_SECRET_A="x" * 8, GIFTCARD_SECRET_A_HOSTS="a.example.com", GIFTCARD_SECRET_B_HOSTS="b.example.com",
+        GIFTCARD_SECRET_A="key-of-8", GIFTCARD_SECRET_A_HOSTS="a.example.com", GIFTCARD_SECRET_B_HOSTS="b.example.com",
         GIFTCARD_SECRET_C="", GIFTCARD_SECRET_C_SOURCES="sql", GIFTCARD_SECRET_HOSTS="of-no-secret",
         GIFTCARD_SECRET_A_HOSTS_HOSTS="a.example.com",
     )  # fmt: skip

@@ -40,38 +40,50 @@ def test_with_nothing_set_everything_has_the_contracts_value() -> None:
 
 
 WRONG = [
-    ("GIFTCARD_ENV", "prod", "'production', 'preview', 'development' or 'test'"),
-    ("GIFTCARD_JOBS_PER_CRON_RUN", "0", "greater than or equal to 1"),
-    ("GIFTCARD_JOBS_PER_CRON_RUN", "ten", "valid integer"),
-    ("GIFTCARD_JOBS_PER_CRON_RUN", "1.5", "valid integer"),
-    ("GIFTCARD_CONCURRENCY", "0", "greater than or equal to 1"),
-    ("GIFTCARD_CONCURRENCY", "101", "less than or equal to 100"),
-    ("GIFTCARD_TICK_BUDGET_SECONDS", "0", "greater than 0"),
-    ("GIFTCARD_TICK_BUDGET_SECONDS", "-1", "greater than 0"),
-    ("GIFTCARD_TICK_BUDGET_SECONDS", "nan", "less than or equal to 780"),
-    ("GIFTCARD_TICK_BUDGET_SECONDS", "inf", "less than or equal to 780"),
-    ("GIFTCARD_TICK_LINGER", "maybe", "valid boolean"),
-    ("GIFTCARD_PAUSED", "2", "valid boolean"),
-    ("GIFTCARD_ALLOW_PREVIEW", "sure", "valid boolean"),
-    ("GIFTCARD_MAX_ATTEMPTS", "0", "greater than or equal to 1"),
-    ("GIFTCARD_MAX_ATTEMPTS", "26", "less than or equal to 25"),
-    ("GIFTCARD_BACKOFF_BASE_SECONDS", "0", "greater than 0"),
-    ("GIFTCARD_BACKOFF_CAP_SECONDS", "x", "valid number"),
-    ("MAX_EMAIL_RETRY_ATTEMPTS", "-1", "greater than or equal to 1"),
-    ("MAX_PAYMENT_RETRY_ATTEMPTS", "26", "less than or equal to 25"),
-    ("MAX_REPORT_RETRY_ATTEMPTS", "many", "valid integer"),
-    ("GIFTCARD_WEBHOOK_RETRY_SECONDS", "30,soon", "valid number"),
-    ("GIFTCARD_WEBHOOK_RETRY_SECONDS", "30,-1", "greater than or equal to 0"),
-    ("GIFTCARD_WEBHOOK_RETRY_SECONDS", "30,nan", "less than or equal to 86400"),
-    ("GIFTCARD_FAILED_JOB_RETRY_HOURS", "-1", "greater than or equal to 0"),
-    ("GIFTCARD_MAX_REVIVALS", "-1", "greater than or equal to 0"),
-    ("GIFTCARD_CIRCUIT_THRESHOLD", "-1", "greater than or equal to 0"),
-    ("GIFTCARD_CIRCUIT_COOLDOWN_SECONDS", "0", "greater than 0"),
-    ("GIFTCARD_VENDOR_KEY_HOURS", "0", "greater than 0"),
-    ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "'ledger', 'http' or 'square'"),
+    ("GIFTCARD_ENV", "prod", "must be production, preview, development or test"),
+    ("GIFTCARD_JOBS_PER_CRON_RUN", "0", "a whole number from 1 to 100000, like 10"),
+    ("GIFTCARD_JOBS_PER_CRON_RUN", "ten", "a whole number from 1 to 100000, like 10"),
+    ("GIFTCARD_JOBS_PER_CRON_RUN", "1.5", "a whole number from 1 to 100000, like 10"),
+    ("GIFTCARD_CONCURRENCY", "0", "a whole number from 1 to 100, like 5"),
+    ("GIFTCARD_CONCURRENCY", "101", "a whole number from 1 to 100, like 5"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "0", "a number above 0 and up to 780, like 50"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "-1", "a number above 0 and up to 780, like 50"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "nan", "a number above 0 and up to 780, like 50"),
+    ("GIFTCARD_TICK_BUDGET_SECONDS", "inf", "a number above 0 and up to 780, like 50"),
+    ("GIFTCARD_TICK_LINGER", "maybe", "must be 1 or 0"),
+    ("GIFTCARD_PAUSED", "2", "must be 1 or 0"),
+    ("GIFTCARD_ALLOW_PREVIEW", "sure", "must be 1 or 0"),
+    ("GIFTCARD_MAX_ATTEMPTS", "0", "a whole number from 1 to 25, like 5"),
+    ("GIFTCARD_MAX_ATTEMPTS", "26", "a whole number from 1 to 25, like 5"),
+    ("GIFTCARD_BACKOFF_BASE_SECONDS", "0", "a number above 0 and up to 86400, like 5"),
+    ("GIFTCARD_BACKOFF_CAP_SECONDS", "x", "a number above 0 and up to 86400, like 300"),
+    ("MAX_EMAIL_RETRY_ATTEMPTS", "-1", "a whole number from 1 to 25, like 5"),
+    ("MAX_PAYMENT_RETRY_ATTEMPTS", "26", "a whole number from 1 to 25, like 5"),
+    ("MAX_REPORT_RETRY_ATTEMPTS", "many", "a whole number from 1 to 25, like 3"),
+    (
+        "GIFTCARD_WEBHOOK_RETRY_SECONDS",
+        "30,soon",
+        "comma-separated numbers, each from 0 to 86400, like 30,60,120, and item 2 is none",
+    ),
+    (
+        "GIFTCARD_WEBHOOK_RETRY_SECONDS",
+        "30,-1",
+        "comma-separated numbers, each from 0 to 86400, like 30,60,120, and item 2 is none",
+    ),
+    (
+        "GIFTCARD_WEBHOOK_RETRY_SECONDS",
+        "30,nan",
+        "comma-separated numbers, each from 0 to 86400, like 30,60,120, and item 2 is none",
+    ),
+    ("GIFTCARD_FAILED_JOB_RETRY_HOURS", "-1", "a number from 0 to 8760, like 24"),
+    ("GIFTCARD_MAX_REVIVALS", "-1", "a whole number from 0 to 1000, like 3"),
+    ("GIFTCARD_CIRCUIT_THRESHOLD", "-1", "a whole number from 0 to 1000, like 3"),
+    ("GIFTCARD_CIRCUIT_COOLDOWN_SECONDS", "0", "a number above 0 and up to 86400, like 60"),
+    ("GIFTCARD_VENDOR_KEY_HOURS", "0", "a number above 0 and up to 8760, like 20"),
+    ("GIFTCARD_PAYMENT_PROVIDER", "stripe", "must be ledger, http or square"),
     ("SQUARE_MERCHANT_ID", "6SSW 7HV", "an id as copied from Square"),
     ("SQUARE_LOCATION_ID", "S8GWD5R9QB376;L2", "an id as copied from Square"),
-    ("SQUARE_REFERENCE_PREFIX", "gift card:", "should match pattern"),
+    ("SQUARE_REFERENCE_PREFIX", "gift card:", "1 to 20 printable ASCII characters without spaces, like gc:"),
     ("GIFTCARD_PGMQ_QUEUES", "email_queue", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email queue:email", "like email_queue:email,payments_queue:payment"),
     ("GIFTCARD_PGMQ_QUEUES", "email_queue:E-Mail", "like email_queue:email,payments_queue:payment"),
@@ -144,21 +156,29 @@ def test_the_rules_of_stages_are_no_variable_of_their_own(monkeypatch: pytest.Mo
 SECRETS = (
     "CRON_SECRET", "GIFTCARD_ADMIN_TOKEN", "GIFTCARD_API_TOKEN", "SUPABASE_SECRET_KEY",
     "SUPABASE_SERVICE_ROLE_KEY", "GIFTCARD_PAYMENT_TOKEN", "GIFTCARD_CARD_TOKEN",
-    "GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY",
+    "GIFTCARD_ENCRYPTION_KEYS", "GIFTCARD_LOOKUP_KEY", "SQUARE_WEBHOOK_SIGNATURE_KEY",
 )  # fmt: skip
+# In the form of each kind: 32 bytes in base64, 32 characters, a key of Supabase.
+SESAME = {
+    "GIFTCARD_ENCRYPTION_KEYS": "sesame-open".ljust(43, "A") + "=",
+    "GIFTCARD_LOOKUP_KEY": "sesame-open".ljust(32, "-"),
+    "SUPABASE_SECRET_KEY": "sb_secret_sesame-open",
+    "SUPABASE_SERVICE_ROLE_KEY": "eyJzZXNhbWU.sesame-open.signature",
+}
 
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_is_never_printed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "sesame-open")
+    secret = SESAME.get(name, "sesame-open")
+    monkeypatch.setenv(name, secret)
     settings = load()
     assert "sesame" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
-    assert settings.secrets() == ["sesame-open"]
+    assert secret in settings.secrets()
 
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_wrong_setting_does_not_print_the_secrets_beside_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    assert "sesame" not in refused(monkeypatch, **{name: "sesame-open", "GIFTCARD_CONCURRENCY": "0"})
+    assert "sesame" not in refused(monkeypatch, **{name: SESAME.get(name, "sesame-open"), "GIFTCARD_CONCURRENCY": "0"})
 
 
 @pytest.mark.parametrize("name", ["GIFTCARD_PAYMENT_URL", "GIFTCARD_CARD_URL"])
@@ -172,10 +192,11 @@ def test_a_vendors_address_may_hold_a_password_and_is_not_printed_either(
 def test_each_of_several_keys_is_a_secret_and_short_ones_are_too_common_to_hide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("GIFTCARD_ENCRYPTION_KEYS", "first-key-of-two,second-key-of-two-and-longer")
+    first, second = "A" * 43 + "=", "B" * 43 + "="
+    monkeypatch.setenv("GIFTCARD_ENCRYPTION_KEYS", f" {first}, {second},,{first}")
     monkeypatch.setenv("CRON_SECRET", "abc")
     secrets = load().secrets()
-    assert {"first-key-of-two", "second-key-of-two-and-longer"} <= set(secrets)
+    assert {first, second} <= set(secrets)
     assert "abc" not in secrets
     assert secrets == sorted(secrets, key=len, reverse=True)
 

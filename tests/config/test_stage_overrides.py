@@ -42,17 +42,17 @@ def test_each_stage_may_have_rules_of_its_own(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("rule", "value", "allowed"),
     [
-        ("MAX_ATTEMPTS", "0", "greater than or equal to 1"),
-        ("MAX_ATTEMPTS", "26", "less than or equal to 25"),
-        ("BASE_SECONDS", "0", "greater than 0"),
-        ("CAP_SECONDS", "-1", "greater than 0"),
-        ("JITTER", "1.1", "less than or equal to 1"),
-        ("JITTER", "nan", "less than or equal to 1"),
-        ("TTR_SECONDS", "0", "greater than or equal to 1"),
-        ("TTR_SECONDS", "-60", "greater than or equal to 1"),
-        ("TTR_SECONDS", "null", "valid integer"),
-        ("DELAYS", "30,soon", "valid number"),
-        ("DELAYS", "-1", "greater than or equal to 0"),
+        ("MAX_ATTEMPTS", "0", "a whole number from 1 to 25, like 5"),
+        ("MAX_ATTEMPTS", "26", "a whole number from 1 to 25, like 5"),
+        ("BASE_SECONDS", "0", "a number above 0 and up to 86400, like 5"),
+        ("CAP_SECONDS", "-1", "a number above 0 and up to 86400, like 5"),
+        ("JITTER", "1.1", "a number from 0 to 1, like 1"),
+        ("JITTER", "nan", "a number from 0 to 1, like 1"),
+        ("TTR_SECONDS", "0", "a whole number from 1 to 3600, like 5"),
+        ("TTR_SECONDS", "-60", "a whole number from 1 to 3600, like 5"),
+        ("TTR_SECONDS", "null", "is a placeholder: put in the real value"),
+        ("DELAYS", "30,soon", "each from 0 to 86400, like 30,60,120, and item 2 is none"),
+        ("DELAYS", "-1", "each from 0 to 86400, like 30,60,120, and item 1 is none"),
     ],
 )
 def test_a_wrong_rule_of_a_stage_is_told_by_its_variable(

@@ -93,7 +93,8 @@ def _fails(*_: object) -> Any:
 
 
 def _live_through(world: World, wire: _Wire) -> None:
-    sentry.configure(settings_of(SENTRY_DSN="no address"))
+    with mock.patch("lib.telemetry.sentry._set_up", _fails):
+        sentry.configure(settings_of(SENTRY_DSN="https://key@o1.ingest.sentry.io/2"))
     for stage in ("done", "dies", "waits", "unstorable"):
         world.enqueue(stage)
     world.enqueue("fails_first", count=3)

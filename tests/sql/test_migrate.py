@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dev import ROOT
-from dev.migrate import migrate
+from dev.migrate import migrate, place
 from lib.errors import Misconfigured, Refused, Unavailable
 
 FIRST = "20260101000000_first.sql"
@@ -179,8 +179,29 @@ def command(url: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_names_what_it_applied(empty_database_url: str) -> None:
     first, second = command(empty_database_url), command(empty_database_url)
     assert (first.returncode, first.stderr) == (0, "")
-    assert all(line.startswith("applied 20") for line in first.stdout.splitlines())
-    assert (second.returncode, second.stdout) == (0, "nothing to do\n")
+    where, *applied = first.stdout.splitlines()
+    assert where == f"migrating the {place(empty_database_url)}"
+    assert applied
+    assert all(line.startswith("applied 20") for line in applied)
+    assert (second.returncode, second.stdout) == (0, f"{where}\nnothing to do\n")
+
+
+@pytest.mark.parametrize("url", ["", " ", '""\n'])
+def test_without_a_database_nothing_is_migrated(url: str) -> None:
+    ended = command(url)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("DATABASE_URL is not set: set it to the database to migrate, like postgresql://")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_database_is_named_without_user_and_password() -> None:
+    for url, name in (
+        ("postgresql://kate:sesame@db.example.com:6543/shop?sslmode=require", "database shop on db.example.com"),
+        ("postgresql://kate:sesame@db.example.com", "database kate on db.example.com"),
+        ("postgresql:///?host=%2Frun%2Fpg&dbname=gift%20cards", "database gift cards on /run/pg"),
+        ("postgresql:///shop", "database shop on this machine"),
+    ):
+        assert place(url) == name
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ DATABASE = "postgresql://nobody@127.0.0.1:9/none"
         ({"SUPABASE_URL": URL, "SUPABASE_SECRET_KEY": KEY}, SupabaseWire, "SUPABASE_SECRET_KEY"),
         ({"SUPABASE_URL": URL, "SUPABASE_SERVICE_ROLE_KEY": KEY}, SupabaseWire, "SUPABASE_SERVICE_ROLE_KEY"),
         (
-            {"SUPABASE_URL": URL, "SUPABASE_SECRET_KEY": KEY, "SUPABASE_SERVICE_ROLE_KEY": "old"},
+            {"SUPABASE_URL": URL, "SUPABASE_SECRET_KEY": KEY, "SUPABASE_SERVICE_ROLE_KEY": "eyJvbGQ.eyJvbGQ.old"},
             SupabaseWire,
             "SUPABASE_SECRET_KEY",
         ),

@@ -1,27 +1,13 @@
-"""Checks of the platform: Sentry, the function's time, its clock, its way to the database.
+"""Checks of the platform: the function's time, its clock, its way to the database.
 
 They need no database; two of them are more precise with its facts.
 """
 
 from lib.config.settings import MARGIN_SECONDS, Settings
-from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, VercelFile, green, red, yellow
+from lib.monitoring.doctor.finding import Deployment, Finding, VercelFile, green, red, yellow
 from lib.monitoring.doctor.variables import supabase_key
 
 _CRON_PATH = "/api/cron/giftcard-jobs"
-
-
-def sentry(deployment: Deployment) -> Finding:
-    """Check that SENTRY_DSN is the address of a project. Without one there is no such line."""
-    if deployment.settings.sentry_dsn is None:
-        raise FactMissing("sentry_dsn")
-    from lib.telemetry.sentry import is_dsn
-
-    if is_dsn(deployment.settings):
-        return green("SENTRY_DSN is the address of a project")
-    return yellow(
-        "SENTRY_DSN is not the address of a Sentry project over https: nothing is sent to Sentry",
-        fix="copy it again from Sentry (Settings → Client Keys), or remove it; deploy again",
-    )
 
 
 def time(deployment: Deployment) -> Finding:

@@ -23,6 +23,7 @@ from lib.monitoring.doctor import (
     work,
 )
 from lib.monitoring.doctor.finding import Check, Deployment, FactMissing, Facts, Finding, Json, green, red
+from lib.store.connect import database_name
 from lib.store.store import Store
 from lib.telemetry.redact import clean
 
@@ -32,7 +33,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 _BEFORE: tuple[Check, ...] = (
     *(tokens.secrets, variables.variables, job_secrets.job_secrets, transport.quotes),
     *(vendors.vendors, vendors.square, vendors.networks, mail.mail),
-    *(environment.sentry, environment.time, transport.transport, environment.pooler),
+    *(environment.time, transport.transport, environment.pooler),
 )
 _AFTER: tuple[Check, ...] = (
     *(database.writable, database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
@@ -66,7 +67,7 @@ def examine(
             facts["read_only"] = not _accepts_writes(store)
         if settings.giftcard_pgmq_queues:
             facts["pgmq"] = store.read_pgmq(tuple(queue.name for queue in settings.giftcard_pgmq_queues), limit=0)
-        found = green(f"it responded within {1000 * (time.monotonic() - began):.0f} ms")
+        found = green(f"{database_name(settings)} responded within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)
     deployment = Deployment(
@@ -98,12 +99,17 @@ def _accepts_writes(store: Store) -> bool:
 
 
 def _away(error: StoreError, settings: Settings) -> Finding:
+    text = (
+        f"{database_name(settings)}: {error}"
+        if settings.database or environment.over_supabase(settings)
+        else str(error)
+    )
     if isinstance(error, Misconfigured):
         first = "make migrate; " if "run the migrations" in str(error) else ""
-        return red(str(error), fix=f"{first}see docs/doctor.md#database")
+        return red(text, fix=f"{first}see docs/doctor.md#database")
     if environment.over_supabase(settings):
-        return red(str(error), fix="check SUPABASE_URL, and in Supabase that the project is not paused")
-    return red(str(error), fix="check DATABASE_URL and that the database is up: psql \"$DATABASE_URL\" -c 'select 1'")
+        return red(text, fix="check SUPABASE_URL, and in Supabase that the project is not paused")
+    return red(text, fix="check DATABASE_URL and that the database is up: psql \"$DATABASE_URL\" -c 'select 1'")
 
 
 def _line(name: str, finding: Finding, settings: Settings) -> Json:

@@ -2,10 +2,10 @@
 
 import time
 
+from lib.config.mail_address import sender
 from lib.config.settings import Settings
 from lib.config.urls import SmtpUrl
 from lib.errors import TransientError
-from lib.jobs.mail_headers import sender_of
 from lib.monitoring.doctor.finding import Deployment, Finding, green, red
 
 # For connecting, TLS and login together.
@@ -24,7 +24,7 @@ def mail(deployment: Deployment) -> Finding:
     if settings.smtp_url is None:
         return green("no mail server is set")
     if not deployment.probe:
-        return green("MAIL_FROM is well formed; to try the mail server, too: flask jobs doctor")
+        return green("MAIL_FROM is set; to try the mail server, too: flask jobs doctor")
     failure = _probe(settings.smtp_url)
     if failure:
         return red(failure, fix="correct SMTP_URL and deploy again; to send a mail: flask jobs test mail ADDRESS")
@@ -37,21 +37,8 @@ def _wrong_sender(settings: Settings) -> str:
     sends = settings.is_production or settings.smtp_url is not None
     if not is_set:
         return "MAIL_FROM is not set: no server accepts mail from giftcards@localhost" if sends else ""
-    address = sender_address(settings.mail_from)
-    if not address:
-        return "MAIL_FROM is not one mail address, with or without a name"
-    domain = address.rpartition("@")[2]
+    domain = sender(settings.mail_from).address.rpartition("@")[2]
     return f"MAIL_FROM has the domain {domain}, which no server accepts" if sends and "." not in domain else ""
-
-
-def sender_address(text: str) -> str:
-    """Return the address of a From header; empty if it is not exactly one."""
-    try:
-        address: str = sender_of(text).addr_spec
-    except TransientError:
-        return ""
-    # Sent in its xn-- form, but this is not what the mail provider lists.
-    return address if text.rpartition("@")[2].isascii() else ""
 
 
 def _probe(url: SmtpUrl) -> str:

@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from pydantic import SecretStr
 
 from lib.config import job_secrets
-from lib.config.parsers import MAX_RECIPIENTS, is_mail_address
+from lib.config.mail_address import is_mail_address
+from lib.config.parsers import MAX_RECIPIENTS
 from lib.config.settings import RENAMED, Settings
 from lib.mail_address import is_sendable
 from lib.monitoring.doctor.finding import Deployment, Finding, green, red, yellow

@@ -129,7 +129,7 @@ def test_the_address_tells_which_pooler_it_is(
 
 
 def test_over_postgrest_no_pooler_matters(healthy: World, examined: Examine) -> None:
-    supabase = {"SUPABASE_URL": "https://abc.supabase.co", "SUPABASE_SERVICE_ROLE_KEY": "x"}
+    supabase = {"SUPABASE_URL": "https://abc.supabase.co", "SUPABASE_SERVICE_ROLE_KEY": "sb_secret_0123456789"}
     healthy.settings = settings_of(DATABASE_URL=f"{POOLER}:5432/postgres", **supabase)
     assert examined(healthy)["pooler"]["level"] == "green"
 

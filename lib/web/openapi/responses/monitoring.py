@@ -98,6 +98,7 @@ class Status(Response):
     """Paused stages. The stage `*` is all of them."""
     paused_by_setting: bool
     """Whether `GIFTCARD_PAUSED` is set."""
+    database: str
     stages_not_configured: dict[str, str]
     """Stages that lack a setting, with the name of the setting."""
     dead_letters: list[Json]
