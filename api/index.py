@@ -22,7 +22,7 @@ if _settings.sentry_dsn:
     from lib.telemetry import sentry
 
     sentry.configure(_settings)
-_store, _registry = connect(_settings), functools.cache(stages.load)
+_store, _registry = connect(_settings), functools.cache(lambda: stages.load(_settings))
 if _settings.giftcard_inline:
     from lib.tick.inline import InlineStore
 

@@ -10,6 +10,7 @@ GiftcardError
 │       ├── TtrExceeded           an attempt took longer than its ttr
 │       └── Interrupted           the run's lease expired without a settle: its process was killed
 ├── SettingsError             an environment variable is invalid
+├── StageError                a file declares an impossible stage; also a ValueError
 ├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage refuses, an impossible ttr, a webhook; also a ValueError
 ├── Forbidden                 the caller, or this deployment, may not do that; nothing was changed
@@ -34,6 +35,10 @@ class GiftcardError(Exception):
 
 class SettingsError(GiftcardError):
     """An invalid setting. The message names the variable and what is allowed, never the value."""
+
+
+class StageError(GiftcardError, ValueError):
+    """An impossible stage. The message names the stage and what is allowed."""
 
 
 class Failure(GiftcardError):

@@ -8,9 +8,9 @@ from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
+from lib.jobs.registry import Registry
 from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, Filter, Page
 from lib.jobs.shown import masked, paused_by_setting
-from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.tick.tick import check_allowed, run_tick
 
@@ -81,7 +81,7 @@ class Operations:
         return self._store.list_circuits(**page.model_dump())
 
     def stages(self) -> Json:
-        """Return each stage with its effective settings, and whether it can run."""
+        """Return each stage with its effective settings, and whether it can run; and those that cannot be loaded."""
         registry, status = self._registry(), self._state()
         paused = {row["stage"]: row for row in status["paused"]}
         rows = []
@@ -92,12 +92,16 @@ class Operations:
                     "stage": name,
                     **{name: setting.value for name, setting in effective.items()},
                     "source": {name: setting.source for name, setting in effective.items()},
-                    "missing_setting": stage.needs(self._settings),
+                    "missing_setting": stage.missing(self._settings),
                     "paused_by": paused.get(name, {}).get("by"),
                     "jobs": status["counts"].get(name, {}),
                 }
             )
-        return {"stages": rows, "all_paused_by": paused.get("*", {}).get("by")}
+        return {
+            "stages": rows,
+            "broken_stages": dict(registry.broken),
+            "all_paused_by": paused.get("*", {}).get("by"),
+        }
 
     # Enqueue
 
@@ -111,7 +115,7 @@ class Operations:
         registry = self._registry()
         rows = []
         for index, job in enumerate(wanted.jobs):
-            if job.stage not in registry.stages:
+            if not registry.knows(job.stage):
                 raise Invalid(f"there is no stage {job.stage}", field=f"jobs.{index}.stage")
             self._caller.check_payload(job.payload, field=f"jobs.{index}.payload")
             tenant_id = self._caller.tenant(job.tenant_id, field=f"jobs.{index}.tenant_id")
@@ -130,7 +134,10 @@ class Operations:
             return self._store.requeue(job_id, force=force, caller=self._caller)
         self._caller.check_payload(payload)
         name = self._store.job(job_id, tenant_id=self._caller.tenant_id, **self._known())["stage"]
-        stage = self._registry().stages.get(name)
+        registry = self._registry()
+        stage = registry.stages.get(name)
+        if stage is None and registry.knows(name):
+            raise Invalid(f"the stage {name} cannot be loaded, so no payload can be checked", field="stage")
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
         circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
@@ -213,7 +220,7 @@ class Operations:
         Raises:
             Invalid: there is no such stage.
         """
-        if stage != "*" and stage not in self._registry().stages:
+        if stage != "*" and not self._registry().knows(stage):
             raise Invalid(f"there is no stage {stage}", field="stage")
         return self._store.pause(stage, paused_by=by, reason=reason, caller=self._caller)
 

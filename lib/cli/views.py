@@ -10,6 +10,7 @@ from lib.cli.group import command_line
 from lib.cli.messages import stage_label
 from lib.cli.tables import Part, Table, count, duration, moment
 from lib.jobs.schemas import CircuitPage
+from lib.jobs.shown import to_unpark
 
 Json = dict[str, Any]
 
@@ -106,8 +107,8 @@ def status(status: Json) -> Iterator[Part]:
         reason = paused["reason"] or "no reason given"
         yield f"{stage_label(paused['stage'])} is paused by {paused['by']} since {moment(paused['since'])}: {reason}"
         yield f"  to resume: flask jobs resume '{paused['stage']}'"
-    for stage, setting in status["stages_not_configured"].items():
-        yield f"stage {stage} is parked: set {setting}"
+    for stage, reason in status["stages_not_configured"].items():
+        yield f"stage {stage} is parked: {to_unpark(reason)}"
     if status["circuits"]:
         yield from circuits(status)
     if status["dead_letters"]:
@@ -199,14 +200,11 @@ def stages(found: Json) -> Iterator[Part]:
     if found["all_paused_by"]:
         yield f"Everything is paused by {found['all_paused_by']}: flask jobs resume '*'"
     columns = ("stage", "runs", "attempts", "delays", "ttr", "concurrency", "queued", "dead")
-    rows = [
-        (
-            *(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s", s["concurrency"] or "any"),
-            *(s["jobs"].get("queued", 0), s["jobs"].get("error", 0)),
-        )
-        for s in found["stages"]
-    ]
-    yield Table("Stages", columns, rows)
+    first = [(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s") for s in found["stages"]]
+    last = [(s["concurrency"] or "any", *map(s["jobs"].get, ("queued", "error"), (0, 0))) for s in found["stages"]]
+    yield Table("Stages", columns, [(*one, *other) for one, other in zip(first, last, strict=True)])
+    if broken := found.get("broken_stages"):  # older deployments have none
+        yield Table("Stages that cannot be loaded: their jobs wait", ("stage", "reason"), list(broken.items()))
     overrides = [
         (stage["stage"], name, stage[name], source)
         for stage in found["stages"]
@@ -219,7 +217,7 @@ def stages(found: Json) -> Iterator[Part]:
 
 def _runs(stage: Json) -> str:
     if stage["missing_setting"]:
-        return f"parked: set {stage['missing_setting']}"
+        return f"parked: {to_unpark(stage['missing_setting'])}"
     return f"paused by {stage['paused_by']}" if stage["paused_by"] else "yes"
 
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from lib.config import job_secrets, stage_overrides, vercel
 from lib.config.parsers import bare
 from lib.config.settings import Settings
+from lib.config.stage_settings import OfStages
 from lib.errors import SettingsError
 
 _OWN_NAMES = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
@@ -34,6 +35,7 @@ def load() -> Settings:
             )
         settings._stage_overrides = overrides
         settings._job_secrets = secrets_of_jobs
+        settings._of_stages = OfStages(os.environ)
         settings._max_duration = vercel.max_duration()
         settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
         settings._foreign = tuple(sorted(filter(_is_foreign, os.environ)))

@@ -3,16 +3,18 @@
 import math
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lib.config import parsers, vercel
+from lib.config import parsers, project, vercel
 from lib.config.covered import covered_texts
 from lib.config.database_url import DatabaseUrl
 from lib.config.job_secrets import JobSecret
 from lib.config.stage_overrides import StageOverrides, seconds_list
+from lib.config.stage_settings import OfStage, OfStages
 from lib.config.transport import environment_of
 from lib.config.urls import HttpUrl, SmtpUrl, SupabaseUrl
 
@@ -114,6 +116,10 @@ class Settings(BaseSettings):
     square_reference_prefix: str = Field(default="gc:", pattern=r"^[!-~]{1,20}$")
     # Networks that http_call jobs and webhooks may reach besides public addresses
     giftcard_allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    # What a project adds: packages of stages, templates that come first, the steps of an order's flow
+    giftcard_stages: tuple[str, ...] = ()
+    giftcard_templates: Path | None = None
+    giftcard_order_flow: tuple[str, ...] = project.ORDER_FLOW
     # Retention in days; 0: forever
     giftcard_retention_days: int = Field(default=30, ge=0, le=36_500)
     giftcard_dead_letter_days: int = Field(default=90, ge=0, le=36_500)
@@ -127,6 +133,9 @@ class Settings(BaseSettings):
     _unknown: tuple[str, ...] = PrivateAttr(default=())
     _stripped: tuple[str, ...] = PrivateAttr(default=())
     _foreign: tuple[str, ...] = PrivateAttr(default=())
+    # The settings of stages of your own, in the environment as `load` found it.
+    _of_stages: OfStages = PrivateAttr(default_factory=OfStages)
+    _secrets: list[str] = PrivateAttr(default_factory=list)
     # Read by `load` from vercel.json.
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
@@ -136,6 +145,9 @@ class Settings(BaseSettings):
     _split_recipients = field_validator("report_recipients", mode="before")(parsers.recipients)
     _split_alert_recipients = field_validator("giftcard_alert_recipients", mode="before")(parsers.alert_recipients)
     _split_least_amounts = field_validator("giftcard_least_amounts", mode="before")(parsers.least_amounts)
+    _split_packages = field_validator("giftcard_stages", mode="before")(project.packages)
+    _find_templates = field_validator("giftcard_templates", mode="before")(project.folder)
+    _split_flow = field_validator("giftcard_order_flow", mode="before")(project.order_flow)
     _split_pgmq_queues = field_validator("giftcard_pgmq_queues", mode="before")(parsers.pgmq_queues)
     _check_merchant = field_validator("square_merchant_id", mode="before")(parsers.square_id)
     _split_locations = field_validator("square_location_id", mode="before")(parsers.square_ids)
@@ -208,6 +220,19 @@ class Settings(BaseSettings):
         """Whether ticks run here: in a preview deployment only with `GIFTCARD_ALLOW_PREVIEW`."""
         return self.vercel_env != "preview" or self.giftcard_allow_preview
 
+    def of_stage(self, model: type[OfStage]) -> OfStage:
+        """Return the settings of a stage. Raises SettingsError, as `StageSettings.read` does."""
+        if model not in self._of_stages:
+            self._of_stages.read(model)
+            self._cover()
+        return self._of_stages.get(model)
+
     def secrets(self) -> list[str]:
-        """Return the texts that must never appear in output, longest first."""
-        return covered_texts((getattr(self, name) for name in type(self).model_fields), self._job_secrets)
+        """Return the texts that must never appear in output, longest first: the same list, which `of_stage` extends."""
+        if not self._secrets:
+            self._cover()
+        return self._secrets
+
+    def _cover(self) -> None:
+        values = [*(getattr(self, name) for name in type(self).model_fields), *self._of_stages.secrets()]
+        self._secrets[:] = covered_texts(values, self._job_secrets)

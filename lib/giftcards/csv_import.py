@@ -10,7 +10,7 @@ from lib.errors import Conflict, Invalid, Refused, StoreError
 from lib.giftcards.orders import body_hash
 from lib.giftcards.orders_csv import read_orders
 from lib.giftcards.submit import submit_order
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 
 

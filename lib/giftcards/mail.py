@@ -15,21 +15,27 @@ from lib.giftcards.money import format_money
 from lib.giftcards.orders import Order
 from lib.templates import templates
 
-_TEMPLATES = templates(Path(__file__).parent / "templates")
-_MESSAGE_TEMPLATES = templates(TEMPLATE_FOLDER)
+_TEMPLATES = Path(__file__).parent / "templates"
 _DISPLAY_NAME_LENGTH = 64
 _QR_CONTENT_ID = "card-number@giftcards"
 
 
 def giftcard_mail(
-    *, sender: str, message_id: str, sent_at: datetime, order: Order, personal_code: str | None, card_number: str
+    *,
+    sender: str,
+    message_id: str,
+    sent_at: datetime,
+    order: Order,
+    personal_code: str | None,
+    card_number: str,
+    own_templates: Path | None = None,
 ) -> EmailMessage:
     """Return the message to `order.customer.email`, ready to send.
 
     `sender` is an address, optionally with a name: `Gift Cards <cards@example.com>`. `message_id` includes its brackets
     and is the same at every attempt, so that mail programs can detect duplicates. `sent_at` is aware. Without a
     personal code the mail does not mention one. A recipient with a non-ASCII local part gets UTF-8 headers, which the
-    mail server must support (SMTPUTF8).
+    mail server must support (SMTPUTF8). `own_templates`: a folder that is searched first.
     """
     amount = format_money(order.amount.amount, order.amount.currency)
     customer = order.customer
@@ -46,20 +52,27 @@ def giftcard_mail(
         "quoted_lines": quoted(order.message or ""),
         "qr_content_id": _QR_CONTENT_ID,
     }
-    message.set_content(_TEMPLATES.get_template("mail.txt").render(values))
-    message.add_alternative(_TEMPLATES.get_template("mail.html").render(values), subtype="html")
+    found = templates(_TEMPLATES, first=own_templates)
+    message.set_content(found.get_template("mail.txt").render(values))
+    message.add_alternative(found.get_template("mail.html").render(values), subtype="html")
     _, html = message.iter_parts()
     html.add_related(_qr_png(card_number), "image", "png", cid=f"<{_QR_CONTENT_ID}>", disposition="inline")
     return message
 
 
-def template_mail(*, sender: str, message_id: str, sent_at: datetime, mail: MailMessage) -> EmailMessage:
+def template_mail(
+    *, sender: str, message_id: str, sent_at: datetime, mail: MailMessage, own_templates: Path | None = None
+) -> EmailMessage:
     """Return a message by template, ready to send: text, and HTML in which `mail.data` is escaped.
+
+    `own_templates`: a folder that is searched first, in its folder `messages`.
 
     Raises:
         PermanentError: the data does not fit the template.
     """
-    parts = (_MESSAGE_TEMPLATES.get_template(f"{mail.template}.{kind}") for kind in ("txt", "html"))
+    found = templates(TEMPLATE_FOLDER, first=own_templates and own_templates / TEMPLATE_FOLDER.name)
+    # Not within `try`: a template that is broken is no fault of the job.
+    parts = [found.get_template(f"{mail.template}.{kind}") for kind in ("txt", "html")]
     try:
         text, html = (part.render(mail.data) for part in parts)
     except Exception as error:  # noqa: BLE001 - a name that is missing, a value of another type

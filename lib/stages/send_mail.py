@@ -3,7 +3,8 @@
 from email.utils import parseaddr
 
 from lib.config.settings import Settings
-from lib.giftcards.mail_message import MailMessage
+from lib.errors import PermanentError
+from lib.giftcards.mail_message import MailMessage, check_template
 from lib.job import Complete
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
@@ -27,13 +28,20 @@ def send_mail(mail: MailMessage, context: Context) -> Complete:
     """Send the mail, at least once: mail has no idempotency key, so each attempt has the same Message-ID."""
     from lib.giftcards.mail import template_mail
 
+    own_templates = context.settings.giftcard_templates
+    try:
+        check_template(mail.template, own_templates)
+    except ValueError as error:
+        raise PermanentError(f"payload: template {error}") from None
     sender = context.settings.mail_from
     domain = parseaddr(sender)[1].rpartition("@")[2] or "localhost"
 
     def send(key: str) -> dict[str, str]:
         # The date is by the database's clock.
         sent_at = context.job.locked_at
-        message = template_mail(sender=sender, message_id=f"<{key}@{domain}>", sent_at=sent_at, mail=mail)
+        message = template_mail(
+            sender=sender, message_id=f"<{key}@{domain}>", sent_at=sent_at, mail=mail, own_templates=own_templates
+        )
         return context.mail.send(message)
 
     context.once("send", send, repeatable=True)

@@ -112,7 +112,7 @@ end $$;
 
 -- Return why a job is not running now, the first reason that holds: {reason, until, by, ahead, text}; null for one that
 -- runs or has ended well. p_stages: what this code can run (null: unknown here); p_missing: {"email": "SMTP_URL"}:
--- stages that it knows and that lack a setting.
+-- stages that it knows and that lack a setting; or a sentence why they cannot run.
 create function public.giftcard_waiting_for(
   j public.giftcard_jobs, p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -138,8 +138,9 @@ begin
     return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
       'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
   elsif p_missing ? j.stage then
-    return jsonb_build_object('reason', 'stage_not_configured',
-                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
+    return jsonb_build_object('reason', 'stage_not_configured', 'text', left(format(
+      case when p_missing ->> j.stage ~ '^[A-Z][A-Z0-9_]*$' then 'stage %s lacks the setting %s'
+           else 'stage %s cannot run: %s' end, j.stage, p_missing ->> j.stage), 500));
   elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
