@@ -2,7 +2,8 @@
 
     python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
 
-All its data is in .local/. Ctrl-C or SIGTERM stops it, and the Postgres that it started.
+All its data is in .local/. An edit of a Python file or a template restarts the application, not the database. Ctrl-C or
+SIGTERM stops both.
 """
 
 import importlib
@@ -22,10 +23,12 @@ from dev.clock import run_clock
 from dev.keys import secrets_file
 from dev.migrate import migrate
 from dev.postgres import database
+from dev.reload import run_reloading, watched_folders
 from lib.errors import Misconfigured, StoreError
 from lib.web.services import services
 
 _HOST = "127.0.0.1"
+_APPLICATION = "--application"
 
 _WELCOME = """
 Gift cards at {url}   (Ctrl-C to stop)
@@ -64,7 +67,11 @@ def main() -> int:
             for file in migrate(url):
                 print(f"applied {file}")
             os.environ.update(_environment(url))
-            _run(_EMBEDDED.format(database=url) if embedded else "")
+            with _free_port(int(os.environ.get("PORT") or 8000)) as listener:
+                os.environ["PORT"] = str(listener.getsockname()[1])
+                _log(_welcome() + (_EMBEDDED.format(database=url) if embedded else ""))
+                command = [sys.executable, "-m", "dev.serve", _APPLICATION, str(listener.fileno())]
+                return run_reloading(command, watched_folders(), pass_fds=[listener.fileno()], log=_log)
     except KeyboardInterrupt:
         pass
     except Misconfigured as error:
@@ -89,14 +96,19 @@ def _environment(url: str) -> dict[str, str]:
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
-def _run(about_the_database: str) -> None:
-    """Serve and tick until a signal."""
+def _welcome() -> str:
+    return _WELCOME.format(url=f"http://{_HOST}:{os.environ['PORT']}", mails=os.environ["GIFTCARD_MAIL_DIR"])
+
+
+def _run(fd: int) -> None:
+    """Serve on a listening socket, and tick, until a signal. It runs in a process of its own, which edits restart."""
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
     # Imported by name, and late: it reads the environment.
     app = importlib.import_module("api.index").app
     stop = threading.Event()
-    with _serve(app) as url:
+    services(app).registry()  # logs what is broken
+    with _serve(app, fd) as url:
         clock = threading.Thread(
             target=run_clock,
             args=(url, os.environ["CRON_SECRET"]),
@@ -104,7 +116,6 @@ def _run(about_the_database: str) -> None:
             daemon=True,
         )
         clock.start()
-        _log(_WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"]) + about_the_database)
         signal.sigwait(signals)
         stop.set()
         services(app).shutdown.ask(timeout=3)  # start no more jobs
@@ -112,10 +123,9 @@ def _run(about_the_database: str) -> None:
 
 
 @contextmanager
-def _serve(app: Any) -> Iterator[str]:
+def _serve(app: Any, fd: int) -> Iterator[str]:
     """Serve the application, with a thread per request as on Vercel; yield its URL."""
-    with _free_port(int(os.environ.get("PORT") or 8000)) as listener:
-        server = make_server(_HOST, listener.getsockname()[1], app, threaded=True, fd=listener.fileno())
+    server = make_server(_HOST, int(os.environ["PORT"]), app, threaded=True, fd=fd)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
     try:
@@ -140,4 +150,7 @@ def _log(line: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == [_APPLICATION]:
+        _run(int(sys.argv[2]))
+        sys.exit(0)
     sys.exit(main())
