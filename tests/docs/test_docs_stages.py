@@ -30,6 +30,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT, copy, ignore=ignored)
     shutil.copy(ROOT / ".vercelignore", copy)
     shutil.copy(ROOT / ".gitignore", copy)
+    subprocess.run(["git", "init", "-q"], cwd=copy, check=True)
     for name, text in BLOCK.findall(TEXTS["stages"]):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).write_text(text)
