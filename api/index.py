@@ -24,7 +24,7 @@ def _application() -> Flask:
         from lib.telemetry import sentry
 
         sentry.configure(settings)
-    store, registry = connect(settings), functools.cache(stages.load)
+    store, registry = connect(settings), functools.cache(lambda: stages.load(settings))
     if settings.giftcard_inline:
         from lib.tick.inline import InlineStore
 

@@ -2,8 +2,8 @@
 
     python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
 
-All its data is in .local/. Ctrl-C or SIGTERM stops it, and the Postgres that it started. While it runs, `.env` leads
-`flask jobs` in another terminal to its database.
+All its data is in .local/. An edit of a Python file or a template restarts the application, not the database. Ctrl-C or
+SIGTERM stops both. While it runs, `.env` leads `flask jobs` in another terminal to its database.
 """
 
 import importlib
@@ -24,10 +24,12 @@ from dev.env_file import FILE, Foreign, check_no_other, env_file
 from dev.keys import secrets_file
 from dev.migrate import migrate, place
 from dev.postgres import check_is_local, database
+from dev.reload import run_reloading, watched_folders
 from lib.errors import Misconfigured, SettingsError, StoreError
 from lib.web.services import services
 
 _HOST = "127.0.0.1"
+_APPLICATION = "--application"
 
 _WELCOME = """
 Gift cards at {url}   (Ctrl-C to stop)
@@ -78,7 +80,12 @@ def main() -> int:
                 print(f"applied {file}")
             variables = _environment(url)
             os.environ.update(variables)
-            _run(variables, about_the_database=_EMBEDDED.format(database=url) if embedded else "")
+            with _free_port(int(os.environ.get("PORT") or 8000)) as listener, ExitStack() as stack:
+                os.environ["PORT"] = str(listener.getsockname()[1])
+                about_the_database = _EMBEDDED.format(database=url) if embedded else ""
+                _log(_welcome(stack, variables) + about_the_database)
+                command = [sys.executable, "-m", "dev.serve", _APPLICATION, str(listener.fileno())]
+                return run_reloading(command, watched_folders(), pass_fds=[listener.fileno()], log=_log)
     except KeyboardInterrupt:
         pass
     except Misconfigured as error:
@@ -103,15 +110,27 @@ def _environment(url: str) -> dict[str, str]:
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
-def _run(variables: Mapping[str, str], *, about_the_database: str) -> None:
-    """Serve and tick until a signal."""
+def _welcome(stack: ExitStack, variables: Mapping[str, str]) -> str:
+    """Write `.env` until the end of `stack`, and return what to do with the application."""
+    url = f"http://{_HOST}:{os.environ['PORT']}"
+    try:
+        stack.enter_context(env_file({name: value for name, value in variables.items() if value}, url=url))
+        commands = _COMMANDS.format(env=FILE.name)
+    except Foreign as error:
+        commands = _COMMANDS_BY_API.format(reason=error, url=url)
+    return _WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"], commands=commands)
+
+
+def _run(fd: int) -> None:
+    """Serve on a listening socket, and tick, until a signal. It runs in a process of its own, which edits restart."""
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
     # Imported by name, and late: it reads the environment.
     app = importlib.import_module("api.index").app
     own = services(app)
     stop = threading.Event()
-    with _serve(app) as url, ExitStack() as stack:
+    own.registry()  # logs what is broken
+    with _serve(app, fd) as url:
         clock = threading.Thread(
             target=run_clock,
             args=(url, os.environ["CRON_SECRET"]),
@@ -119,29 +138,16 @@ def _run(variables: Mapping[str, str], *, about_the_database: str) -> None:
             daemon=True,
         )
         clock.start()
-        commands = _commands(stack, variables, url=url)
-        mails = os.environ["GIFTCARD_MAIL_DIR"]
-        _log(_WELCOME.format(url=url, mails=mails, commands=commands) + about_the_database)
         signal.sigwait(signals)
         stop.set()
         own.shutdown.ask(timeout=3)  # start no more jobs
         clock.join()
 
 
-def _commands(stack: ExitStack, variables: Mapping[str, str], *, url: str) -> str:
-    """Write `.env` until the end of `stack`, and return how to use the command line."""
-    try:
-        stack.enter_context(env_file({name: value for name, value in variables.items() if value}, url=url))
-    except Foreign as error:
-        return _COMMANDS_BY_API.format(reason=error, url=url)
-    return _COMMANDS.format(env=FILE.name)
-
-
 @contextmanager
-def _serve(app: Any) -> Iterator[str]:
+def _serve(app: Any, fd: int) -> Iterator[str]:
     """Serve the application, with a thread per request as on Vercel; yield its URL."""
-    with _free_port(int(os.environ.get("PORT") or 8000)) as listener:
-        server = make_server(_HOST, listener.getsockname()[1], app, threaded=True, fd=listener.fileno())
+    server = make_server(_HOST, int(os.environ["PORT"]), app, threaded=True, fd=fd)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
     try:
@@ -166,4 +172,10 @@ def _log(line: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == [_APPLICATION]:
+        try:
+            _run(int(sys.argv[2]))
+        except SettingsError as error:
+            sys.exit(f"Cannot start: {error}")
+        sys.exit(0)
     sys.exit(main())

@@ -10,6 +10,7 @@ GiftcardError
 │       ├── TtrExceeded           an attempt took longer than its ttr
 │       └── Interrupted           the run's lease expired without a settle: its process was killed
 ├── SettingsError             environment variables are invalid
+├── StageError                a file declares an impossible stage; also a ValueError
 ├── Invalid                   a request is invalid; nothing was changed
 │   └── InvalidJob                a payload that its stage refuses, an impossible ttr, a webhook; also a ValueError
 ├── Forbidden                 the caller, or this deployment, may not do that; nothing was changed
@@ -40,6 +41,10 @@ class SettingsError(GiftcardError):
         more = f" ({len(sentences) - 1} more: flask jobs doctor lists all)" if len(sentences) > 1 else ""
         super().__init__(sentences[0] + more)
         self.sentences = sentences
+
+
+class StageError(GiftcardError, ValueError):
+    """An impossible stage. The message names the stage and what is allowed."""
 
 
 class Failure(GiftcardError):

@@ -7,9 +7,9 @@ from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs.enqueue import check_payload, circuit_for, prepare
+from lib.jobs.registry import Registry
 from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, ErrorsQuery, Filter, Page, StuckQuery
 from lib.jobs.shown import masked, paused_by_setting
-from lib.jobs.stage import Registry
 from lib.jobs.trouble import error_group, stuck_thing
 from lib.store.connect import database_name
 from lib.store.store import Store
@@ -97,7 +97,7 @@ class Operations:
         return self._store.list_circuits(**page.model_dump())
 
     def stages(self) -> Json:
-        """Return each stage with its effective settings, and whether it can run."""
+        """Return each stage with its effective settings, and whether it can run; and those that cannot be loaded."""
         registry, status = self._registry(), self._state()
         paused = {row["stage"]: row for row in status["paused"]}
         rows = []
@@ -108,12 +108,16 @@ class Operations:
                     "stage": name,
                     **{name: setting.value for name, setting in effective.items()},
                     "source": {name: setting.source for name, setting in effective.items()},
-                    "missing_setting": stage.needs(self._settings),
+                    "missing_setting": stage.missing(self._settings),
                     "paused_by": paused.get(name, {}).get("by"),
                     "jobs": status["counts"].get(name, {}),
                 }
             )
-        return {"stages": rows, "all_paused_by": paused.get("*", {}).get("by")}
+        return {
+            "stages": rows,
+            "broken_stages": dict(registry.broken),
+            "all_paused_by": paused.get("*", {}).get("by"),
+        }
 
     # Enqueue
 
@@ -128,7 +132,7 @@ class Operations:
         unknown = [
             (f"jobs.{index}.stage", f"there is no stage {job.stage}")
             for index, job in enumerate(wanted.jobs)
-            if job.stage not in registry.stages
+            if not registry.knows(job.stage)
         ]
         if unknown:
             message = unknown[0][1] if len(unknown) == 1 else error_sentence(unknown)
@@ -155,7 +159,10 @@ class Operations:
             return self._store.requeue(job_id, force=force, caller=self._caller)
         self._caller.check_payload(payload)
         name = self._store.job(job_id, tenant_id=self._caller.tenant_id, **self._known())["stage"]
-        stage = self._registry().stages.get(name)
+        registry = self._registry()
+        stage = registry.stages.get(name)
+        if stage is None and registry.knows(name):
+            raise Invalid(f"the stage {name} cannot be loaded, so no payload can be checked", field="stage")
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
         circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
@@ -200,7 +207,7 @@ class Operations:
         Raises:
             Invalid: there is no such stage.
         """
-        if stage != "*" and stage not in self._registry().stages:
+        if stage != "*" and not self._registry().knows(stage):
             raise Invalid(f"there is no stage {stage}", field="stage")
         return self._store.pause(stage, paused_by=by, reason=reason, caller=self._caller)
 

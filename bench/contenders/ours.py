@@ -15,7 +15,8 @@ from lib.config.database_url import DatabaseUrl
 from lib.config.settings import Settings
 from lib.job import Complete, Outcome
 from lib.jobs.context import Context
-from lib.jobs.stage import Registry, stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import stage
 from lib.store.codec import Result
 from lib.store.connect import connect
 from lib.store.store import Store

@@ -15,7 +15,7 @@ from lib import stages
 from lib.caller import Caller
 from lib.config.load import load
 from lib.config.settings import Settings
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.connect import connect
 from lib.store.store import Store
 from lib.tick.report import TickReport
@@ -48,7 +48,8 @@ def settings_of(**environ: Any) -> Settings:
 class Lab:
     """Jobs, ticks and time over one database. Settings are environment variables: `Lab(url, GIFTCARD_MAX_ATTEMPTS=2)`.
 
-    `registry` None: all built-in stages. Ticks do not linger, because tests move time instead of waiting.
+    `registry` None: all built-in stages, and those of `GIFTCARD_STAGES`. Ticks do not linger, because tests move time
+    instead of waiting.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Lab:
         defaults = {"GIFTCARD_ENV": "test", "GIFTCARD_TICK_LINGER": "0", "DATABASE_URL": url}
         self.url = url
         self.settings = settings_of(**(defaults | environ))
-        self.registry = registry or stages.load()
+        self.registry = registry or stages.load(self.settings)
         self.store = store or connect(self.settings)
         self.stop = threading.Event()
         self._connection: psycopg.Connection[Row] | None = None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib.cli.tables import Part, Table, duration
+from lib.jobs.shown import to_unpark
 
 Json = dict[str, Any]
 
@@ -21,6 +22,8 @@ def stages(found: Json) -> Iterator[Part]:
         for s in found["stages"]
     ]
     yield Table("Stages", columns, rows)
+    if broken := found.get("broken_stages"):  # older deployments have none
+        yield Table("Stages that cannot be loaded: their jobs wait", ("stage", "reason"), list(broken.items()))
     overrides = [
         (stage["stage"], name, stage[name], source)
         for stage in found["stages"]
@@ -33,7 +36,7 @@ def stages(found: Json) -> Iterator[Part]:
 
 def _runs(stage: Json) -> str:
     if stage["missing_setting"]:
-        return f"parked: set {stage['missing_setting']}"
+        return f"parked: {to_unpark(stage['missing_setting'])}"
     return f"paused by {stage['paused_by']}" if stage["paused_by"] else "yes"
 
 

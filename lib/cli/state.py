@@ -10,6 +10,7 @@ from lib.cli.messages import stage_label
 from lib.cli.stages import start_delays
 from lib.cli.tables import Part, Table, count, moment
 from lib.jobs.schemas import CircuitPage
+from lib.jobs.shown import to_unpark
 
 Json = dict[str, Any]
 
@@ -27,8 +28,8 @@ def status(status: Json) -> Iterator[Part]:
         reason = paused["reason"] or "no reason given"
         yield f"{stage_label(paused['stage'])} is paused by {paused['by']} since {moment(paused['since'])}: {reason}"
         yield f"  to resume: flask jobs resume '{paused['stage']}'"
-    for stage, setting in status["stages_not_configured"].items():
-        yield f"stage {stage} is parked: set {setting}"
+    for stage, reason in status["stages_not_configured"].items():
+        yield f"stage {stage} is parked: {to_unpark(reason)}"
     yield from _broken(status)
     if status.get("differences"):  # older deployments have none
         yield from differences(status["differences"])

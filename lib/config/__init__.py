@@ -9,6 +9,8 @@ sentences         what is expected of a number, a switch or a choice
 contradictions    settings that contradict each other
 dev_env           the .env of `make dev`
 stage_overrides   GIFTCARD_STAGE_<STAGE>_<SETTING>
+stage_settings    the base of the settings of a stage of your own
+project           what a project adds: packages of stages, templates, steps of the order's flow
 job_secrets       GIFTCARD_SECRET_<NAME>
 vercel            maxDuration of vercel.json: how long a function may run
 parsers           the formats of values: URLs, networks, lists

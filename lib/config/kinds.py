@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr
 
-from lib.config import parsers
+from lib.config import parsers, project
 from lib.config.cleaning import has_half_quotes, items
 from lib.config.database_url import DatabaseUrl
 from lib.config.mail_address import sender
@@ -151,6 +151,7 @@ Prefix = Annotated[str, _text(_prefix)]
 Tenant = Annotated[str, _text(_tenant)]
 Locale = Annotated[str, _text(parsers.locale)]
 Folder = Annotated[str | None, _text(_folder)]
+Templates = Annotated[Path | None, BeforeValidator(project.folder)]
 SquareId = Annotated[str | None, _text(parsers.square_id)]
 # The text of a From header.
 MailSender = Annotated[str, _text(lambda value: sender(value).header())]
@@ -176,4 +177,6 @@ Recipients = Annotated[tuple[str, ...], BeforeValidator(parsers.recipients), Fie
 AlertRecipients = Annotated[tuple[str, ...], BeforeValidator(parsers.alert_recipients), Field(repr=False)]
 LeastAmounts = Annotated[tuple[tuple[str, int], ...], BeforeValidator(parsers.least_amounts)]
 PgmqQueues = Annotated[tuple[parsers.PgmqQueue, ...], BeforeValidator(parsers.pgmq_queues)]
+Packages = Annotated[tuple[str, ...], BeforeValidator(project.packages)]
+OrderFlow = Annotated[tuple[str, ...], BeforeValidator(project.order_flow)]
 SquareIds = Annotated[tuple[str, ...], BeforeValidator(parsers.square_ids)]

@@ -12,6 +12,7 @@ from lib.config.cleaning import bare
 from lib.config.contradictions import contradictions
 from lib.config.sentences import sentence
 from lib.config.settings import Settings
+from lib.config.stage_settings import OfStages
 from lib.errors import SettingsError
 
 _OWN_NAMES = re.compile(r"GIFTCARD_\w+|MAX_\w+_RETRY_ATTEMPTS")
@@ -39,6 +40,7 @@ def read() -> tuple[Settings, list[str]]:
     errors += contradictions(settings, overrides)
     settings._stage_overrides = overrides
     settings._job_secrets = secrets_of_jobs
+    settings._of_stages = OfStages(os.environ)
     settings._max_duration = vercel.max_duration()
     settings._unknown = tuple(sorted(filter(_is_unknown, os.environ)))
     settings._foreign = tuple(sorted(filter(_is_foreign, os.environ)))

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lib.config import kinds, parsers, vercel
+from lib.config import kinds, parsers, project, vercel
 from lib.config.covered import covered_texts
 from lib.config.database_url import DatabaseUrl
 from lib.config.job_secrets import JobSecret
 from lib.config.stage_overrides import StageOverrides
+from lib.config.stage_settings import OfStage, OfStages
 from lib.config.transport import environment_of
 
 # What a function needs beyond budget and ttr, to settle and respond.
@@ -113,6 +114,10 @@ class Settings(BaseSettings):
     square_reference_prefix: kinds.Prefix = "gc:"
     # Networks that http_call jobs and webhooks may reach besides public addresses
     giftcard_allowed_networks: kinds.Networks = ()
+    # What a project adds: packages of stages, templates that come first, the steps of an order's flow
+    giftcard_stages: kinds.Packages = ()
+    giftcard_templates: kinds.Templates = None
+    giftcard_order_flow: kinds.OrderFlow = project.ORDER_FLOW
     # Retention in days; 0: forever
     giftcard_retention_days: kinds.Whole = Field(default=30, ge=0, le=36_500)
     giftcard_dead_letter_days: kinds.Whole = Field(default=90, ge=0, le=36_500)
@@ -126,6 +131,9 @@ class Settings(BaseSettings):
     _unknown: tuple[str, ...] = PrivateAttr(default=())
     _stripped: tuple[str, ...] = PrivateAttr(default=())
     _foreign: tuple[str, ...] = PrivateAttr(default=())
+    # The settings of stages of your own, in the environment as `load` found it.
+    _of_stages: OfStages = PrivateAttr(default_factory=OfStages)
+    _secrets: list[str] = PrivateAttr(default_factory=list)
     # Read by `load` from vercel.json.
     _max_duration: int = PrivateAttr(default=vercel.LONGEST_DURATION)
 
@@ -193,6 +201,19 @@ class Settings(BaseSettings):
         """Whether ticks run here: in a preview deployment only with `GIFTCARD_ALLOW_PREVIEW`."""
         return self.vercel_env != "preview" or self.giftcard_allow_preview
 
+    def of_stage(self, model: type[OfStage]) -> OfStage:
+        """Return the settings of a stage. Raises SettingsError, as `StageSettings.read` does."""
+        if model not in self._of_stages:
+            self._of_stages.read(model)
+            self._cover()
+        return self._of_stages.get(model)
+
     def secrets(self) -> list[str]:
-        """Return the texts that must never appear in output, longest first."""
-        return covered_texts((getattr(self, name) for name in type(self).model_fields), self._job_secrets)
+        """Return the texts that must never appear in output, longest first: the same list, which `of_stage` extends."""
+        if not self._secrets:
+            self._cover()
+        return self._secrets
+
+    def _cover(self) -> None:
+        values = [*(getattr(self, name) for name in type(self).model_fields), *self._of_stages.secrets()]
+        self._secrets[:] = covered_texts(values, self._job_secrets)

@@ -16,8 +16,7 @@ from lib.giftcards.orders import Order
 from lib.jobs.mail_headers import new_mail
 from lib.templates import templates
 
-_TEMPLATES = templates(Path(__file__).parent / "templates")
-_MESSAGE_TEMPLATES = templates(TEMPLATE_FOLDER)
+_TEMPLATES = Path(__file__).parent / "templates"
 _QR_CONTENT_ID = "card-number@giftcards"
 
 
@@ -30,20 +29,24 @@ def giftcard_mail(
     personal_code: str | None,
     card_number: str,
     default_locale: str = LAST_LANGUAGE,
+    own_templates: Path | None = None,
 ) -> EmailMessage:
     """Return the message to `order.customer.email`, ready to send, in the order's language.
 
     `sender` is an address, optionally with a name: `Gift Cards <cards@example.com>`. `message_id` includes its brackets
     and is the same at every attempt, so that mail programs can detect duplicates. `sent_at` is aware. Without a
     personal code the mail does not mention one. `default_locale`: of orders without a locale, or without a template.
+    `own_templates`: a folder that is searched first.
 
     Raises:
         PermanentError, TransientError: see `new_mail`.
     """
     customer = order.customer
-    values = _values(order, personal_code, card_number, default_locale)
-    language = values["language"]
-    text = _TEMPLATES.get_template(f"mail.{language}.txt").make_module(values)
+    found = templates(_TEMPLATES, first=own_templates)
+    tag = order.locale or default_locale
+    language = best_language((tag, default_locale), found.list_templates(), "mail")
+    values = _values(order, personal_code, card_number, language=language, locale=babel_locale(tag, default_locale))
+    text = found.get_template(f"mail.{language}.txt").make_module(values)
     subject = str(getattr(text, "subject", ""))
     if not subject:
         raise PermanentError(f"the template mail.{language}.txt sets no subject")
@@ -55,7 +58,7 @@ def giftcard_mail(
         message_id=message_id,
         sent_at=sent_at,
     )
-    page = _TEMPLATES.get_template(f"mail.{language}.html").render(values, subject=subject)
+    page = found.get_template(f"mail.{language}.html").render(values, subject=subject)
     message.set_content(str(text))
     message.add_alternative(page, subtype="html")
     _, html = message.iter_parts()
@@ -63,15 +66,13 @@ def giftcard_mail(
     return message
 
 
-def _values(order: Order, personal_code: str | None, card_number: str, default_locale: str) -> dict[str, Any]:
-    """Return the values of the templates, with the language to be used."""
-    tag = order.locale or default_locale
-    language = best_language((tag, default_locale), _TEMPLATES.list_templates(), "mail")
+def _values(order: Order, personal_code: str | None, card_number: str, *, language: str, locale: str) -> dict[str, Any]:
+    """Return the values of the templates."""
     return {
         "language": language,
         "direction": text_direction(language),
         "given_name": shown_name(order.customer.given_name),
-        "amount": format_money(order.amount.amount, order.amount.currency, babel_locale(tag, default_locale)),
+        "amount": format_money(order.amount.amount, order.amount.currency, locale),
         "personal_code": personal_code,
         "card_number": " ".join(re.findall(".{1,4}", card_number)),
         "message_lines": message_lines(order.message or ""),
@@ -80,13 +81,19 @@ def _values(order: Order, personal_code: str | None, card_number: str, default_l
     }
 
 
-def template_mail(*, sender: str, message_id: str, sent_at: datetime, mail: MailMessage) -> EmailMessage:
+def template_mail(
+    *, sender: str, message_id: str, sent_at: datetime, mail: MailMessage, own_templates: Path | None = None
+) -> EmailMessage:
     """Return a message by template, ready to send: text, and HTML in which `mail.data` is escaped.
+
+    `own_templates`: a folder that is searched first, in its folder `messages`.
 
     Raises:
         PermanentError: the data does not fit the template.
     """
-    parts = (_MESSAGE_TEMPLATES.get_template(f"{mail.template}.{kind}") for kind in ("txt", "html"))
+    found = templates(TEMPLATE_FOLDER, first=own_templates and own_templates / TEMPLATE_FOLDER.name)
+    # Not within `try`: a template that is broken is no fault of the job.
+    parts = [found.get_template(f"{mail.template}.{kind}") for kind in ("txt", "html")]
     try:
         text, html = (part.render(mail.data) for part in parts)
     except Exception as error:  # noqa: BLE001 - a name that is missing, a value of another type

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from lib.giftcards.orders import Email
 from lib.validation import Line, StrictModel
@@ -14,14 +14,22 @@ TEMPLATE_FOLDER = Path(__file__).parent / "templates" / "messages"
 
 
 @cache
-def template_names() -> tuple[str, ...]:
-    """Return the names of all templates."""
-    return tuple(sorted(path.stem for path in TEMPLATE_FOLDER.glob("*.html")))
+def template_names(own_templates: Path | None = None) -> tuple[str, ...]:
+    """Return the names of all templates. `own_templates`: the folder of `GIFTCARD_TEMPLATES`."""
+    folders = [TEMPLATE_FOLDER, *([own_templates / TEMPLATE_FOLDER.name] if own_templates else [])]
+    return tuple(sorted({path.stem for folder in folders for path in folder.glob("*.html")}))
 
 
-def _known_template(value: str) -> str:
-    if value not in template_names():
-        raise ValueError(f"is not a template: the templates are {', '.join(template_names())}")
+def check_template(value: str, own_templates: Path | None = None) -> None:
+    """Raise ValueError if there is no such template."""
+    names = template_names(own_templates)
+    if value not in names:
+        raise ValueError(f"is not a template: the templates are {', '.join(names)}")
+
+
+def _known_template(value: str, info: ValidationInfo) -> str:
+    if info.context:  # not while it runs: the handler checks it
+        check_template(value, info.context["settings"].giftcard_templates)
     return value
 
 

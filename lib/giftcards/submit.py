@@ -7,7 +7,7 @@ from lib.errors import Invalid
 from lib.giftcards.money import too_little
 from lib.giftcards.orders import Order
 from lib.jobs.enqueue import prepare
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 from lib.validation import same_json
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib.config.settings import Settings
+from lib.config.stage_settings import StageSettings
 from lib.errors import Declined, LeaseLost, PermanentError, UnknownOutcome
 from lib.job import Job
 from lib.jobs.clients import Http, Mail
@@ -37,10 +38,19 @@ class Context:
     settings: Settings
     cancelled: threading.Event
     deadlines: Deadlines
+    stage_settings: Any = None
+    """The stage's own settings, an instance of the model in `@stage(..., settings=...)`; None: it has none."""
 
     @classmethod
     def for_job(
-        cls, job: Job, *, store: Store, settings: Settings, longest: float = 0, since: float | None = None
+        cls,
+        job: Job,
+        *,
+        store: Store,
+        settings: Settings,
+        stage_settings: StageSettings | None = None,
+        longest: float = 0,
+        since: float | None = None,
     ) -> "Context":
         """Return a context whose ttr starts at `since` (`time.monotonic()`), by default now.
 
@@ -48,7 +58,14 @@ class Context:
         """
         start = time.monotonic() if since is None else since
         deadlines = Deadlines(start + job.ttr, start + max(longest, job.ttr))
-        return cls(job=job, store=store, settings=settings, cancelled=threading.Event(), deadlines=deadlines)
+        return cls(
+            job=job,
+            store=store,
+            settings=settings,
+            cancelled=threading.Event(),
+            deadlines=deadlines,
+            stage_settings=stage_settings,
+        )
 
     @property
     def deadline(self) -> float:

@@ -12,11 +12,15 @@ from pydantic import BaseModel, ValidationError
 from lib.config.settings import MARGIN_SECONDS, Settings
 from lib.errors import InvalidJob
 from lib.jobs import hooks
-from lib.jobs.stage import Registry, Stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import Stage
 from lib.telemetry import sentry
 from lib.validation import error_sentence, field_errors, same_json
 
 Json = dict[str, Any]
+
+# Characters: a stage's name, a colon, and the longest name of a host.
+_LONGEST_CIRCUIT = 63 + 1 + 253
 
 
 def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> list[Json]:
@@ -104,12 +108,19 @@ def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int
 
 
 def circuit_for(stage: Stage, payload: BaseModel) -> str | None:
-    """Return the circuit of a job with this payload; None: the one of its stage's name."""
+    """Return the circuit of a job with this payload; None: the one of its stage's name, also if `circuit_of` fails."""
     circuit_of = stage.circuit_of
     if circuit_of is None:
         return None
-    circuit: str | None = hooks.guarded(f"circuit_of of {stage.name}", lambda: circuit_of(payload))
-    return circuit
+
+    def circuit() -> str:
+        found = circuit_of(payload)
+        if not isinstance(found, str) or not f"{found}:".startswith(f"{stage.name}:") or len(found) > _LONGEST_CIRCUIT:
+            raise ValueError(f"a circuit of {stage.name} is called {stage.name}:<something>")
+        return found
+
+    found: str | None = hooks.guarded(f"circuit_of of {stage.name}", circuit)
+    return found
 
 
 def _with_semantics(row: Json, stage: Stage | None, settings: Settings) -> Json:

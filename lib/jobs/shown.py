@@ -1,5 +1,6 @@
 """Jobs as operators see them."""
 
+import re
 from typing import Any
 
 from lib.telemetry.redact import covered
@@ -10,6 +11,16 @@ Json = dict[str, Any]
 _COLUMNS = ("payload", "context", "last_error", "error")
 # How the error of a run begins whose stage refuses the payload.
 PAYLOAD_REFUSED = "payload: "
+
+
+def is_setting(reason: str) -> bool:
+    """Return whether a stage is parked because of a setting that is missing; `reason` is its name then."""
+    return re.fullmatch(r"[A-Z][A-Z0-9_]*", reason) is not None
+
+
+def to_unpark(reason: str) -> str:
+    """Return what a parked stage waits for, in words: `reason` is the name of a setting, or a sentence."""
+    return f"set {reason}" if is_setting(reason) else reason
 
 
 def paused_by_setting(job: Json) -> Json:

@@ -13,8 +13,11 @@ from pydantic import BaseModel
 
 from lib.config.settings import Settings
 from lib.config.stage_overrides import StageOverrides, variable
+from lib.config.stage_settings import StageSettings
+from lib.errors import SettingsError
 from lib.job import Outcome, Semantics
 from lib.jobs.context import Context
+from lib.jobs.declared import check_arguments, check_handler, where
 from lib.jobs.failure_policy import CanRetry, FailurePolicy
 from lib.jobs.retry_policy import RetryPolicy
 
@@ -42,18 +45,36 @@ class EffectiveSetting:
 class Stage:
     """A kind of work. `needs` returns the setting that is missing (None: ready); until then its jobs are parked.
 
-    `own`: the values that its file sets. `settings_of`: values that have a setting of their own, by that setting.
+    `where`: file and line. `settings`: the model of its own settings. `own`: the values that its file sets.
+    `settings_of`: values that have a setting of their own, by that setting.
     `circuit_of`: the circuit of a job with this payload, where it is not the stage's name.
     """
 
     name: str
+    where: str
     handler: Handler
     payload: type[BaseModel]
+    settings: type[StageSettings] | None
     own: Mapping[str, Any]
     settings_of: Mapping[str, str]
     needs: Callable[[Settings], str | None]
     can_retry: CanRetry | None
     circuit_of: Callable[[Any], str] | None
+
+    def missing(self, settings: Settings) -> str | None:
+        """Return the name of a setting that is missing, or a sentence why the stage cannot run; None: it can."""
+        try:
+            if self.settings is not None:
+                settings.of_stage(self.settings)
+        except SettingsError as error:
+            return str(error)
+        try:
+            missing = self.needs(settings)
+        except Exception as error:  # noqa: BLE001 - the author's code; its message may hold a setting's value
+            return f"its needs raised {type(error).__name__}"
+        if missing is None or (isinstance(missing, str) and missing):
+            return missing
+        return f"its needs returned {type(missing).__name__}, not the name of a setting or None"
 
     def effective_settings(self, settings: Settings) -> dict[str, EffectiveSetting]:
         """Return every setting in force: `GIFTCARD_STAGE_<NAME>_*`, its own setting, its file, those of all stages."""
@@ -75,7 +96,7 @@ class Stage:
         )
         # A threshold of 0 for all stages means no circuits at all.
         threshold = value["circuit_threshold"] if settings.giftcard_circuit_threshold else 0
-        return _failure_policy(settings, retry=retry, threshold=threshold, can_retry=self.can_retry)
+        return policy_of(settings, retry=retry, threshold=threshold, can_retry=self.can_retry)
 
     def read(self, payload: dict[str, Any], settings: Settings) -> BaseModel:
         """Return a payload as a run reads it: from JSON. Models see the settings, and refuse what is not allowed here.
@@ -108,6 +129,7 @@ def stage(
     name: str,
     *,
     payload: type[BaseModel],
+    settings: type[StageSettings] | None = None,
     policy: RetryPolicy | None = None,
     attempts_setting: str | None = None,
     delays_setting: str | None = None,
@@ -122,44 +144,46 @@ def stage(
 ) -> Callable[[Handler], Stage]:
     """Make a handler a stage. `payload`: the model its payload must fit; one that does not is a permanent error.
 
+    `settings`: the model of the stage's own settings, which `context.stage_settings` returns.
     `attempts_setting`, `delays_setting`: settings that hold the number of attempts, and the delays after each.
     `ttr`, `longest`: seconds one attempt may take, and may take with heartbeats. `concurrency`: runs at once in the
     whole fleet. `threshold`: failures in a row that open its circuit. None: the value of all stages. `circuit_of`: the
     circuit of a payload, `<name>:<something>`.
+
+    Raises:
+        StageError: an argument or the handler is impossible. The file is then a broken stage (`lib.stages.load`).
     """
-    if ttr is None or ttr <= 0:
-        raise ValueError(f"stage {name}: ttr must be a positive number of seconds, not {ttr!r}")
-    own = {"ttr_seconds": ttr, "longest_seconds": longest, "semantics": semantics}
-    own |= {"concurrency": concurrency, "circuit_threshold": threshold} | _values_of(policy)
-    of_setting = {"max_attempts": attempts_setting, "delays": delays_setting}
-    return lambda handler: Stage(
-        name=name,
+    given = dict(locals())
+    check_arguments(given)
+    return lambda handler: _declared(given, handler)
+
+
+def _declared(given: dict[str, Any], handler: Handler) -> Stage:
+    check_handler(given["name"], handler)
+    of_setting = {"max_attempts": given["attempts_setting"], "delays": given["delays_setting"]}
+    same = ("name", "payload", "settings", "needs", "can_retry", "circuit_of")
+    return Stage(
+        where=where(handler),
         handler=handler,
-        payload=payload,
-        # A value that holds anyway does not have the stage's file as its source.
-        own={setting: value for setting, value in own.items() if value != _DEFAULTS.get(setting)},
+        own=_own_values(given),
         settings_of={value: setting for value, setting in of_setting.items() if setting},
-        needs=needs,
-        can_retry=can_retry,
-        circuit_of=circuit_of,
+        **{name: given[name] for name in same},
     )
 
 
-def _values_of(policy: RetryPolicy | None) -> dict[str, Any]:
-    if policy is None:
-        return {}
-    return {
-        "max_attempts": policy.max_attempts,
-        "base_seconds": policy.base,
-        "cap_seconds": policy.cap,
-        "jitter": policy.jitter,
-        "delays": policy.delays,
-    }
+def _own_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a stage's file sets. One that holds anyway does not have the file as its source."""
+    own = {"ttr_seconds": given["ttr"], "longest_seconds": given["longest"], "semantics": given["semantics"]}
+    own |= {"concurrency": given["concurrency"], "circuit_threshold": given["threshold"]}
+    policy: RetryPolicy | None = given["policy"]
+    if policy is not None:
+        own |= {"max_attempts": policy.max_attempts, "base_seconds": policy.base, "cap_seconds": policy.cap}
+        own |= {"jitter": policy.jitter, "delays": policy.delays}
+    return {setting: value for setting, value in own.items() if value != _DEFAULTS.get(setting)}
 
 
-def _failure_policy(
-    settings: Settings, *, retry: RetryPolicy, threshold: int, can_retry: CanRetry | None
-) -> FailurePolicy:
+def policy_of(settings: Settings, *, retry: RetryPolicy, threshold: int, can_retry: CanRetry | None) -> FailurePolicy:
+    """Return a failure policy with what the settings decide for all stages."""
     return FailurePolicy(
         retry=retry,
         revive_hours=settings.giftcard_failed_job_retry_hours,
@@ -167,48 +191,3 @@ def _failure_policy(
         circuit_threshold=threshold,
         can_retry=can_retry,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """The stages that this code knows, by name."""
-
-    stages: Mapping[str, Stage]
-
-    def failure_policy(self, name: str, settings: Settings) -> FailurePolicy:
-        """Return the failure policy of a stage; for one that this code does not know, that of all stages."""
-        stage = self.stages.get(name)
-        if stage is not None:
-            return stage.failure_policy(settings)
-        retry = RetryPolicy(
-            max_attempts=settings.giftcard_max_attempts,
-            base=settings.giftcard_backoff_base_seconds,
-            cap=settings.giftcard_backoff_cap_seconds,
-        )
-        return _failure_policy(settings, retry=retry, threshold=settings.giftcard_circuit_threshold, can_retry=None)
-
-    def ready(self, settings: Settings) -> dict[str, int]:
-        """Return the stages that can run here, with the ttr of each in seconds, as a claim takes them."""
-        ready = [stage for stage in self.stages.values() if stage.needs(settings) is None]
-        return {stage.name: stage.effective(settings, "ttr_seconds") for stage in ready}
-
-    def unready(self, settings: Settings) -> dict[str, str]:
-        """Return the stages that are parked because a setting is missing, with its name."""
-        missing = {name: stage.needs(settings) for name, stage in self.stages.items()}
-        return {name: setting for name, setting in missing.items() if setting is not None}
-
-    def without_circuit(self, settings: Settings) -> list[str]:
-        """Return the stages that have no circuit, because their threshold is 0; one that is open closes."""
-        return [name for name, stage in self.stages.items() if not stage.failure_policy(settings).circuit_threshold]
-
-    def limits(self, settings: Settings) -> dict[str, int]:
-        """Return how many runs of a stage there may be at once in the whole fleet, for those that have a limit."""
-        limits = {name: stage.effective(settings, "concurrency") for name, stage in self.stages.items()}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-    def longest(self, settings: Settings) -> float:
-        """Return the longest time in seconds that any attempt may take, with heartbeats."""
-        names = ("ttr_seconds", "longest_seconds")
-        return float(
-            max((stage.effective(settings, name) for stage in self.stages.values() for name in names), default=0)
-        )

@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.config.settings import MARGIN_SECONDS, Settings
 from lib.errors import GiftcardError, TransientError
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.monitoring import alert_texts
 from lib.monitoring.alert_channels import Alert, Channel, Notification, Sender, senders
 from lib.store.store import Store

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.config.settings import Settings
 from lib.giftcards.decisions import DIFFERENCES
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 
 if TYPE_CHECKING:  # imported with the first scrape

@@ -15,23 +15,33 @@ from lib.templates import templates
 
 Json = dict[str, Any]
 
-_TEMPLATES = templates(Path(__file__).parent / "templates")
-_TEMPLATES.filters["money"] = format_money
+_TEMPLATES = Path(__file__).parent / "templates"
 _MAX_NAME_LENGTH = 60
 
 
-def report_mail(*, sender: str, recipient: str, message_id: str, sent_at: datetime, report: Json) -> EmailMessage:
+def report_mail(
+    *,
+    sender: str,
+    recipient: str,
+    message_id: str,
+    sent_at: datetime,
+    report: Json,
+    own_templates: Path | None = None,
+) -> EmailMessage:
     """Return the message, ready to send.
 
-    `message_id` includes its brackets and is the same at every attempt. `sent_at` is aware.
+    `message_id` includes its brackets and is the same at every attempt. `sent_at` is aware. `own_templates`: a
+    folder that is searched first.
     """
     tenant = clean(report["tenant_id"], secrets=[], limit=_MAX_NAME_LENGTH)
     subject = f"Gift cards of {tenant} on {report['day']}"
     message = new_mail(sender=sender, to=recipient, subject=subject, message_id=message_id, sent_at=sent_at)
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
     values = report | {"tenant_id": tenant, "bars": bars(report["last_days"])}
-    message.set_content(_TEMPLATES.get_template("report.txt").render(values))
-    message.add_alternative(_TEMPLATES.get_template("report.html").render(values), subtype="html")
+    found = templates(_TEMPLATES, first=own_templates)
+    found.filters["money"] = format_money
+    message.set_content(found.get_template("report.txt").render(values))
+    message.add_alternative(found.get_template("report.html").render(values), subtype="html")
     return message
 
 

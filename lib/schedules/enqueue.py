@@ -7,7 +7,7 @@ from typing import Any
 from lib.config.settings import Settings
 from lib.errors import Refused
 from lib.jobs.enqueue import prepare_unattended
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.schedules.planner import plan
 from lib.store.store import Store
 from lib.telemetry import events

@@ -12,7 +12,7 @@ from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import Invalid, InvalidJob, Refused
 from lib.jobs.enqueue import check_payload, check_stage, check_ttr, prepare
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.schedules.cron import Times
 from lib.schedules.planner import Due, jobs_of, utc_text
 from lib.schedules.schemas import ScheduleFilter, SchedulePatch, ScheduleRequest
@@ -163,7 +163,10 @@ class Scheduling:
         row = request.columns()
         check_stage(row["stage"])
         of_api = request.api is not None
-        stage = self._registry().stages.get(row["stage"])
+        registry = self._registry()
+        stage = registry.stages.get(row["stage"])
+        if stage is None and registry.knows(row["stage"]):
+            return row
         if stage is None:
             raise Invalid(f"there is no stage {row['stage']}", field="api" if of_api else "stage")
         try:

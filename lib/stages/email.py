@@ -4,6 +4,7 @@ from lib.config.settings import Settings
 from lib.errors import PermanentError
 from lib.giftcards.books import read_books
 from lib.giftcards.cards import missing_key, vault_of
+from lib.giftcards.flow import completed
 from lib.giftcards.orders import Order
 from lib.job import Complete
 from lib.jobs.context import Context
@@ -54,8 +55,9 @@ def email(payload: Order, context: Context) -> Complete:
             personal_code=card["personal_code"],
             card_number=number,
             default_locale=context.settings.giftcard_locale,
+            own_templates=context.settings.giftcard_templates,
         )
         return context.mail.send(message)
 
     context.once("send", send, repeatable=True)
-    return Complete()
+    return completed(context, books.order)

@@ -6,10 +6,11 @@ from lib.config.settings import Settings
 from lib.errors import Pending, PermanentError
 from lib.giftcards.books import Books, read_books
 from lib.giftcards.cards import missing_key
+from lib.giftcards.flow import completed
 from lib.giftcards.ledger import record_vendor_card
 from lib.giftcards.orders import Order
 from lib.giftcards.providers import card_provider
-from lib.job import Complete, NextJob, Snooze
+from lib.job import Complete, Snooze
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
 
@@ -35,10 +36,7 @@ def issue_card(payload: Order, context: Context) -> Complete | Snooze:
             return Snooze(delay=_PENDING_INTERVAL, waiting_for=str(pending))
     else:
         last4 = books.card["last4"]
-    # A past time would make the mail look late. `locked_at` is by the database's clock.
-    deliver_at = books.order.deliver_at
-    later = deliver_at if deliver_at and deliver_at > context.job.locked_at else None
-    return Complete(context={"card_last4": last4}, next=(NextJob(stage="email", at=later),))
+    return completed(context, books.order, card_last4=last4)
 
 
 def _check_paid(books: Books) -> None:

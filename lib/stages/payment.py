@@ -4,10 +4,11 @@ from lib.config.settings import Settings
 from lib.errors import Pending, PermanentError, TransientError
 from lib.giftcards import square
 from lib.giftcards.books import take_order
+from lib.giftcards.flow import completed
 from lib.giftcards.ledger import record_payment
 from lib.giftcards.orders import Order
 from lib.giftcards.providers import payment_provider
-from lib.job import Complete, NextJob, Snooze
+from lib.job import Complete, Snooze
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
 from lib.jobs.stage import stage
@@ -39,9 +40,9 @@ def payment(payload: Order, context: Context) -> Complete | Snooze:
     """
     books = take_order(context, payload)
     if books.payment:
-        return _done(books.payment["reference"])
+        return completed(context, books.order, payment=books.payment["reference"])
     if books.free_of_charge:
-        return _done("free of charge")
+        return completed(context, books.order, payment="free of charge")
     if context.settings.giftcard_payment_provider == square.PROVIDER:
         return _await_square(books.order, context)
     return _charge(books.order, context)
@@ -64,7 +65,7 @@ def _charge(order: Order, context: Context) -> Complete | Snooze:
         return Snooze(delay=_PENDING_INTERVAL, waiting_for=str(pending))
     if "decided_by" in charge:  # an operator found it at the provider: no run has recorded it
         record_payment(context, order, key=charge["key"], provider=provider.name, reference=charge["reference"])
-    return _done(charge["reference"])
+    return completed(context, order, payment=charge["reference"])
 
 
 def _await_square(order: Order, context: Context) -> Complete | Snooze:
@@ -78,8 +79,4 @@ def _await_square(order: Order, context: Context) -> Complete | Snooze:
     except PermanentError as refused:
         # It went back since it was found: a retry waits for the next payment.
         raise TransientError(str(refused), counts=False) from None
-    return _done(reference)
-
-
-def _done(reference: str) -> Complete:
-    return Complete(context={"payment": reference}, next=(NextJob(stage="issue_card"),))
+    return completed(context, order, payment=reference)

@@ -4,9 +4,10 @@ from random import SystemRandom
 
 from lib.errors import DuplicatePersonalCode, PermanentError
 from lib.giftcards.books import read_books
+from lib.giftcards.flow import completed
 from lib.giftcards.orders import Order
 from lib.giftcards.personal_codes import candidates
-from lib.job import Complete, NextJob
+from lib.job import Complete
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
 
@@ -30,5 +31,5 @@ def personal_code(payload: Order, context: Context) -> Complete:
         batch = candidates(customer.given_name, customer.external_id, attempt=attempt, rng=SystemRandom())
         code = context.store.assign_code(books.customer_id, candidates=tuple(batch))
         if code is not None:
-            return Complete(context={"personal_code": code}, next=(NextJob(stage="payment"),))
+            return completed(context, books.order, personal_code=code)
     raise DuplicatePersonalCode(f"no free code in {_TRIES} tries")

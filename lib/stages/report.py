@@ -97,6 +97,7 @@ def _mail(content: dict[str, Any], context: Context) -> None:
                 message_id=message_id_of(key, sender),
                 sent_at=context.job.locked_at,  # by the database's clock
                 report=content,
+                own_templates=context.settings.giftcard_templates,
             )
             return context.mail.send(message)
 

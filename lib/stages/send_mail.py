@@ -1,7 +1,8 @@
 """The stage send_mail: send a mail by template, for other services."""
 
 from lib.config.settings import Settings
-from lib.giftcards.mail_message import MailMessage
+from lib.errors import PermanentError
+from lib.giftcards.mail_message import MailMessage, check_template
 from lib.job import Complete
 from lib.jobs.context import Context
 from lib.jobs.retry_policy import RetryPolicy
@@ -26,12 +27,23 @@ def send_mail(mail: MailMessage, context: Context) -> Complete:
     from lib.giftcards.mail import template_mail
     from lib.jobs.mail_headers import message_id_of
 
+    own_templates = context.settings.giftcard_templates
+    try:
+        check_template(mail.template, own_templates)
+    except ValueError as error:
+        raise PermanentError(f"payload: template {error}") from None
     sender = context.settings.mail_from
 
     def send(key: str) -> dict[str, str]:
         # The date is by the database's clock.
         sent_at = context.job.locked_at
-        message = template_mail(sender=sender, message_id=message_id_of(key, sender), sent_at=sent_at, mail=mail)
+        message = template_mail(
+            sender=sender,
+            message_id=message_id_of(key, sender),
+            sent_at=sent_at,
+            mail=mail,
+            own_templates=own_templates,
+        )
         return context.mail.send(message)
 
     context.once("send", send, repeatable=True)

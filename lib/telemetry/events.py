@@ -19,6 +19,7 @@ LEVELS = {
     "lease_lost": logging.WARNING,
     "circuit_opened": logging.WARNING,
     "hook_failed": logging.WARNING,
+    "stage_broken": logging.ERROR,
     "maintenance_failed": logging.WARNING,
     "schedule_paused": logging.WARNING,
     "pgmq_import_failed": logging.WARNING,

@@ -6,8 +6,8 @@ from typing import Any
 
 from lib.caller import Caller
 from lib.config.settings import Settings
+from lib.jobs.registry import Registry
 from lib.jobs.schemas import BulkRequeueRequest
-from lib.jobs.stage import Registry
 from lib.store.store import Store
 from lib.tick.tick import check_allowed, run_tick
 

@@ -18,7 +18,7 @@ from lib.config.settings import Settings
 from lib.errors import Interrupted, PermanentError, TransientError
 from lib.job import Complete, Error, Job, NextJob, Outcome, Retry
 from lib.jobs.failure_policy import describe
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.codec import Result
 from lib.store.store import Store
 from lib.store.wire import Wire

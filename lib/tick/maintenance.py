@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from lib.config.settings import Settings
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 from lib.telemetry import events
 

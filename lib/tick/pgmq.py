@@ -9,7 +9,7 @@ from lib.config.parsers import PgmqQueue
 from lib.config.settings import Settings
 from lib.errors import StoreError
 from lib.jobs.enqueue import prepare_unattended
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.sqlstate import may_be_one_row
 from lib.store.store import Store
 from lib.telemetry import events

@@ -16,9 +16,9 @@ from lib.jobs import hooks
 from lib.jobs.context import Context
 from lib.jobs.enqueue import prepare_unattended
 from lib.jobs.failure_policy import FailurePolicy, decide
+from lib.jobs.registry import Registry
 from lib.jobs.retry_policy import max_attempts
 from lib.jobs.shown import PAYLOAD_REFUSED
-from lib.jobs.stage import Registry
 from lib.store.codec import Result, Settled, encode_result
 from lib.store.store import Store
 from lib.telemetry import events, sentry
@@ -60,7 +60,11 @@ class Runner:
     def context(self, job: Job, store: Store, *, since: float | None = None) -> Context:
         """Return the context of a run, whose time began at `since` (`time.monotonic()`), by default now."""
         longest = self._effective(job.stage, "longest_seconds")
-        return Context.for_job(job, store=store, settings=self._settings, longest=longest, since=since)
+        model = self._registry.stages[job.stage].settings
+        own = self._settings.of_stage(model) if model else None
+        return Context.for_job(
+            job, store=store, settings=self._settings, stage_settings=own, longest=longest, since=since
+        )
 
     def log_start(self, job: Job) -> None:
         """Log that a run is about to begin."""

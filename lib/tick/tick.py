@@ -8,7 +8,7 @@ from typing import Any
 from lib.config.settings import MARGIN_SECONDS, Settings
 from lib.errors import Forbidden, Interrupted, TtrExceeded
 from lib.job import Job, Release
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.codec import Result, Step
 from lib.store.store import Store
 from lib.telemetry import events

@@ -23,29 +23,33 @@ class StatusQuery(BaseModel):
 
 
 @blueprint.get("/api/health")
-def health() -> tuple[dict[str, str], int]:
-    """Return whether the database is reachable and accepts writes."""
+def health() -> tuple[dict[str, Any], int]:
+    """Return whether the database is reachable and accepts writes, and the names of broken stages."""
+    own = services(current_app)
     try:
-        services(current_app).store.check_health()
+        own.store.check_health()
     except StoreError as error:
         return {"status": _STATUSES.get(error.sqlstate or "", "down")}, 503
-    return {"status": "up"}, 200
+    broken = list(own.registry().broken)
+    return {"status": "up"} | ({"broken_stages": broken} if broken else {}), 200
 
 
 @blueprint.get("/api/health/deep")
 @auth.scope("metrics", all_tenants=True)
 def deep() -> tuple[dict[str, Any], int]:
-    """Return the alert conditions that hold, with 503 if there are any.
+    """Return the alert conditions that hold and the broken stages, with 503 if there are any.
 
     Also sends notifications that are due, so that alerts work when no ticks run.
     """
     from lib.monitoring.alerts import notify
 
     own = services(current_app)
-    notified = notify(own.store, own.registry(), own.settings)
+    registry = own.registry()
+    notified = notify(own.store, registry, own.settings)
     alerts = own.store.active_alerts()
-    status = "unhealthy" if alerts else "healthy"
-    return {"status": status, "alerts": alerts, "notified": notified}, 503 if alerts else 200
+    is_well = not alerts and not registry.broken
+    found = {"alerts": alerts, "broken_stages": list(registry.broken), "notified": notified}
+    return {"status": "healthy" if is_well else "unhealthy"} | found, 200 if is_well else 503
 
 
 @blueprint.get("/api/status")

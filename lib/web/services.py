@@ -9,7 +9,7 @@ from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import SettingsError
 from lib.giftcards.decisions import Decisions
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.operations import Operations
 from lib.store.store import Store
 from lib.tick.shutdown import Shutdown

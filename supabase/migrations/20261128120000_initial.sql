@@ -3329,8 +3329,9 @@ begin
     return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
       'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
   elsif p_missing ? j.stage then
-    return jsonb_build_object('reason', 'stage_not_configured',
-                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
+    return jsonb_build_object('reason', 'stage_not_configured', 'text', left(format(
+      case when p_missing ->> j.stage ~ '^[A-Z][A-Z0-9_]*$' then 'stage %s lacks the setting %s'
+           else 'stage %s cannot run: %s' end, j.stage, p_missing ->> j.stage), 500));
   elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then
@@ -4585,7 +4586,9 @@ begin
    where job_id = any (v_ids) and (error is not null or detail is not null);
   update public.giftcard_effects
      set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
-   where tenant_id = p_tenant_id and correlation_id = any (p_flows) and stage = 'email';
+   where tenant_id = p_tenant_id and correlation_id = any (p_flows)
+     -- Those of charges and cards stay, for the books. Any other stage may have stored personal data.
+     and stage not in ('payment', 'issue_card', 'block_card');
   return v_ids;
 end $$;
 
@@ -6966,7 +6969,10 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                'reason', public.giftcard_error_reason(j.last_error), 'revive_at', j.revive_at)
         from (select) one
         left join public.giftcard_orders o on o.tenant_id = j.tenant_id and o.correlation_id = j.correlation_id
-       where j.stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email') and j.status = 'error'
+       where (j.stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email')
+              -- A step that is not built in, ahead of the mail.
+              or j.context @? '$.order_flow.before ? (@ != null)' and j.context #>> '{order_flow,step}' = j.stage)
+         and j.status = 'error'
          and (j.payload -> 'without_order') is distinct from 'true'
       union all
       select case j.status when 'completed' then 'job.completed' else 'job.dead_lettered' end, j.run_no, null,

@@ -104,8 +104,9 @@ begin
     return jsonb_build_object('reason', 'stage_paused', 'by', left(s.paused_by, 500), 'text', left(format(
       'stage %s is paused by %s%s', j.stage, s.paused_by, ': ' || s.reason), 500));
   elsif p_missing ? j.stage then
-    return jsonb_build_object('reason', 'stage_not_configured',
-                              'text', format('stage %s lacks the setting %s', j.stage, p_missing ->> j.stage));
+    return jsonb_build_object('reason', 'stage_not_configured', 'text', left(format(
+      case when p_missing ->> j.stage ~ '^[A-Z][A-Z0-9_]*$' then 'stage %s lacks the setting %s'
+           else 'stage %s cannot run: %s' end, j.stage, p_missing ->> j.stage), 500));
   elsif not coalesce(p_stages ? j.stage, true) then
     return jsonb_build_object('reason', 'stage_unknown', 'text', 'this code knows no stage ' || j.stage);
   elsif j.scheduled_at > p_now then

@@ -98,7 +98,9 @@ begin
    where job_id = any (v_ids) and (error is not null or detail is not null);
   update public.giftcard_effects
      set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
-   where tenant_id = p_tenant_id and correlation_id = any (p_flows) and stage = 'email';
+   where tenant_id = p_tenant_id and correlation_id = any (p_flows)
+     -- Those of charges and cards stay, for the books. Any other stage may have stored personal data.
+     and stage not in ('payment', 'issue_card', 'block_card');
   return v_ids;
 end $$;
 

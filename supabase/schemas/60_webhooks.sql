@@ -75,7 +75,10 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                'reason', public.giftcard_error_reason(j.last_error), 'revive_at', j.revive_at)
         from (select) one
         left join public.giftcard_orders o on o.tenant_id = j.tenant_id and o.correlation_id = j.correlation_id
-       where j.stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email') and j.status = 'error'
+       where (j.stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email')
+              -- A step that is not built in, ahead of the mail.
+              or j.context @? '$.order_flow.before ? (@ != null)' and j.context #>> '{order_flow,step}' = j.stage)
+         and j.status = 'error'
          and (j.payload -> 'without_order') is distinct from 'true'
       union all
       select case j.status when 'completed' then 'job.completed' else 'job.dead_lettered' end, j.run_no, null,

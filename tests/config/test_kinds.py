@@ -70,6 +70,12 @@ KINDS: dict[str, tuple[str, str]] = {
     "smtp_url": ("smtp://u:p@smtp.example.com:587", MAIL_SERVERS),
     "sentry_dsn": ("https://key@o1.ingest.sentry.io/2", f"{URLS} https://o1.sentry.io/1 https://key@sentry.io/shop"),
     "mail_from": ("Käte <cards@example.com>", "Shop a@b.example,c@d.example example.com <> a@b..c a@-b.c a@127.0.0.1"),
+    "giftcard_stages": ("shop.stages,shop.more", "shop/stages lib.stages a..b"),
+    "giftcard_templates": ("docs", "no/such/folder README.md"),
+    "giftcard_order_flow": (
+        "customer_ingest,points,personal_code,payment,issue_card,email",
+        "email customer_ingest,payment customer_ingest,personal_code,payment,issue_card,email,Points",
+    ),
     "giftcard_locale": ("de-AT", "german de_AT DE de- ../de"),
     "giftcard_mail_dir": (".local/mails", "https://x.example/y $HOME/mails README.md C:\\mails"),
     "report_recipients": ("ann@x.example, Ann@x.example,,b@y.example", "ann ann@x.example;ben@x.example <a@b.c> a@b@c"),

@@ -20,7 +20,7 @@ from typing import Any
 
 from lib import stages
 from lib.config.load import load
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 from lib.telemetry import events
 from lib.tick.shutdown import Shutdown

@@ -10,7 +10,7 @@ from dev.testing.labs import Lab
 from dev.testing.vendors import Vendor, a_vendor
 from lib.errors import TransientError
 from lib.job import Complete, NextJob, Outcome, Snooze
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.world import a_stage
 
 MakeLab = Callable[..., Lab]

@@ -48,7 +48,11 @@ def _shown(value: Any) -> str:
         return "unset"
     if isinstance(value, bool):
         return str(int(value))
-    return ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else f"{value}"
+    return (
+        ",".join(part if isinstance(part, str) else f"{part:g}" for part in value)
+        if isinstance(value, tuple)
+        else f"{value}"
+    )
 
 
 def _allowed(field: FieldInfo) -> str | None:

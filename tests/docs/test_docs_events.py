@@ -28,6 +28,7 @@ ELSEWHERE = {
     "messages_refused",
     "planning_failed",
     "job_unreadable",
+    "stage_broken",
 }
 
 

@@ -17,7 +17,8 @@ from lib.giftcards.orders import Arrival
 from lib.job import Complete, NextJob
 from lib.jobs.enqueue import prepare
 from lib.jobs.hooks import Draft, before_enqueue
-from lib.jobs.stage import Registry, Stage, stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import Stage, stage
 from lib.telemetry import sentry
 from lib.validation import same_json
 from tests.support.queues import Queues

@@ -9,7 +9,7 @@ from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry
 from lib.jobs.enqueue import prepare
 from lib.jobs.hooks import Draft, FailedRun, after_error, before_enqueue
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.world import ADMIN, World, a_stage, an_order, bearer
 
 Make = Callable[..., World]

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.errors import LeaseLost, TransientError
 from lib.job import Complete, Outcome
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.world import ADMIN, World, a_stage, bearer
 
 Make = Callable[..., World]

@@ -12,7 +12,7 @@ from lib.job import Complete, NextJob
 from lib.jobs import hooks
 from lib.jobs.context import Context
 from lib.jobs.enqueue import prepare, prepare_unattended
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.world import ADMIN, World, a_stage, bearer, settings_of
 
 STAGE_TTR = 30

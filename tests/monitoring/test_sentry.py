@@ -26,7 +26,8 @@ import json, sys, lib.stages
 from pydantic import BaseModel, ConfigDict
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, NextJob
-from lib.jobs.stage import Registry, stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import stage
 
 class Anything(BaseModel):
     model_config = ConfigDict(extra="allow")

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from lib.config.settings import Settings
 from lib.job import Complete
 from lib.jobs.enqueue import prepare
-from lib.jobs.stage import Registry, stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import stage
 from lib.schedules.planner import plan
 from tests.support.planning import NOON, due, planned, times
 

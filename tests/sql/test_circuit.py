@@ -8,7 +8,7 @@ import pytest
 from lib.config.settings import Settings
 from lib.errors import DuplicatePersonalCode, Interrupted, PermanentError, TransientError
 from lib.job import Complete, Error, Job, Outcome, Release, Retry, Snooze
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.tick.runner import Runner
 from tests.support.cases import CASES as ALL_CASES
 from tests.support.factory import World, done, ids

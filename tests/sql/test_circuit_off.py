@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.factory import World
 from tests.support.world import a_stage, settings_of
 

@@ -10,7 +10,8 @@ from werkzeug.test import TestResponse
 
 from dev.testing import labs
 from lib.config.settings import Settings
-from lib.jobs.stage import Handler, Registry, Stage, stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import Handler, Stage, stage
 from lib.store.store import Store
 from lib.store.wire import Wire
 from lib.web.app import create_app

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, Outcome, Retry
 from lib.jobs.hooks import after_error
-from lib.jobs.stage import Registry, stage
+from lib.jobs.registry import Registry
+from lib.jobs.stage import stage
 from lib.tick.inline import InlineStore
 from tests.support.world import World
 

@@ -8,7 +8,7 @@ import pytest
 
 from lib.config.settings import Settings
 from lib.job import Complete, Outcome
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 from lib.tick import maintenance
 from tests.support.world import World

@@ -8,7 +8,7 @@ import pytest
 
 from lib.errors import Refused, Unavailable
 from lib.job import Complete, Outcome
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.tick.pgmq import import_pgmq
 from tests.support.queues import NOTHING, Queues
 from tests.support.world import ADMIN, World, a_stage, an_order, bearer

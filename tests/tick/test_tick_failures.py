@@ -12,7 +12,7 @@ import pytest
 
 from lib.errors import LeaseLost, PermanentError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Release, Retry, Snooze
-from lib.jobs.stage import Handler, Registry
+from lib.jobs.registry import Registry
 from tests.support.world import World, a_stage
 
 Make = Callable[..., World]
@@ -28,14 +28,14 @@ class Polluted(Exception):
         return f"a\x00b\nc \ud800 {'x' * 5000}"
 
 
-def raising(failure: BaseException) -> Handler:
+def raising(failure: BaseException) -> Callable[..., Any]:
     def handler(payload: Any, context: Any) -> Outcome:
         raise failure
 
     return handler
 
 
-def returning(value: Any) -> Handler:
+def returning(value: Any) -> Callable[..., Any]:
     return lambda payload, context: value
 
 
@@ -50,7 +50,7 @@ for _ in range(100_000):
     DEEP = {"deeper": DEEP}
 
 # Worth another try, as far as anybody can tell.
-TRANSIENT: dict[str, Handler] = {
+TRANSIENT: dict[str, Callable[..., Any]] = {
     "any_error": raising(ValueError("no")),
     "sys_exit": raising(SystemExit(1)),
     "ctrl_c": raising(KeyboardInterrupt()),
@@ -64,7 +64,7 @@ TRANSIENT: dict[str, Handler] = {
 }
 
 # The job's result can never be stored, or is none.
-PERMANENT: dict[str, Handler] = {
+PERMANENT: dict[str, Callable[..., Any]] = {
     "permanent": raising(PermanentError("never")),
     "nothing": returning(None),
     "text": returning("done"),

@@ -7,7 +7,7 @@ import pytest
 
 from lib.errors import DuplicatePersonalCode, PermanentError, TransientError
 from lib.job import Complete, Error, NextJob, Outcome, Retry, Snooze
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.acts import KIM
 from tests.support.world import World, a_stage
 

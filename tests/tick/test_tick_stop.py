@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lib.job import Complete, Outcome
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.postgres import PostgresWire
 from lib.tick.shutdown import Shutdown
 from tests.support.world import CRON, World, a_stage, bearer

@@ -10,7 +10,7 @@ import pytest
 
 from lib.errors import TransientError
 from lib.job import Complete, Outcome
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.tick.report import TickReport
 from tests.support.world import World, a_stage
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from lib.job import Complete, Outcome
 from lib.jobs.context import Context
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from tests.support.world import ADMIN, World, a_stage, bearer
 
 Make = Callable[..., World]

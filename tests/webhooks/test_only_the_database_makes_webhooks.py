@@ -11,8 +11,8 @@ from lib.caller import Caller
 from lib.errors import Invalid, SettingsError
 from lib.job import Complete, Error, NextJob, Outcome
 from lib.jobs.hooks import Draft, before_enqueue
+from lib.jobs.registry import Registry
 from lib.jobs.schemas import EnqueueRequest
-from lib.jobs.stage import Registry
 from lib.operations import Operations
 from lib.stages import load
 from tests.support.receiver import Receiver, an_endpoint, ask, told_of_one, webhooks

@@ -16,7 +16,7 @@ from lib.giftcards.order_files.rejects import Rejects, open_rejects
 from lib.giftcards.order_files.text import FileError
 from lib.giftcards.orders import Order, body_hash
 from lib.giftcards.submit import preview_order, submit_order
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.store.store import Store
 
 _CONFLICT = "correlation_id belongs to another order, with other content"

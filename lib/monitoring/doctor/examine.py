@@ -8,12 +8,13 @@ from pathlib import Path
 
 from lib.config.settings import Settings
 from lib.errors import Misconfigured, StoreError
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.monitoring.doctor import (
     database,
     environment,
     job_secrets,
     mail,
+    own_templates,
     queues,
     ticks,
     tokens,
@@ -32,7 +33,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 # In the order in which to fix them: an earlier one may cause a later one. The line `database` is between the two.
 _BEFORE: tuple[Check, ...] = (
     *(tokens.secrets, variables.variables, job_secrets.job_secrets, transport.quotes),
-    *(vendors.vendors, vendors.square, vendors.networks, mail.mail),
+    *(vendors.vendors, vendors.square, vendors.networks, mail.mail, own_templates.templates),
     *(environment.time, transport.transport, environment.pooler),
 )
 _AFTER: tuple[Check, ...] = (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from lib.config.settings import Settings
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 
 Json = dict[str, Any]
 

@@ -21,7 +21,7 @@ def pgmq(deployment: Deployment) -> Finding:
     unknown = [
         f"messages of {queue.name} are for the stage {queue.stage}, which this code does not have"
         for queue in deployment.settings.giftcard_pgmq_queues
-        if queue.stage not in deployment.registry.stages
+        if not deployment.registry.knows(queue.stage)
     ]
     if unknown:
         return yellow("; ".join(unknown), fix="correct GIFTCARD_PGMQ_QUEUES, or deploy the code that has the stage")

@@ -1,7 +1,7 @@
 """The check of the names of environment variables."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 from pydantic import SecretStr
@@ -32,7 +32,8 @@ _ALIASES = {
 def variables(deployment: Deployment) -> Finding:
     """Check for unknown variables: misspelt, renamed, or without the one that they need."""
     settings = deployment.settings
-    unknown = _unknown(settings, stages=sorted(deployment.registry.stages))
+    registry = deployment.registry
+    unknown = _unknown(settings, stages=sorted({*registry.stages, *registry.broken}), own=registry.own_variables())
     found = {
         f"{name} is now {RENAMED[name]}: rename it": "set the variable under its new name and deploy again"
         for name in settings.unknown
@@ -54,16 +55,17 @@ def supabase_key(settings: Settings) -> SecretStr | None:
     return settings.supabase_secret_key or settings.supabase_service_role_key
 
 
-def _unknown(settings: Settings, *, stages: Sequence[str]) -> list[str]:
+def _unknown(settings: Settings, *, stages: Sequence[str], own: Collection[str]) -> list[str]:
     """Return the variables that are not read although they seem to be meant for us, each with its likely name."""
     found = []
     for stage in sorted(set(settings.stage_overrides) - set(stages)):
         near = get_close_matches(stage, stages, n=1)
         found.append(f"GIFTCARD_STAGE_{stage.upper()}_… (there is no stage {stage}{_did_you_mean(*near)})")
-    ours = [name for name in settings.unknown if name not in RENAMED]
+    ours = [name for name in settings.unknown if name not in RENAMED and name not in own]
     found += [f"{name}{_hint(name)}" for name in ours]
-    found += [f"{name} (did you mean {meant}?)" for name, meant in _misspelt(settings.foreign)]
-    for name in settings.foreign:
+    foreign = tuple(name for name in settings.foreign if name not in own)
+    found += [f"{name} (did you mean {meant}?)" for name, meant in _misspelt(foreign, tuple(sorted(own)))]
+    for name in foreign:
         meant = _ALIASES.get(name.upper(), "")
         is_set = meant.lower() in settings.model_fields_set
         has_database = meant == "DATABASE_URL" and bool(settings.supabase_url and supabase_key(settings))
@@ -85,14 +87,14 @@ def _hint(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _misspelt(foreign: tuple[str, ...]) -> list[tuple[str, str]]:
+def _misspelt(foreign: tuple[str, ...], own: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return the names that are almost ours, each with ours. It takes milliseconds, and names never change."""
-    pairs = [(name, _near(name, _ALIKE)) for name in foreign if name.upper() not in _ALIASES]
+    pairs = [(name, _near(name, _ALIKE, own)) for name in foreign if name.upper() not in _ALIASES]
     return [(name, meant) for name, meant in pairs if meant]
 
 
-def _near(name: str, alike: float) -> str | None:
-    known = [field.upper() for field in Settings.model_fields]
+def _near(name: str, alike: float, own: Sequence[str] = ()) -> str | None:
+    known = [*(field.upper() for field in Settings.model_fields), *own]
     return next(iter(get_close_matches(name.upper(), known, n=1, cutoff=alike)), None)
 
 

@@ -2,6 +2,7 @@
 
 from lib.errors import Failure
 from lib.giftcards.cards import Vault, missing_key, vault_of
+from lib.jobs.shown import is_setting
 from lib.monitoring.doctor.finding import Deployment, Facts, Finding, green, red, yellow
 
 
@@ -77,15 +78,25 @@ def books(deployment: Deployment) -> Finding:
 def stages(deployment: Deployment) -> Finding:
     """Check that every stage can run, and that no job waits for one that cannot."""
     queued = deployment.facts.get("queued", {})
-    unready = deployment.registry.unready(deployment.settings)
-    unknown = sorted(set(queued) - set(deployment.registry.stages))
+    registry = deployment.registry
+    parked_by = registry.unready(deployment.settings)
+    unready = {name: why for name, why in parked_by.items() if is_setting(why)}
+    broken = [
+        f"{name} {'cannot be loaded' if name in registry.broken else 'cannot run'}: {why}"
+        for name, why in parked_by.items()
+        if name not in unready
+    ]
+    steps = [step for step in deployment.settings.giftcard_order_flow if not registry.knows(step)]
+    broken += [f"GIFTCARD_ORDER_FLOW has the step {step}, which this code does not have" for step in steps]
+    unknown = sorted(name for name in queued if not registry.knows(name))
     waiting = [f"jobs wait for the stage {name}, which this code does not have" for name in unknown]
     waiting += [f"jobs of {name} wait for {unready[name]}" for name in sorted(queued) if name in unready]
     parked = [f"{name} is parked until {setting} is set" for name, setting in unready.items() if name not in queued]
     paused = [f"{'everything' if name == '*' else name} is paused" for name in deployment.facts.get("paused", ())]
-    if not waiting + parked + paused:
+    if not broken + waiting + parked + paused:
         return green("all stages can run")
-    fixes = ["deploy the code that has the stage, or cancel its jobs"] if unknown else []
+    fixes = ["correct it and deploy again"] if broken else []
+    fixes += ["deploy the code that has the stage, or cancel its jobs"] if unknown else []
     fixes += ["set the missing settings and deploy again"] if unready else []
     fixes += ["to end a pause: flask jobs resume NAME"] if paused else []
-    return (red if waiting else yellow)("; ".join(waiting + parked + paused), fix="; ".join(fixes))
+    return (red if broken + waiting else yellow)("; ".join(broken + waiting + parked + paused), fix="; ".join(fixes))

@@ -8,7 +8,7 @@ import pytest
 
 from dev import ROOT
 from lib.job import Complete
-from lib.jobs.stage import Registry
+from lib.jobs.registry import Registry
 from lib.monitoring.doctor.examine import examine
 from lib.store import connections
 from tests.monitoring.doctor.conftest import Examine, levels

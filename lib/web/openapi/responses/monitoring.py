@@ -15,6 +15,8 @@ class Health(Response):
 
     status: Literal["up", "down", "read_only", "in_recovery"]
     """`in_recovery`: it is a replica, or is starting after a crash."""
+    broken_stages: list[str] = Field(default_factory=list)
+    """Stages whose files cannot be loaded: their jobs wait. Absent if there are none."""
 
 
 class Alert(Response):
@@ -32,7 +34,9 @@ class DeepHealth(Response):
     """The alert conditions that hold, and the notifications sent by this request."""
 
     status: Literal["healthy", "unhealthy"]
-    """`unhealthy` while at least one condition holds."""
+    """`unhealthy` while at least one condition holds, or a stage is broken."""
+    broken_stages: list[str]
+    """Stages whose files cannot be loaded: their jobs wait."""
     alerts: list[Alert]
     """The first 200. If there are more, the last is `more:alerts`, with their number as `more` in its detail."""
     notified: dict[str, int]

@@ -14,7 +14,7 @@ class Stage(Response):
     source: dict[str, str]
     """The origin of each setting: the name of a variable, `code` or `default`."""
     missing_setting: str | None
-    """The setting that the stage lacks: its jobs wait for it."""
+    """The setting that the stage lacks, or a sentence why it cannot run: its jobs wait for it."""
     paused_by: str | None
     jobs: dict[str, int]
     """Number of jobs by status."""
@@ -24,6 +24,8 @@ class StageList(Response):
     """All stages."""
 
     stages: list[Stage]
+    broken_stages: dict[str, str]
+    """Stages whose files cannot be loaded, each with the reason: their jobs wait."""
     all_paused_by: str | None
     """Who paused all stages."""
 
