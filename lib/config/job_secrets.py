@@ -86,7 +86,8 @@ def read(environ: Mapping[str, str], errors: list[str]) -> dict[str, JobSecret]:
 
 def _secret(name: str, value: str, environ: Mapping[str, str]) -> JobSecret:
     try:
-        check_text(value)
+        for line in value.split("\n"):  # a certificate has several
+            check_text(line.removesuffix("\r"))
         if has_half_quotes(value):
             raise ValueError("must have quotes at both ends or at none")
     except ValueError as error:

@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lib.config import parsers
+from lib.config.cleaning import bare
 from lib.errors import SettingsError
 
 
@@ -66,7 +67,7 @@ class StageSettings(BaseSettings):
         for name, field in cls.model_fields.items():
             variable = variables[_key(name, field)]
             if variable in environ and _is_secret(field.annotation):
-                yield SecretStr(parsers.bare(environ[variable]))
+                yield SecretStr(bare(environ[variable]))
 
 
 OfStage = TypeVar("OfStage", bound=StageSettings)
@@ -116,7 +117,7 @@ def _problem(error: ValidationError, given: Mapping[str, str], variables: Mappin
     message = first["msg"].removeprefix("Value error, ")
     names = [variables[str(first["loc"][0])]] if first["loc"] else sorted(variables.values())
     # A validator of the stage's author may repeat the value.
-    if any(parsers.bare(value) in message for value in given.values() if parsers.bare(value)):
+    if any(bare(value) in message for value in given.values() if bare(value)):
         message = "is invalid" if len(names) == 1 else "are invalid"
     return f"{', '.join(names)}: {message}"
 

@@ -22,7 +22,7 @@ _AUTHORITY = re.compile(
 )
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 # As Supabase's and other consoles show a URL.
-_PLACE_OF_A_PASSWORD = re.compile(r"(?i)\[[a-z _-]*\]|<[a-z _-]*>")
+_PLACE_OF_A_PASSWORD = re.compile(r"(?i)\[[a-z _-]*\]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 

@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
-from lib.errors import PermanentError
+from lib.errors import PermanentError, TransientError
 from lib.giftcards.languages import LAST_LANGUAGE, babel_locale, best_language, text_direction
 from lib.giftcards.mail_message import TEMPLATE_FOLDER, MailMessage
 from lib.giftcards.mail_text import message_lines, quoted, shown_name
@@ -43,13 +43,12 @@ def giftcard_mail(
     """
     customer = order.customer
     found = templates(_TEMPLATES, first=own_templates)
-    tag = order.locale or default_locale
-    language = best_language((tag, default_locale), found.list_templates(), "mail")
-    values = _values(order, personal_code, card_number, language=language, locale=babel_locale(tag, default_locale))
+    values = _values(order, personal_code, card_number, default_locale, found.list_templates())
+    language = values["language"]
     text = found.get_template(f"mail.{language}.txt").make_module(values)
     subject = str(getattr(text, "subject", ""))
-    if not subject:
-        raise PermanentError(f"the template mail.{language}.txt sets no subject")
+    if not subject:  # the template is at fault, not the job
+        raise TransientError(f"the template mail.{language}.txt sets no subject", counts=False)
     message = new_mail(
         sender=sender,
         to=customer.email,
@@ -58,21 +57,25 @@ def giftcard_mail(
         message_id=message_id,
         sent_at=sent_at,
     )
-    page = found.get_template(f"mail.{language}.html").render(values, subject=subject)
     message.set_content(str(text))
+    page = found.get_template(f"mail.{language}.html").render(values, subject=subject)
     message.add_alternative(page, subtype="html")
     _, html = message.iter_parts()
     html.add_related(_qr_png(card_number), "image", "png", cid=f"<{_QR_CONTENT_ID}>", disposition="inline")
     return message
 
 
-def _values(order: Order, personal_code: str | None, card_number: str, *, language: str, locale: str) -> dict[str, Any]:
-    """Return the values of the templates."""
+def _values(
+    order: Order, personal_code: str | None, card_number: str, default_locale: str, names: list[str]
+) -> dict[str, Any]:
+    """Return the values of the templates, with the language of `names` to be used."""
+    tag = order.locale or default_locale
+    language = best_language((tag, default_locale), names, "mail")
     return {
         "language": language,
         "direction": text_direction(language),
         "given_name": shown_name(order.customer.given_name),
-        "amount": format_money(order.amount.amount, order.amount.currency, locale),
+        "amount": format_money(order.amount.amount, order.amount.currency, babel_locale(tag, default_locale)),
         "personal_code": personal_code,
         "card_number": " ".join(re.findall(".{1,4}", card_number)),
         "message_lines": message_lines(order.message or ""),

@@ -10,6 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 from lib.giftcards.square_events import Event, EventId, EventType
 from lib.validation import JsonError, strict_json
 
+# Of an event whose own time is not read: nothing uses it.
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def read(raw: bytes) -> tuple[Event, str | None]:
     """Return a signed event, and what is wrong with its form, or None.
@@ -30,7 +33,7 @@ def read(raw: bytes) -> tuple[Event, str | None]:
     event = Event(
         event_id=_valid(EventId, given.get("event_id")) or f"sha256:{hashlib.sha256(raw).hexdigest()}",
         type=_valid(EventType, given.get("type")) or "unreadable",
-        created_at=datetime.now(UTC),
+        created_at=_NO_TIME,
     )
     return event, f"not as expected: {location or 'the body is no object'}"[:200]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib.cli import views
+from lib.cli.stages import stages as stage_tables
 from lib.cli.tables import Table
 from tests.support.world import ADMIN, World, bearer
 
@@ -97,7 +97,7 @@ def test_every_place_names_a_broken_stage(written: Write) -> None:
     (line,) = [line for line in get("/api/status")["doctor"] if line["check"] == "stages"]
     assert line["level"] == "red"
     assert f"points cannot be loaded: {reason}" in line["message"]
-    tables = [part for part in views.stages(get("/api/v1/stages")) if isinstance(part, Table)]
+    tables = [part for part in stage_tables(get("/api/v1/stages")) if isinstance(part, Table)]
     assert [table.rows for table in tables if "cannot be loaded" in table.title] == [[("points", reason)]]
     body = {"jobs": [{"stage": "points", "correlation_id": "f", "payload": {}}]}
     assert world.client.post("/api/v1/jobs", json=body, headers=bearer(ADMIN)).status_code in (200, 201, 202)

@@ -103,9 +103,8 @@ def card_mail(order: Order, sender: str = FROM) -> EmailMessage:
         ("Gift cards <giftcards@localhost>", "giftcards@localhost", "Gift cards"),
         ('"Shop, Inc." <cards@example.com>', "cards@example.com", "Shop, Inc."),
         ('"The \\"Shop\\" <best>" <cards@example.com>', "cards@example.com", 'The "Shop" <best>'),
-        ("=?utf-8?q?Caf=C3=A9?= <cards@example.com>", "cards@example.com", "Caf\u00e9"),
         ("Caf\u00e9 \U0001f381 <cards@b\u00fccher.de>", "cards@xn--bcher-kva.de", "Caf\u00e9 \U0001f381"),
-        (f'"{"Shop, " * 40}" <cards@example.com>', "cards@example.com", " ".join(["Shop"] * 13)),
+        (f'"{"Shop, " * 30}" <cards@example.com>', "cards@example.com", " ".join(["Shop"] * 13)),
     ],
 )
 def test_sender_reaches_header_envelope_and_message_id(send: Send, setting: str, address: str, name: str) -> None:
@@ -118,6 +117,7 @@ def test_sender_reaches_header_envelope_and_message_id(send: Send, setting: str,
     "setting",
     [
         "=?utf-8?q?eve?=@example.com",
+        "=?utf-8?q?Caf=C3=A9?= <cards@example.com>",
         "Cards <=?utf-8?q?eve?=@example.com>",
         "cards@example.com, eve@example.org",
         "Cards <cards@example.com>, Eve <eve@example.org>",

@@ -244,8 +244,7 @@ def test_trace_goes_from_the_enqueue_through_every_job_of_the_flow(database_url:
 def test_without_a_dsn_nothing_is_imported_and_nothing_sent(database_url: str, receiver: Receiver) -> None:
     program = "import sys, api.index; print('sentry_sdk' in sys.modules)"
     given = {name: str(value) for name, value in ENVIRON.items()} | {"DATABASE_URL": database_url}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=given, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=given, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"
     assert receiver.bodies == []

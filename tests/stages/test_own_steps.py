@@ -134,7 +134,7 @@ def test_the_doctor_knows_the_variables_of_stages_and_the_steps(make: Make) -> N
 def test_own_templates_come_first_and_the_doctor_reads_them(make: Make, tmp_path: Path) -> None:
     folder = tmp_path / "own_templates"
     (folder / "messages").mkdir(parents=True)
-    (folder / "mail.txt").write_text("For {{ given_name }}: our own words")
+    (folder / "mail.en.txt").write_text("{% set subject %}For you{% endset %}For {{ given_name }}: our own words")
     for kind in ("txt", "html"):
         (folder / f"messages/welcome.{kind}").write_text("Welcome, {{ name }}")
     world = make(GIFTCARD_TEMPLATES=folder)

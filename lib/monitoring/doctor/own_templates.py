@@ -1,8 +1,12 @@
 """The check of templates in the folder of GIFTCARD_TEMPLATES."""
 
+import re
 from pathlib import Path
 
 from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, green, red
+
+_USED = re.compile(r"mail\.[A-Za-z0-9-]+\.(txt|html)|report\.(txt|html)|messages/[^/]+")
+_NAMES = "names are mail.<language>.txt, report.txt, messages/NAME.txt, and each with .html"
 
 
 def templates(deployment: Deployment) -> Finding:
@@ -13,6 +17,8 @@ def templates(deployment: Deployment) -> Finding:
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".txt", ".html"))
     broken = [problem for file in files if (problem := _problem(file, folder))]
     alone = sorted(path for path in (folder / "messages").glob("*.*") if path in files and not _other(path).exists())
+    unused = (file.relative_to(folder).as_posix() for file in files)
+    broken += [f"{name} is used by nothing: {_NAMES}" for name in unused if not _USED.fullmatch(name)]
     broken += [f"{path.relative_to(folder)} lacks {_other(path).name}" for path in alone]
     if broken:
         return red(

@@ -29,6 +29,7 @@ from lib.web.openapi.responses import (
     schedules,
     stages,
     ticks,
+    trouble,
 )
 from lib.webhooks import schemas as webhook_requests
 
@@ -105,8 +106,8 @@ _JOBS: Mapping[str, Operation] = {
     "jobs.list_jobs": Operation(
         "list_jobs", "jobs", jobs.JobPage, query=(schemas.Filter, schemas.Page, request_data.RevealQuery)
     ),
-    "jobs.stuck": Operation("list_stuck", "jobs", jobs.StuckList, query=(schemas.StuckQuery,)),
-    "jobs.errors": Operation("list_errors", "jobs", jobs.ErrorList, query=(schemas.ErrorsQuery,)),
+    "jobs.stuck": Operation("list_stuck", "jobs", trouble.StuckList, query=(schemas.StuckQuery,)),
+    "jobs.errors": Operation("list_errors", "jobs", trouble.ErrorList, query=(schemas.ErrorsQuery,)),
     "jobs.enqueue": Operation(
         "enqueue_jobs", "jobs", jobs.EnqueueResult, 202, body=(schemas.JobRequest, schemas.EnqueueRequest)
     ),
