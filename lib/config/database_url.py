@@ -54,7 +54,7 @@ class DatabaseUrl(SecretStr):
         name = parameters.get("dbname") or url_parts.decoded(parts.path).removeprefix("/") or parts.user or "postgres"
         self.place = f"database {name} on {self.host or 'this machine'}"
         self.is_remote = not all(map(transport.is_loopback, places))
-        if not places:
+        if not places and transport.must_encrypt("", environment):
             raise ValueError(f"must have a host, like {_EXAMPLE}")
         if any(transport.must_encrypt(place, environment) for place in places):
             _encrypt(parameters)

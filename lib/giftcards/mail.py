@@ -41,7 +41,6 @@ def giftcard_mail(
     Raises:
         PermanentError, TransientError: see `new_mail`.
     """
-    customer = order.customer
     found = templates(_TEMPLATES, first=own_templates)
     values = _values(order, personal_code, card_number, default_locale, found.list_templates())
     language = values["language"]
@@ -51,18 +50,22 @@ def giftcard_mail(
         raise TransientError(f"the template mail.{language}.txt sets no subject", counts=False)
     message = new_mail(
         sender=sender,
-        to=customer.email,
-        name=f"{shown_name(customer.given_name)} {shown_name(customer.family_name or '')}",
+        to=order.customer.email,
+        name=f"{shown_name(order.customer.given_name)} {shown_name(order.customer.family_name or '')}",
         subject=subject,
         message_id=message_id,
         sent_at=sent_at,
     )
     message.set_content(str(text))
     page = found.get_template(f"mail.{language}.html").render(values, subject=subject)
+    _add_page(message, page, card_number)
+    return message
+
+
+def _add_page(message: EmailMessage, page: str, card_number: str) -> None:
     message.add_alternative(page, subtype="html")
     _, html = message.iter_parts()
     html.add_related(_qr_png(card_number), "image", "png", cid=f"<{_QR_CONTENT_ID}>", disposition="inline")
-    return message
 
 
 def _values(

@@ -59,7 +59,7 @@ def look_up(name):
 def after(payload, context):
     return Complete()
 
-lib.stages.load = lambda: Registry({{"work": work, "after": after}})
+lib.stages.load = lambda settings: Registry({{"work": work, "after": after}})
 from api.index import app
 
 @app.get("/api/broken")
