@@ -178,7 +178,7 @@ def build(model: type[M], values: dict[str, Any]) -> M:
     try:
         return model.model_validate(values, strict=False)
     except ValidationError as error:
-        raise _bad_input(error, name_of=option_name) from None
+        raise _bad_input(error, model, name_of=option_name) from None
 
 
 def build_from_json(model: type[M], value: Any) -> M:
@@ -190,7 +190,7 @@ def build_from_json(model: type[M], value: Any) -> M:
     try:
         return model.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        raise _bad_input(error, name_of=str) from None
+        raise _bad_input(error, model, name_of=str) from None
 
 
 def identifier(text: str, *, name: str) -> str:
@@ -198,12 +198,12 @@ def identifier(text: str, *, name: str) -> str:
     try:
         return TypeAdapter(Identifier).validate_python(text)
     except ValidationError as error:
-        raise BadInput(f"{name}: {field_errors(error)[0][1]}") from None
+        raise BadInput(f"{name} {field_errors(error)[0][1]}") from None
 
 
-def _bad_input(error: ValidationError, *, name_of: Callable[[str], str]) -> BadInput:
-    named = [(field and name_of(field), text) for field, text in field_errors(error)]
-    return BadInput(error_sentence(named, form="{}: {}") + _closest(error))
+def _bad_input(error: ValidationError, model: type[BaseModel], *, name_of: Callable[[str], str]) -> BadInput:
+    named = [(field and name_of(field), text) for field, text in field_errors(error, model)]
+    return BadInput(error_sentence(named) + _closest(error))
 
 
 def _closest(error: ValidationError) -> str:
