@@ -7,12 +7,12 @@ from typing import Any, TypeVar, get_args
 
 import click
 from click.shell_completion import CompletionItem
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lib.cli.group import BadInput
 from lib.cli.help_texts import FIELDS
 from lib.giftcards.orders import MAX_AMOUNT
-from lib.validation import UNSAFE, Identifier, JsonError, error_sentence, field_errors, strict_json
+from lib.validation import UNSAFE, JsonError, error_sentence, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 V = TypeVar("V")
@@ -191,14 +191,6 @@ def build_from_json(model: type[M], value: Any) -> M:
         return model.model_validate_json(json.dumps(value))
     except ValidationError as error:
         raise _bad_input(error, model, name_of=str) from None
-
-
-def identifier(text: str, *, name: str) -> str:
-    """Return a valid tenant id or correlation id; `name` is the option in the error."""
-    try:
-        return TypeAdapter(Identifier).validate_python(text)
-    except ValidationError as error:
-        raise BadInput(f"{name} {field_errors(error)[0][1]}") from None
 
 
 def _bad_input(error: ValidationError, model: type[BaseModel], *, name_of: Callable[[str], str]) -> BadInput:

@@ -75,7 +75,9 @@ def test_difference_that_is_accepted_is_left_out(issued: World, door: Door) -> N
     assert text == f"refunded_after_issue of {reference} is accepted: it is listed again only if its amount changes\n"
     assert door.says("orders", "reconcile") == "Money and cards match.\n"
     assert "there is no difference" in door.refuses(*words, "--reason", "again")
-    assert "KIND" in door.refuses("orders", "accept", "no_kind", reference, "--reason", "x")
+    refusal = door.refuses("orders", "accept", "refunded_after_isue", reference, "--reason", "x")
+    assert "'KIND': it must be one of paid_without_card, " in refusal
+    assert "; did you mean refunded_after_issue" in refusal
 
 
 # Show
