@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 from flask import current_app
 from flask.cli import AppGroup, ScriptInfo
 
-from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused
+from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused, SettingsError
 from lib.telemetry.redact import clean
 from lib.web.services import Services, services
 
@@ -83,6 +82,8 @@ def _errors_as_sentences() -> Iterator[None]:
         raise BadInput(with_url(_cleaned(error))) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted
+    except SettingsError as error:  # of this machine, whatever --url is
+        raise Failed(_cleaned(error)) from error
     except GiftcardError as error:
         raise Failed(with_url(_cleaned(error))) from error
 
@@ -200,7 +201,7 @@ def jobs(ctx: click.Context, *, url: str | None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     ctx.meta[_URL] = url or None
-    ctx.meta[_TYPED_URL] = url if ctx.get_parameter_source("url") is ParameterSource.COMMANDLINE else None
+    ctx.meta[_TYPED_URL] = url if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE else None
 
 
 def deployment_url() -> str | None:

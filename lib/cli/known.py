@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from flask.cli import ScriptInfo
 from lib.cli.group import BadInput, app_services, deployment_url, use_deployment
 from lib.errors import GiftcardError, Invalid, Refused
 from lib.jobs.schemas import Filter, Page
+from lib.validation.predicates import closest
 
 _MOST = 10
 # How long a shell waits for the words of a completion.
@@ -31,12 +31,6 @@ def suggestion(name: str, names: Iterable[str]) -> str:
         return close
     more = ", …" if len(known) > _MOST else ""
     return f"; known: {', '.join(known[:_MOST])}{more}" if known else ""
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return the closest names as the end of a sentence, or nothing."""
-    close = get_close_matches(name, list(names))
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 class Word(click.Choice[str]):

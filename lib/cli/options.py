@@ -1,7 +1,6 @@
 """Parameter types, options generated from the API's models so that the two cannot drift, and JSON input."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
@@ -195,16 +194,7 @@ def build_from_json(model: type[M], value: Any) -> M:
 
 def _bad_input(error: ValidationError, model: type[BaseModel], *, name_of: Callable[[str], str]) -> BadInput:
     named = [(field and name_of(field), text) for field, text in field_errors(error, model)]
-    return BadInput(error_sentence(named) + _closest(error))
-
-
-def _closest(error: ValidationError) -> str:
-    """Return the closest of the words that a field allows."""
-    from lib.cli.known import closest
-
-    first = error.errors(include_url=False)[0]
-    words = re.findall("'([^']+)'", first["ctx"]["expected"]) if first["type"] == "literal_error" else []
-    return closest(str(first["input"]), words)
+    return BadInput(error_sentence(named))
 
 
 def json_argument(text: str, *, name: str = "--payload") -> Any:

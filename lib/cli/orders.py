@@ -40,7 +40,7 @@ _Command = Callable[..., Any]
 
 def _order_argument(command: _Command) -> _Command:
     tenant = click.option(*_TENANT, type=TEXT, default="default", help="Tenant of the order (default).")
-    return click.argument("correlation_id", type=NAME)(tenant(command))
+    return click.argument("correlation_id", type=TEXT)(tenant(command))
 
 
 def _order(tenant_id: str, correlation_id: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-# The context of an error, with `input`: of which only the type is looked at.
+# The context of an error, with `input`, which no predicate repeats.
 Detail = Mapping[str, Any]
 
 _NOT_ALLOWED = "is not valid"
@@ -68,8 +68,13 @@ def predicate(error: Mapping[str, Any]) -> str:
 
 def unknown(name: str, names: Iterable[str]) -> str:
     """Return that a field is unknown, with the closest of those that exist."""
-    close = get_close_matches(name, list(names))
-    return f"is unknown; did you mean {' or '.join(close)}?" if close else "is unknown"
+    return f"is unknown{closest(name, names)}"
+
+
+def closest(name: object, names: Iterable[str]) -> str:
+    """Return the closest names as the end of a sentence, or nothing."""
+    close = get_close_matches(name, list(names)) if isinstance(name, str) else []
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _number(value: Any) -> str:
@@ -103,7 +108,8 @@ def _words(detail: Detail) -> str:
     """Read pydantic's list, like "'daily', 'weekly' or 'monthly'"."""
     text = str(detail["expected"])
     words = re.findall("'([^']*)'", text) or text.replace(" or ", ", ").split(", ")
-    return f"must be one of {', '.join(words)}" if len(words) > 1 else f"must be {words[0]}"
+    expected = f"must be one of {', '.join(words)}" if len(words) > 1 else f"must be {words[0]}"
+    return expected + closest(detail["input"], words)
 
 
 def _bare(quoted: object) -> str:
