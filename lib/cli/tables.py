@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from lib.cli.group import with_url
 from lib.cli.layout import cell_width, column_widths, columns_of, wrap
 
 # Any INSERT can write these texts: replace characters that control a terminal.
@@ -24,13 +25,12 @@ _COLOURS = {
     "yellow": "yellow",
     "green": "green",
     "error": "red",
-    "FAILED": "red",
+    "failed": "red",
     "open": "red",
     "running": "cyan",
     "half_open": "yellow",
-    "INTERRUPTED": "yellow",
+    "interrupted": "yellow",
     "completed": "green",
-    "SUCCESS": "green",
     "cancelled": "bright_black",
 }
 
@@ -62,7 +62,8 @@ def print_parts(parts: Iterable[Part]) -> None:
         if isinstance(part, Table):
             _print_plain(part) if room is None else _draw(part, room)
         else:
-            click.echo(_printable(part) if room is None else "\n".join(wrap(_printable(part), room)))
+            text = _printable(with_url(part))
+            click.echo(text if room is None else "\n".join(wrap(text, room)))
 
 
 def moment(time: str | None) -> str:
@@ -86,6 +87,11 @@ def duration(milliseconds: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def run_result(result: str) -> str:
+    """Return the result of a run as people read it: completed, failed, interrupted, snoozed or released."""
+    return "completed" if result == "SUCCESS" else result.lower()
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

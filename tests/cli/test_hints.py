@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.conftest import Door
+from tests.support.world import World
 
 HINTS = {
     "schedule add": "schedules",
@@ -24,3 +25,48 @@ def test_another_name_of_a_command_is_answered_with_its_name(door: Door, typed: 
 def test_an_unknown_command_is_refused(door: Door) -> None:
     assert "No such command 'frobnicate'" in door.refuses("frobnicate")
     assert "jobs schedules --help" in door.refuses("schedules", "frobnicate")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("orders", "record-event", "o", "refund", 100, "--event-id", "e"), "; did you mean refunded?"),
+        (("orders", "accept", "paid_twise", "r", "--reason", "x"), "; did you mean paid_twice"),
+        (("import-orders", "--from", "shopfy", "-"), "; did you mean shopify?"),
+    ],
+)
+def test_a_wrong_word_has_the_closest_one(direct: Door, words: tuple[object, ...], hint: str) -> None:
+    refusal = direct.refuses(*words)
+    assert "it must be one of " in refusal
+    assert hint in refusal
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("orders", "show", "", "--tenant", ""), ("--tenant", "CORRELATION_ID")),
+        (("orders", "block", " ", "--tenant", " ", "--yes"), ("--tenant", "CORRELATION_ID")),
+        (("cancel", "--flow", " ", "--tenant", " ", "--yes"), ("--flow", "--tenant")),
+        (("erase-customer", "--flow", " ", "--tenant", " ", "--yes"), ("--tenant", "--flow")),
+    ],
+)
+def test_two_wrong_identifiers_are_both_named(direct: Door, words: tuple[object, ...], names: tuple[str, str]) -> None:
+    assert direct.refuses(*words) == "; ".join(f"{name} must have at least 1 character" for name in names)
+
+
+def test_hints_repeat_the_deployment_that_was_typed(world: World, remote: Door) -> None:
+    world.add("email", {})
+    world.tick()
+    group, texts = f"flask jobs --url {remote.url} ", {}
+    for words in ("status", "list --limit 1", "errors", "show 1", "stuck", "doctor", "cancel 1"):
+        text = texts[words] = remote.run("--url", remote.url, *words.split()).output
+        assert text.count("flask jobs ") == text.count(group), text
+    assert [words for words in ("show 1", "stuck", "cancel 1") if group not in texts[words]] == []
+
+
+def test_hints_are_short_with_the_variable(world: World, remote: Door) -> None:
+    world.add("email", {})
+    world.tick()
+    text = remote.run("stuck").stdout
+    assert "flask jobs " in text
+    assert "--url" not in text
