@@ -1008,6 +1008,39 @@ begin
   s.served := v_served;
   return s;
 end $$;
+-- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.
+
+-- Set the time of a job that came due in a transaction of more than a second to that of the commit: the same for all of
+-- the transaction, whose jobs start by their ids. A role that may not update jobs leaves the time as it is.
+create function public.giftcard_schedule_at_commit() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if v_now < now() + interval '1 second' or new.scheduled_at < now() or new.scheduled_at > v_now
+     or not has_table_privilege('public.giftcard_jobs', 'select')
+     or not has_table_privilege('public.giftcard_jobs', 'update') then
+    return null;
+  end if;
+  v_now := coalesce(nullif(current_setting('giftcard.commits_at', true), '')::timestamptz, v_now);
+  perform set_config('giftcard.commits_at', v_now::text, true);
+  update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
+   where id = new.id and status = 'queued' and scheduled_at = new.scheduled_at and scheduled_at < v_now;
+  return null;
+end $$;
+
+-- Deferred: they run at the commit. The first for each row of a plain INSERT and of a call of giftcard_enqueue in a
+-- transaction that goes on (its writer is `transaction`): what programs enqueue is committed at once, and would pay
+-- several percent for it. The second for what an UPDATE or a requeue makes due at once. Both conditions are short, as
+-- Postgres reads them anew in every statement.
+create constraint trigger giftcard_jobs_inserted_until_commit after insert on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (coalesce(current_setting('giftcard.writer', true), '') in ('', 'transaction'))
+  execute function public.giftcard_schedule_at_commit();
+create constraint trigger giftcard_jobs_made_due_until_commit after update of scheduled_at on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (new.scheduled_at between now() and clock_timestamp())
+  execute function public.giftcard_schedule_at_commit();
 -- Versions: schema and code are deployed separately, and each knows which versions of the other it works with.
 
 -- Return the schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an
@@ -1527,8 +1560,10 @@ end $$;
 -- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
 -- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
 -- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
+-- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
 create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,
+  p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -1542,7 +1577,7 @@ begin
   if p_replace then
     perform public.giftcard_lock_enqueued(p_jobs);
   end if;
-  perform set_config('giftcard.writer', 'enqueue', true);
+  perform set_config('giftcard.writer', case when p_commits then 'enqueue' else 'transaction' end, true);
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.
   with asked as materialized (
@@ -1958,7 +1993,7 @@ begin
     cross join lateral jsonb_array_elements(p_by_id -> j.id::text -> 'next') n(job)
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
-    perform public.giftcard_enqueue(v_next, p_now => p_now);
+    perform public.giftcard_enqueue(v_next, p_commits => true, p_now => p_now);
   end if;
 end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
@@ -6813,7 +6848,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                           then '; ticks pass over it until ' || public.giftcard_time_text(f.skip_until) else '' end,
           case when f.kind = 'job' and f.row_id ~ '^[0-9]{1,18}$' then f.row_id::bigint end, null, f.row_id
      from public.giftcard_faulty_rows f
-    where f.last_at > p_now - interval '1 day' and public.giftcard_is_faulty(f, p_now)
+    where f.last_at > p_now - interval '24 hours' and public.giftcard_is_faulty(f, p_now)
     order by f.first_at, f.kind, f.row_id limit 21)
 $$;
 

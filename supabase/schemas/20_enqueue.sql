@@ -72,8 +72,10 @@ end $$;
 -- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
 -- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
 -- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
+-- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
 create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,
+  p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -87,7 +89,7 @@ begin
   if p_replace then
     perform public.giftcard_lock_enqueued(p_jobs);
   end if;
-  perform set_config('giftcard.writer', 'enqueue', true);
+  perform set_config('giftcard.writer', case when p_commits then 'enqueue' else 'transaction' end, true);
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.
   with asked as materialized (
