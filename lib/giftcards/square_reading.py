@@ -30,7 +30,7 @@ def read(raw: bytes) -> tuple[Event, str | None]:
     event = Event(
         event_id=_valid(EventId, given.get("event_id")) or f"sha256:{hashlib.sha256(raw).hexdigest()}",
         type=_valid(EventType, given.get("type")) or "unreadable",
-        created_at=datetime.now(UTC),
+        created_at=datetime.fromtimestamp(0, UTC),  # not read: it is ignored
     )
     return event, f"not as expected: {location or 'the body is no object'}"[:200]
 
