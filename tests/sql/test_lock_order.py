@@ -58,6 +58,28 @@ def settle(connection: psycopg.Connection[Any], ids: list[int], way: int) -> Non
     connection.execute("select giftcard_settle(%s)", [_json(results)])
 
 
+def claim(connection: psycopg.Connection[Any], ids: list[int], way: int) -> None:
+    """It takes over what has an ended lease, and due jobs of several circuits."""
+    connection.execute(
+        "select giftcard_begin_tick(gen_random_uuid(), 'worker', 'test', %s, 20, 130, 1, p_now => clock_timestamp()"
+        " + interval '2 hours')",
+        [_json({"work": 60, "many": 60, "fresh": 60})],
+    )
+
+
+def trip(connection: psycopg.Connection[Any], ids: list[int], way: int) -> None:
+    """Failures that open two circuits."""
+    leases = dict(
+        connection.execute("select id, lease_id::text from giftcard_jobs where id = any(%s)", [ids]).fetchall()
+    )
+    results = [
+        {"id": job, "lease_id": leases[job], "outcome": "retry", "delay": 0, "error": "E", "trips": 1}
+        for job in ids
+        if leases[job]
+    ][::way]
+    connection.execute("select giftcard_settle(%s)", [_json(results)])
+
+
 def requeue(connection: psycopg.Connection[Any], ids: list[int], way: int) -> None:
     connection.execute("select giftcard_requeue_jobs('{}', p_dry_run => false)")
 
@@ -93,12 +115,25 @@ def import_pgmq(connection: psycopg.Connection[Any], ids: list[int], way: int) -
     assert "problem" not in answer["race"], answer
 
 
-CALLS: list[Call] = [enqueue, enqueue_again, settle, requeue, requeue_dead, cancel_flow, make_due, prune, import_pgmq]
+CALLS: list[Call] = [
+    enqueue,
+    enqueue_again,
+    settle,
+    requeue,
+    requeue_dead,
+    cancel_flow,
+    make_due,
+    prune,
+    import_pgmq,
+    claim,
+    trip,
+]
 
 
 def _prepared(connection: psycopg.Connection[Any]) -> list[int]:
     """Running jobs of flows of their own, and of one flow, whose dedup keys run against their ids."""
     connection.execute("delete from giftcard_jobs")
+    connection.execute("delete from giftcard_circuits")
     connection.execute("select pgmq.purge_queue('race')")
     connection.execute("select pgmq.send_batch('race', array_fill('{}'::jsonb, array[120]))")
     connection.execute(
