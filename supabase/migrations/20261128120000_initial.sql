@@ -1011,7 +1011,8 @@ end $$;
 -- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.
 
 -- Set the time of a job that came due in a transaction of more than a second to that of the commit: the same for all of
--- the transaction, whose jobs start by their ids. A role that may not update jobs leaves the time as it is.
+-- the transaction, whose jobs start by their ids. Not if it inserts more than 10,000 jobs (by their ids): they would
+-- leave as many dead entries at the head of their queue. Nor for a role that may not update jobs.
 create function public.giftcard_schedule_at_commit() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 declare
@@ -1022,8 +1023,12 @@ begin
      or not has_table_privilege('public.giftcard_jobs', 'update') then
     return null;
   end if;
-  v_now := coalesce(nullif(current_setting('giftcard.commits_at', true), '')::timestamptz, v_now);
-  perform set_config('giftcard.commits_at', v_now::text, true);
+  if coalesce(current_setting('giftcard.commits_at', true), '') = '' then
+    perform set_config('giftcard.commits_at', case
+      when tg_op = 'INSERT' and (select max(id) from public.giftcard_jobs) - new.id > 10000 then '-infinity'
+      else v_now::text end, true);
+  end if;
+  v_now := current_setting('giftcard.commits_at')::timestamptz;
   update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
    where id = new.id and status = 'queued' and scheduled_at = new.scheduled_at and scheduled_at < v_now;
   return null;
@@ -8936,14 +8941,16 @@ end $$;
 
 -- Return messages in the order of locks, that of the keys of their jobs. The ids of the jobs follow the order of the
 -- messages, in which they start.
-create function public.giftcard_messages_by_key(p_items jsonb) returns setof jsonb
+create function public.giftcard_messages_by_key(p_items jsonb) returns jsonb[]
 language sql volatile security invoker set search_path = '' as $$
   with numbered as materialized (
     select jsonb_set(i, '{job,id}', to_jsonb(nextval('public.giftcard_jobs_id_seq'))) as item, n
       from jsonb_array_elements(p_items) with ordinality x(i, n))
-  select item from numbered
-   order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C", (item #>> '{job,correlation_id}') collate "C",
-            (item #>> '{job,stage}') collate "C", coalesce(item #>> '{job,dedup_key}', '') collate "C", n
+  select coalesce(array_agg(
+      item order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C",
+                    (item #>> '{job,correlation_id}') collate "C", (item #>> '{job,stage}') collate "C",
+                    coalesce(item #>> '{job,dedup_key}', '') collate "C", n), '{}')
+    from numbered
 $$;
 
 -- Return how many messages had each outcome: {moved, repeated, conflicts, refused}.
@@ -8971,7 +8978,7 @@ begin
   -- Locks the messages by their numbers, as an archive of all of them does.
   perform pgmq.set_vt(p_queue, s.id, 60) from (
     select (i ->> 'msg_id')::bigint as id from jsonb_array_elements(p_items) i order by 1) s;
-  for v_item in select m from public.giftcard_messages_by_key(p_items) m loop
+  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
     v_id := (v_item ->> 'msg_id')::bigint;
     begin
       if pgmq.archive(p_queue, v_id) then
@@ -9005,10 +9012,10 @@ declare
 begin
   v_archived := array(select pgmq.archive(p_queue, array(
     select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
-  for v_item in
-    select m from public.giftcard_messages_by_key(p_items) m where (m ->> 'msg_id')::bigint = any (v_archived)
-  loop
-    v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
+    if (v_item ->> 'msg_id')::bigint = any (v_archived) then
+      v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+    end if;
   end loop;
   return public.giftcard_count_imported(v_outcomes);
 exception when others then

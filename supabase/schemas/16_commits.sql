@@ -1,7 +1,8 @@
 -- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.
 
 -- Set the time of a job that came due in a transaction of more than a second to that of the commit: the same for all of
--- the transaction, whose jobs start by their ids. A role that may not update jobs leaves the time as it is.
+-- the transaction, whose jobs start by their ids. Not if it inserts more than 10,000 jobs (by their ids): they would
+-- leave as many dead entries at the head of their queue. Nor for a role that may not update jobs.
 create function public.giftcard_schedule_at_commit() returns trigger
 language plpgsql security invoker set search_path = '' as $$
 declare
@@ -12,8 +13,12 @@ begin
      or not has_table_privilege('public.giftcard_jobs', 'update') then
     return null;
   end if;
-  v_now := coalesce(nullif(current_setting('giftcard.commits_at', true), '')::timestamptz, v_now);
-  perform set_config('giftcard.commits_at', v_now::text, true);
+  if coalesce(current_setting('giftcard.commits_at', true), '') = '' then
+    perform set_config('giftcard.commits_at', case
+      when tg_op = 'INSERT' and (select max(id) from public.giftcard_jobs) - new.id > 10000 then '-infinity'
+      else v_now::text end, true);
+  end if;
+  v_now := current_setting('giftcard.commits_at')::timestamptz;
   update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
    where id = new.id and status = 'queued' and scheduled_at = new.scheduled_at and scheduled_at < v_now;
   return null;

@@ -130,14 +130,16 @@ end $$;
 
 -- Return messages in the order of locks, that of the keys of their jobs. The ids of the jobs follow the order of the
 -- messages, in which they start.
-create function public.giftcard_messages_by_key(p_items jsonb) returns setof jsonb
+create function public.giftcard_messages_by_key(p_items jsonb) returns jsonb[]
 language sql volatile security invoker set search_path = '' as $$
   with numbered as materialized (
     select jsonb_set(i, '{job,id}', to_jsonb(nextval('public.giftcard_jobs_id_seq'))) as item, n
       from jsonb_array_elements(p_items) with ordinality x(i, n))
-  select item from numbered
-   order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C", (item #>> '{job,correlation_id}') collate "C",
-            (item #>> '{job,stage}') collate "C", coalesce(item #>> '{job,dedup_key}', '') collate "C", n
+  select coalesce(array_agg(
+      item order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C",
+                    (item #>> '{job,correlation_id}') collate "C", (item #>> '{job,stage}') collate "C",
+                    coalesce(item #>> '{job,dedup_key}', '') collate "C", n), '{}')
+    from numbered
 $$;
 
 -- Return how many messages had each outcome: {moved, repeated, conflicts, refused}.
@@ -165,7 +167,7 @@ begin
   -- Locks the messages by their numbers, as an archive of all of them does.
   perform pgmq.set_vt(p_queue, s.id, 60) from (
     select (i ->> 'msg_id')::bigint as id from jsonb_array_elements(p_items) i order by 1) s;
-  for v_item in select m from public.giftcard_messages_by_key(p_items) m loop
+  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
     v_id := (v_item ->> 'msg_id')::bigint;
     begin
       if pgmq.archive(p_queue, v_id) then
@@ -199,10 +201,10 @@ declare
 begin
   v_archived := array(select pgmq.archive(p_queue, array(
     select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
-  for v_item in
-    select m from public.giftcard_messages_by_key(p_items) m where (m ->> 'msg_id')::bigint = any (v_archived)
-  loop
-    v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
+    if (v_item ->> 'msg_id')::bigint = any (v_archived) then
+      v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+    end if;
   end loop;
   return public.giftcard_count_imported(v_outcomes);
 exception when others then
