@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def find(package: str, found: Found, *, setting: str | None = None) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever a file raises, also SystemExit, breaks that file alone
         _check_not_interrupted(error)
         absent = isinstance(error, ModuleNotFoundError) and package.startswith(error.name or "?")
-        reason = f"there is no package {package}" if absent else _reason(error, package, Path(package), roots=())
+        reason = f"there is no package {package}" if absent else _reason(error, package, None, roots=_roots(package))
         found.add_broken([package], f"{setting}: {reason}")
         return
     if setting:
@@ -75,12 +76,22 @@ def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
         yield module.name, next((file for file in files if file.exists()), files[0])
 
 
+def _roots(package: str) -> tuple[Path, ...]:
+    """Return the folders, or the file, of the first part of a package's name, without importing it."""
+    try:
+        spec = importlib.util.find_spec(package.partition(".")[0])
+    except (ImportError, ValueError):  # it has replaced itself
+        return ()
+    places = (spec.submodule_search_locations or [spec.origin]) if spec else []
+    return tuple(Path(place) for place in places if place)
+
+
 def _check_not_interrupted(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         raise error
 
 
-def _reason(error: BaseException, module: str, file: Path, *, roots: tuple[Path, ...]) -> str:
+def _reason(error: BaseException, module: str, file: Path | None, *, roots: tuple[Path, ...]) -> str:
     """Return where and why a module cannot be imported, without values."""
     place, traceback = None, error.__traceback__
     while traceback is not None:
@@ -91,8 +102,15 @@ def _reason(error: BaseException, module: str, file: Path, *, roots: tuple[Path,
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{shown_path(error.filename)}:{error.lineno or 1}"
     kind = "" if isinstance(error, GiftcardError) else type(error).__name__
-    text = error.msg if isinstance(error, SyntaxError) else str(error) if isinstance(error, _SAFE) else ""
-    return ": ".join(filter(None, (place or (f"{shown_path(str(file))}:1" if roots else module), kind, text)))
+    return ": ".join(filter(None, (place or (f"{shown_path(str(file))}:1" if file else module), kind, _text(error))))
+
+
+def _text(error: BaseException) -> str:
+    """Return the message of an error of the interpreter."""
+    try:
+        return str(error.msg if isinstance(error, SyntaxError) else error) if isinstance(error, _SAFE) else ""
+    except BaseException:  # noqa: BLE001 - a class of the file's own may raise here, too
+        return ""
 
 
 def _declared(file: Path) -> set[str]:
