@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -61,12 +61,26 @@ def find(package: str, found: Found, *, setting: str | None = None) -> None:
     for name, file in _files(folders):
         full_name = f"{package}.{name}"
         try:
-            found.add(importlib.import_module(full_name))
+            module = importlib.import_module(full_name)
         except BaseException as error:  # noqa: BLE001 - as above
             _check_not_interrupted(error)
             reason = _reason(error, full_name, file, roots=(*(roots if setting else ()), file.parent))
             names = sorted(_declared(file)) or [name if name not in found.stages else full_name]
             found.add_broken(names, reason)
+            continue
+        found.add(module)
+        if setting:
+            for line, hidden in _hidden(file, module):
+                found.add_broken([hidden], f"{shown_path(str(file))}:{line}: another function of the same name follows")
+
+
+def _hidden(file: Path, module: ModuleType) -> Iterator[tuple[int, str]]:
+    """Yield the stages of a file whose function has the name of a later one, each with its line."""
+    kept = {value.name for value in vars(module).values() if isinstance(value, Stage)}
+    for node in ast.parse(file.read_bytes()).body if file.suffix == ".py" and file.exists() else ():
+        if isinstance(node, ast.FunctionDef):
+            for name in sorted(_named(node.decorator_list) - kept):
+                yield node.lineno, name
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
@@ -82,7 +96,7 @@ def _roots(package: str) -> tuple[Path, ...]:
         spec = importlib.util.find_spec(package.partition(".")[0])
     except (ImportError, ValueError):  # it has replaced itself
         return ()
-    places = (spec.submodule_search_locations or [spec.origin]) if spec else []
+    places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
     return tuple(Path(place) for place in places if place)
 
 
@@ -120,9 +134,14 @@ def _declared(file: Path) -> set[str]:
     except OSError:
         return set()
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        tree = ast.parse(source)
+        return _named(ast.walk(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(_DECLARED.findall(source.decode(errors="replace")))
+
+
+def _named(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names in `stage("name")` among nodes."""
     calls = [node for node in nodes if isinstance(node, ast.Call) and _name_of(node.func) == "stage"]
     given = [[*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "name")] for call in calls]
     constants = [value.value for values in given for value in values if isinstance(value, ast.Constant)]

@@ -129,6 +129,13 @@ def test_a_package_that_does_not_exist_is_named(make_world: Make) -> None:
     assert "payment" in world.registry.stages
 
 
+def test_a_stage_whose_function_a_later_one_replaces_is_named(written: Write) -> None:
+    world = written(both=HEAD + STAGE.format("points", "") + STAGE.format("badges", ""))()
+    reason = world.registry.broken["points"]
+    assert reason.endswith("own_shop/stages/both.py:7: another function of the same name follows")
+    assert "badges" in world.registry.stages
+
+
 def test_a_package_that_raises_is_named_with_its_line(written: Write) -> None:
     world = written(__init__="\n\n1 / 0\n")()
     reason = world.registry.broken["own_shop.stages"]
