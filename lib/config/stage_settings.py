@@ -55,7 +55,9 @@ class StageSettings(BaseSettings):
             return cls(**given)
         except ValidationError as error:
             problem = _problem(error, given, variables)
-        except Exception as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold a value
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold a value
             problem = f"{', '.join(sorted(variables.values()))} cannot be read: {type(error).__name__}"
         # Outside of `except`: the error of pydantic holds the values.
         raise SettingsError(problem)

@@ -75,7 +75,7 @@ def check_handler(name: str, handler: Any) -> None:
 def _check_model(name: str, argument: str, model: Any, base: type) -> None:
     if model is None and base is StageSettings:
         return
-    if not (isinstance(model, type) and issubclass(model, base)):
+    if not (isinstance(model, type) and issubclass(model, base) and model is not base):
         _refuse(name, f"{argument} has to be a subclass of {base.__name__}", model)
 
 

@@ -102,7 +102,9 @@ def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int
         found = field_errors(error, stage.payload)
         errors = [(f"payload.{field}" if field else "payload", message) for field, message in found]
         raise InvalidJob(error_sentence(found), field=errors[0][0], index=index, errors=errors) from None
-    except Exception as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold the payload
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold the payload
         message = f"cannot be validated: {type(error).__name__}"
         raise InvalidJob(message, field="payload", index=index) from None
 

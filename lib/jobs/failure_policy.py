@@ -113,6 +113,12 @@ def describe(failed: BaseException | Retry | Error) -> str:
     name = "Outcome unknown" if isinstance(failed, UnknownOutcome) else type(failed).__name__
     try:
         message = str(failed)
-    except Exception:  # noqa: BLE001 - an exception without a usable message must not fail its tick
+    except BaseException:  # noqa: BLE001 - an exception without a usable message must not fail its tick
         message = "it has no readable message"
     return f"{name}: {message}" if message else name
+
+
+def without_attributes(failure: BaseException) -> PermanentError | TransientError:
+    """Return a failure of the same kind in place of an exception whose message or attributes cannot be used."""
+    kind = PermanentError if issubclass(type(failure), PermanentError) else TransientError
+    return kind(f"{type(failure).__name__[:100]}: it has a message or an attribute that cannot be read")

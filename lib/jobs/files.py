@@ -2,9 +2,10 @@
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -49,7 +50,7 @@ def find(package: str, found: Found, *, setting: str | None = None) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever a file raises, also SystemExit, breaks that file alone
         _check_not_interrupted(error)
         absent = isinstance(error, ModuleNotFoundError) and package.startswith(error.name or "?")
-        reason = f"there is no package {package}" if absent else _reason(error, package, Path(package), roots=())
+        reason = f"there is no package {package}" if absent else _reason(error, package, None, roots=_roots(package))
         found.add_broken([package], f"{setting}: {reason}")
         return
     if setting:
@@ -60,12 +61,26 @@ def find(package: str, found: Found, *, setting: str | None = None) -> None:
     for name, file in _files(folders):
         full_name = f"{package}.{name}"
         try:
-            found.add(importlib.import_module(full_name))
+            module = importlib.import_module(full_name)
         except BaseException as error:  # noqa: BLE001 - as above
             _check_not_interrupted(error)
             reason = _reason(error, full_name, file, roots=(*(roots if setting else ()), file.parent))
             names = sorted(_declared(file)) or [name if name not in found.stages else full_name]
             found.add_broken(names, reason)
+            continue
+        found.add(module)
+        if setting:
+            for line, hidden in _hidden(file, module):
+                found.add_broken([hidden], f"{shown_path(str(file))}:{line}: another function of the same name follows")
+
+
+def _hidden(file: Path, module: ModuleType) -> Iterator[tuple[int, str]]:
+    """Yield the stages of a file whose function has the name of a later one, each with its line."""
+    kept = {value.name for value in vars(module).values() if isinstance(value, Stage)}
+    for node in ast.parse(file.read_bytes()).body if file.suffix == ".py" and file.exists() else ():
+        if isinstance(node, ast.FunctionDef):
+            for name in sorted(_named(node.decorator_list) - kept):
+                yield node.lineno, name
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
@@ -75,12 +90,22 @@ def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
         yield module.name, next((file for file in files if file.exists()), files[0])
 
 
+def _roots(package: str) -> tuple[Path, ...]:
+    """Return the folders, or the file, of the first part of a package's name, without importing it."""
+    try:
+        spec = importlib.util.find_spec(package.partition(".")[0])
+    except (ImportError, ValueError):  # it has replaced itself
+        return ()
+    places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
+    return tuple(Path(place) for place in places if place)
+
+
 def _check_not_interrupted(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         raise error
 
 
-def _reason(error: BaseException, module: str, file: Path, *, roots: tuple[Path, ...]) -> str:
+def _reason(error: BaseException, module: str, file: Path | None, *, roots: tuple[Path, ...]) -> str:
     """Return where and why a module cannot be imported, without values."""
     place, traceback = None, error.__traceback__
     while traceback is not None:
@@ -91,8 +116,15 @@ def _reason(error: BaseException, module: str, file: Path, *, roots: tuple[Path,
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{shown_path(error.filename)}:{error.lineno or 1}"
     kind = "" if isinstance(error, GiftcardError) else type(error).__name__
-    text = error.msg if isinstance(error, SyntaxError) else str(error) if isinstance(error, _SAFE) else ""
-    return ": ".join(filter(None, (place or (f"{shown_path(str(file))}:1" if roots else module), kind, text)))
+    return ": ".join(filter(None, (place or (f"{shown_path(str(file))}:1" if file else module), kind, _text(error))))
+
+
+def _text(error: BaseException) -> str:
+    """Return the message of an error of the interpreter."""
+    try:
+        return str(error.msg if isinstance(error, SyntaxError) else error) if isinstance(error, _SAFE) else ""
+    except BaseException:  # noqa: BLE001 - a class of the file's own may raise here, too
+        return ""
 
 
 def _declared(file: Path) -> set[str]:
@@ -102,9 +134,14 @@ def _declared(file: Path) -> set[str]:
     except OSError:
         return set()
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        tree = ast.parse(source)
+        return _named(ast.walk(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(_DECLARED.findall(source.decode(errors="replace")))
+
+
+def _named(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names in `stage("name")` among nodes."""
     calls = [node for node in nodes if isinstance(node, ast.Call) and _name_of(node.func) == "stage"]
     given = [[*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "name")] for call in calls]
     constants = [value.value for values in given for value in values if isinstance(value, ast.Constant)]

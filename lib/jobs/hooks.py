@@ -140,7 +140,9 @@ def guarded(name: str, function: Callable[[], Any], *, job_id: int | None = None
     """Return what a team's own code returns; None, and a line in the log, if it raises: it must not stop a job."""
     try:
         return function()
-    except Exception as error:  # noqa: BLE001
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - also sys.exit
         # The type alone: the message may hold what the job holds.
         events.emit("hook_failed", hook=name, error=type(error).__name__, at=place_of(error), job_id=job_id)
         return None

@@ -70,7 +70,9 @@ class Stage:
             return str(error)
         try:
             missing = self.needs(settings)
-        except Exception as error:  # noqa: BLE001 - the author's code; its message may hold a setting's value
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the author's code; its message may hold a setting's value
             return f"its needs raised {type(error).__name__}"
         if missing is None or (isinstance(missing, str) and missing):
             return missing

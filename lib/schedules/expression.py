@@ -37,7 +37,7 @@ _AT_WORDS = {
     "@MONTHLY": "0 0 1 * *", "@YEARLY": "0 0 1 1 *", "@ANNUALLY": "0 0 1 1 *",
 }  # fmt: skip
 _ITEM = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/([0-9]+))?", re.ASCII)
-_NTH_DAY = re.compile(r"([A-Z]{3}|[0-9])(L|#[1-5])")
+_NTH_DAY = re.compile(r"([A-Z]{3}|[0-9]{1,2})(L|#[1-5])")
 # What other schedulers have.
 _FOREIGN = (
     (re.compile(r"\?.*"), "cannot be ?: use *"),

@@ -26,9 +26,9 @@ _ROOT = Path(__file__).parents[2]
 _STANDARD_LIBRARY = Path(os.__file__).parent
 _PACKAGES = ("site-packages", "dist-packages", "_vendor")
 # The rooms that call a stage, and those that it calls for its connections: a fault that ends there began outside.
-_CALLERS = "lib/tick/"
+_CALLERS = ("lib/tick/", "lib/giftcards/flow.py")
 _ENGINE = (
-    *(_CALLERS, "lib/config/", "lib/jobs/", "lib/safe_http/", "lib/store/", "lib/telemetry/"),
+    *(*_CALLERS, "lib/config/", "lib/jobs/", "lib/safe_http/", "lib/store/", "lib/telemetry/"),
     *("lib/encryption.py", "lib/errors.py", "lib/job.py", "lib/validation.py"),
 )
 
@@ -82,7 +82,7 @@ def fault_of(failure: BaseException, *, handler: Callable[..., Any] | None, secr
     """
     try:
         return _fault_of(failure, handler, secrets)
-    except Exception:  # noqa: BLE001 - an exception may have any attributes
+    except BaseException:  # noqa: BLE001 - an exception may have any attributes, and raise when they are read
         return None
 
 
@@ -91,7 +91,7 @@ def place_of(failure: BaseException) -> str | None:
     try:
         frames = _frames(failure)
         return Fault(frames=tuple(frames), is_bug=True).at if frames else None
-    except Exception:  # noqa: BLE001 - as above
+    except BaseException:  # noqa: BLE001 - as above
         return None
 
 

@@ -15,7 +15,7 @@ from lib.job import Complete, Error, Job, NextJob, Outcome, Release, Retry, Snoo
 from lib.jobs import hooks
 from lib.jobs.context import Context
 from lib.jobs.enqueue import prepare_unattended
-from lib.jobs.failure_policy import FailurePolicy, decide
+from lib.jobs.failure_policy import FailurePolicy, decide, without_attributes
 from lib.jobs.registry import Registry
 from lib.jobs.retry_policy import max_attempts
 from lib.jobs.shown import PAYLOAD_REFUSED
@@ -89,10 +89,12 @@ class Runner:
     def failed(self, job: Job, failure: BaseException, *, began: float | None = None) -> Result:
         """Return the result of a failure. `began`: when its handler did, by `time.monotonic()`; None: it never did."""
         policy = self._policy(job.stage)
-        outcome = decide(failure, job, policy, rng=self._rng, again=hooks.ask_can_retry(policy, job, failure))
-        outcome = self._after_error(outcome, failure, job)
-        result = self._result(job, storable(outcome, secrets=self._secrets), began=began)
-        return replace(result, fault=self.fault(job, failure))
+        try:
+            outcome = decide(failure, job, policy, rng=self._rng, again=hooks.ask_can_retry(policy, job, failure))
+            stored = storable(self._after_error(outcome, failure, job), secrets=self._secrets)
+        except BaseException:  # noqa: BLE001 - an exception may have any attributes, and raise when they are read
+            stored = decide(without_attributes(failure), job, policy, rng=self._rng)
+        return replace(self._result(job, stored, began=began), fault=self.fault(job, failure))
 
     def fault(self, job: Job, failure: BaseException) -> Fault | None:
         """Return where a run failed; None if the failure was expected."""

@@ -10,6 +10,8 @@ from lib.telemetry.redact import clean
 # Limits of what a run stores: a few short facts, not a vendor's whole response.
 _LONGEST_FACT = 2_048
 _MOST_FACTS = 20
+_LONGEST_NAME = 200
+_LARGEST_NUMBER = 2**63
 
 
 def storable(outcome: Outcome, *, secrets: Callable[[], list[str]]) -> Outcome:
@@ -30,6 +32,11 @@ def _facts(detail: Any, secrets: list[str]) -> dict[str, Any] | None:
         return None
     facts = {}
     for name, value in list(detail.items())[:_MOST_FACTS]:
-        plain = isinstance(value, int | float | bool | None)
-        facts[str(name)] = value if plain else clean(str(value), secrets=secrets, limit=_LONGEST_FACT)
+        key = clean(str(name), secrets=secrets, limit=_LONGEST_NAME)
+        facts[key] = value if _is_plain(value) else clean(str(value), secrets=secrets, limit=_LONGEST_FACT)
     return facts
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether JSON has the value as it is: no NaN, nor a number of thousands of digits."""
+    return value is None or (isinstance(value, int | float) and abs(value) < _LARGEST_NUMBER)

@@ -44,6 +44,11 @@ BROKEN = {
         "points",
         "file.py:6: stage points: the handler",
     ),
+    "import_without_message": (
+        "class Absent(ImportError):\n    def __str__(self): raise SystemExit\nraise Absent",
+        "file",
+        "own_shop/stages/file.py:3: Absent",
+    ),
     "hooks": ("from lib.jobs.hooks import no_such_signal", "file", "file.py:1: ImportError"),
 }
 
@@ -122,6 +127,36 @@ def test_a_package_that_does_not_exist_is_named(make_world: Make) -> None:
     world = make_world(GIFTCARD_STAGES="no_such_shop.stages")
     assert world.registry.broken == {"no_such_shop.stages": "GIFTCARD_STAGES: there is no package no_such_shop.stages"}
     assert "payment" in world.registry.stages
+
+
+def test_a_stage_whose_function_a_later_one_replaces_is_named(written: Write) -> None:
+    world = written(both=HEAD + STAGE.format("points", "") + STAGE.format("badges", ""))()
+    reason = world.registry.broken["points"]
+    assert reason.endswith("own_shop/stages/both.py:7: another function of the same name follows")
+    assert "badges" in world.registry.stages
+
+
+def test_a_package_that_raises_is_named_with_its_line(written: Write) -> None:
+    world = written(__init__="\n\n1 / 0\n")()
+    reason = world.registry.broken["own_shop.stages"]
+    assert reason.startswith("GIFTCARD_STAGES: ")
+    assert reason.endswith("own_shop/stages/__init__.py:3: ZeroDivisionError")
+
+
+def test_functions_of_a_stage_that_leave_stop_nothing(written: Write) -> None:
+    head = (
+        HEAD + "import sys\nfrom lib.config.stage_settings import StageSettings\nfrom pydantic import field_validator\n"
+    )
+    own = "class Own(StageSettings):\n    x: int = 1\n    @field_validator('x')\n    def check(cls, x): sys.exit(1)\n"
+    files = {
+        "a": head + STAGE.format("by_needs", ", needs=lambda settings: sys.exit(1)"),
+        "b": head + own + STAGE.format("by_settings", ", settings=Own"),
+        "c": head + STAGE.format("by_circuit", ", circuit_of=lambda payload: sys.exit(1)"),
+    }
+    world = written(**files)(X="5")
+    world.enqueue("by_circuit", {})
+    report = world.tick()
+    assert (report["completed"], {"by_needs", "by_settings"} <= set(report["parked"])) == (1, True)
 
 
 def test_errors_of_a_stages_own_functions_park_it_or_fall_back(written: Write) -> None:

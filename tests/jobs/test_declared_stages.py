@@ -37,7 +37,7 @@ def three(a: Any, b: Any, c: Any) -> None: ...
 NOT_FUNCTIONS = ["no", 1, waits, yields, three, Payload()]
 WRONG: dict[str, list[Any]] = {
     "name": ["", "Points", "loyalty points", "loyalty-points", "1st", "a:b", "é", "a" * 64, None, 7, "a\n"],
-    "payload": [None, dict, Payload(), "Payload", int],
+    "payload": [None, dict, BaseModel, Payload(), "Payload", int],
     "settings": [Payload, {}, "LOYALTY", int],
     "policy": [{}, RetryPolicy, 3, "often"]
     + [RetryPolicy(max_attempts=number) for number in (0, -1, 26, True, 2.5, math.nan, "3", None)]  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ SAME = {
     "a step of the whole": ("*/60 */24 * * *", "0 */24 * * *"),
     "blanks and tabs": (" \t0   3 * *\t* ", "0 3 * * *"),
     "zeros in front": ("05 04 * * *", "5 4 * * *"),
+    "zeros in front of an nth day": ("0 0 * * 01#2,05L", "0 0 * * 1#2,5L"),
     "a list of everything": ("0 0 1-3,5,L,20/5 * *", "0 0 1,2,3,5,20,25,30,L * *"),
     "named nth days": ("0 0 * * MON#2,FRIL", "0 0 * * 1#2,5L"),
     "seconds first": ("0 30 2 * * *", "30 2 * * *"),
