@@ -61,6 +61,9 @@ IN_IDS = {
     "-1.5E-05": ROUNDED,
     "4560000000000000": ROUNDED,
     "12345678901234500000": ROUNDED,
+    **dict.fromkeys(
+        ("1-Mar", "Mar-05", "01. Mrz", "5. Mai", "1-Jan-2026", "12/24/2026", "24.12.2026", "2-août"), "is a date"
+    ),
     "123.0": "is a number with a fraction",
     "0.5": "is a number with a fraction",
     "12,5": "is a number with a fraction",
