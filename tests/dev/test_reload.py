@@ -86,7 +86,7 @@ def test_an_edit_restarts_the_application_and_nothing_else(project: Path) -> Non
 # The application, and a `make dev` that is killed without a chance to end it.
 PARENT = """import subprocess, sys
 subprocess.Popen([sys.executable, "-c", "import os; from dev.serve import _end_with_parent; "
-                 "print('ready', flush=True); _end_with_parent(os.getppid())"]).wait()
+                 "parent = os.getppid(); print('ready', flush=True); _end_with_parent(parent)"]).wait()
 """
 
 
