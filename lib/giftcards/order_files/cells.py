@@ -100,6 +100,13 @@ def damage_of_id(cell: str) -> str | None:
     return next((reason for check, reason in _ID_CHECKS if check(text)), None)
 
 
+def damage_of_address(cell: str) -> str | None:
+    """Return the same for a mail address: one like 'ann@example.com is valid, but another than Ann's."""
+    if trimmed(cell)[:1] == "'":
+        return "begins with an apostrophe, by which spreadsheets mark text: remove it"
+    return damage_of_text(cell)
+
+
 def escaped(cell: str) -> str:
     """Return a cell that a spreadsheet takes for text."""
     return f"'{cell}" if _CHANGED.match(cell) else cell

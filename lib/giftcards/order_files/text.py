@@ -112,7 +112,7 @@ def _windows(data: bytes, error: UnicodeDecodeError) -> Text:
     if foreign:
         line = content.count("\n", 0, foreign.start()) + 1
         raise FileError(
-            f"the file is not UTF-8, and as Windows-1252 it has words that nobody writes, first in line {line}: choose "
+            f"the file is not UTF-8, and as Windows-1252 it has signs within words, first in line {line}: choose "
             "its encoding with --encoding, such as mac-roman, cp1250 or cp1251"
         )
     reason = f"because it is not UTF-8 (line {line}): use --encoding to choose another"

@@ -79,6 +79,11 @@ IN_IDS = {
 }
 
 
+def test_an_address_behind_an_apostrophe_is_another_address() -> None:
+    assert (problem(email="'kate@example.com") or "").startswith("email begins with an apostrophe")
+    assert problem(email="k'ate@example.com") is None
+
+
 @pytest.mark.parametrize("column", IDS)
 @pytest.mark.parametrize("cell", IN_IDS)
 def test_a_damaged_id_is_refused(column: str, cell: str) -> None:
