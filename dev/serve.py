@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -138,10 +139,18 @@ def _run(fd: int) -> None:
             daemon=True,
         )
         clock.start()
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
         signal.sigwait(signals)
         stop.set()
         own.shutdown.ask(timeout=3)  # start no more jobs
         clock.join()
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when `make dev` was killed: it would tick on unseen, and keep the port."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

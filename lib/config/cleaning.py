@@ -22,17 +22,19 @@ _QUOTES = {
 _ALL_QUOTES = "".join(_QUOTES)
 _WORDS = r"(?:[a-z0-9]+[-_ .])*(?:secret|token|key|keys|password|passwd|url|dsn|value|id|address|name|host|here)s?"
 _PLACEHOLDER = re.compile(
-    r"(?i)<[\w ./-]*>|\[[\w ./-]*\]|\{+[\w ./-]*\}+|%[a-z_]+%|\$\{?[a-z_][a-z0-9_]*\}?|\$\(.*\)"
+    r"(?i)<[\w ./-]*>|\[[\w ./-]*\]|\{+[\w ./-]*\}+|%[a-z_]+%|\$\{[a-z_][a-z0-9_]*\}|(?-i:\$[A-Z_][A-Z0-9_]*)|\$\(.*\)"
     r"|x{3,}|\*{3,}|[.•?]{3,}|…|_{3,}|-{3,}"
-    r"|(?:change|replace|fill|insert|put|enter|add|paste)(?:[-_ ]?(?:me|it|this|in|your|with|here|the)\b.*|(?:me|this))"
-    rf"|(?:your|my|the|some)[-_ ]{_WORDS}|your[-_ ].*|todo|tbd|fixme|placeholder|null|none|nil|undefined|n/?a"
+    r"|(?:change|replace|fill|insert|put|enter|add|paste)"
+    r"(?:[-_ ]?(?:me|it|this|in|your|with|here|the)\b[^<>@]*|(?:me|this))"
+    rf"|(?:your|my|the|some)[-_ ]{_WORDS}|your[-_ ](?:[^<>@]*|.*@(?:your|example).*)"
+    r"|todo|tbd|fixme|placeholder|null|none|nil|undefined|n/?a"
 )
 
 
 def bare(text: str) -> str:
     """Return a text without the blanks, line breaks, invisible characters and pairs of quotes around it."""
     while True:
-        before, text = text, _blanks_off(text)
+        before, text = text, blanks_off(text)
         first, last = text[:1], text[-1:]
         if len(text) >= 2 and last in _QUOTES.get(first, "") and not {first, last} & set(text[1:-1]):
             text = text[1:-1]
@@ -40,7 +42,8 @@ def bare(text: str) -> str:
             return text
 
 
-def _blanks_off(text: str) -> str:
+def blanks_off(text: str) -> str:
+    """Return a text without the blanks, line breaks and invisible characters around it."""
     while (stripped := text.strip().strip(_INVISIBLE)) != text:
         text = stripped
     return text

@@ -43,7 +43,7 @@ class DatabaseUrl(SecretStr):
     def __init__(self, text: str, *, environment: str = "production") -> None:
         parts = url_parts.split(text, schemes=("postgres", "postgresql"), example=_EXAMPLE)
         url_parts.decoded(parts.path)
-        servers = [url_parts.host_and_port(server) for server in parts.authority.split(",")] if parts.authority else []
+        servers = [_server(server) for server in parts.authority.split(",")] if parts.authority else []
         parameters = _parameters(parts.query)
         hosts = [host for host, _ in servers]
         if "host" in parameters:
@@ -103,6 +103,14 @@ def _encrypt(parameters: dict[str, str]) -> None:
 
 def _refuse(name: str, allowed: str) -> NoReturn:
     raise ValueError(f"must have {name}={allowed}: otherwise secrets could travel in clear")
+
+
+def _server(authority: str) -> tuple[str, int | None]:
+    """Return host and port of a server; the host may be the folder of a Unix socket, `%2Frun%2Fpostgresql`."""
+    if authority.lower().startswith("%2f"):
+        folder, _, port = authority.partition(":")
+        return url_parts.decoded(folder), url_parts.host_and_port(f"localhost:{port}")[1] if port else None
+    return url_parts.host_and_port(authority)
 
 
 def _first_port(servers: list[tuple[str, int | None]]) -> int:

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import SecretStr
 
-from lib.config.cleaning import bare, check_text, has_half_quotes, items
+from lib.config.cleaning import bare, blanks_off, check_text, has_half_quotes, items
 
 # Characters. A shorter secret could not be redacted: it would match other text.
 _LENGTHS = range(8, 4_097)
@@ -78,18 +78,22 @@ def read(environ: Mapping[str, str], errors: list[str]) -> dict[str, JobSecret]:
         match = _SECRET.fullmatch(name)
         if match and bare(value):
             try:
-                secrets[match[1]] = _secret(match[1], bare(value), environ)
+                secrets[match[1]] = _secret(match[1], value, environ)
             except ValueError as error:
                 errors.append(str(error))
     return secrets
 
 
-def _secret(name: str, value: str, environ: Mapping[str, str]) -> JobSecret:
+def _secret(name: str, given: str, environ: Mapping[str, str]) -> JobSecret:
+    value = bare(given)
     try:
         for line in value.split("\n"):  # a certificate has several
             check_text(line.removesuffix("\r"))
-        if has_half_quotes(value):
-            raise ValueError("must have quotes at both ends or at none")
+        # Quotes around it allow one that is its own: "it's'".
+        if has_half_quotes(blanks_off(given)):
+            raise ValueError(
+                "must have quotes at both ends or at none: if one is a part of it, put other quotes around the whole"
+            )
     except ValueError as error:
         raise ValueError(f"{variable(name)}: {error}") from None
     if len(value) not in _LENGTHS:

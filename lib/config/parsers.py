@@ -16,7 +16,7 @@ from lib.config.transport import environment_of
 
 # A queue name that pgmq accepts and that never needs quotes, the name of a stage, and that of a tenant.
 _PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})(?::([^,:\x00-\x1f\x7f-\x9f]{1,200}))?")
-_LOCALE = re.compile(r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
+_LOCALE = re.compile(r"([a-z]{2,3})(?:-([a-z]{4}))?(?:-([a-z]{2}|[0-9]{3}))?", re.IGNORECASE | re.ASCII)
 _SQUARE_ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _LEAST_AMOUNT = re.compile(r"([A-Z]{3}):([1-9][0-9]{0,9})")
 MAX_RECIPIENTS = 20
@@ -137,10 +137,12 @@ def pgmq_queues(value: Any) -> Any:
 
 
 def locale(text: str) -> str:
-    """Parse a language tag: a language, perhaps with script and region."""
-    if not _LOCALE.fullmatch(text):
+    """Parse a language tag: a language, perhaps with script and region, in any case as in orders."""
+    match = _LOCALE.fullmatch(text)
+    if not match:
         raise ValueError("must be a language tag like de or en-GB")
-    return text
+    language, script, region = match.groups(default="")
+    return "-".join(filter(None, (language.lower(), script.title(), region.upper())))
 
 
 def square_id(text: str) -> str:

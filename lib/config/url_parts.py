@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 from lib.config.cleaning import is_placeholder
 from lib.config.job_secrets import forms
+from lib.config.transport import is_loopback
 
 MAX_LENGTH = 2_048
 # Characters. A shorter password is covered only between the : and the @: alone it would match other text.
@@ -16,7 +17,7 @@ _SHORTEST = 6
 # Any printable ASCII but the delimiters of a URL, which must be written as %….
 _CREDENTIALS = re.compile(r"(?:(?![/?#\[\]@%])[!-~]|%[0-9A-Fa-f]{2})*")
 _REST = re.compile(r"([^/?#]*)(/[^?#]*)?(?:\?([^#]*))?")
-_CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?\[\]!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
+_CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?@\[\]!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
 _AUTHORITY = re.compile(
     r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?))(?::([0-9]{1,5}))?"
 )
@@ -56,8 +57,10 @@ def split(text: str, *, schemes: tuple[str, ...], example: str) -> Parts:
     scheme, separator, rest = text.partition("://")
     if not separator or scheme.lower() not in schemes:
         raise ValueError(f"must be a URL like {example}")
-    credentials, _, rest = rest.rpartition("@")
-    if _PLACE_OF_A_PASSWORD.search(credentials) or any(map(is_placeholder, credentials.split(":"))):
+    credentials, rest = _credentials(rest, may_have_at=scheme.lower() in ("http", "https"))
+    # Servers on the developer's machine do have passwords like changeme.
+    is_here = is_loopback(re.split("[:/?]", rest, maxsplit=1)[0])
+    if _PLACE_OF_A_PASSWORD.search(credentials) or (any(map(is_placeholder, credentials.split(":"))) and not is_here):
         raise ValueError("must have the real user and password, where it has a placeholder like [YOUR-PASSWORD]")
     if not _CREDENTIALS.fullmatch(credentials):
         raise ValueError(
@@ -71,6 +74,17 @@ def split(text: str, *, schemes: tuple[str, ...], example: str) -> Parts:
     return Parts(
         scheme.lower(), credentials, decoded(user), decoded(password), match[1], match[2] or "", match[3] or ""
     )
+
+
+def _credentials(rest: str, *, may_have_at: bool) -> tuple[str, str]:
+    """Return user and password, and what follows. `may_have_at`: an @ may also stand in the path (Microsoft Teams)."""
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    # A host without a dot is more likely a part of a password before its / or ?.
+    if may_have_at and "." in authority.rpartition("@")[2]:
+        credentials, _, host = authority.rpartition("@")
+        return credentials, host + rest.removeprefix(authority)
+    credentials, _, rest = rest.rpartition("@")
+    return credentials, rest
 
 
 def decoded(text: str) -> str:

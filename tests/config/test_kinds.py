@@ -76,7 +76,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "customer_ingest,points,personal_code,payment,issue_card,email",
         "email customer_ingest,payment customer_ingest,personal_code,payment,issue_card,email,Points",
     ),
-    "giftcard_locale": ("de-AT", "german de_AT DE de- ../de"),
+    "giftcard_locale": ("de-AT", "german de_AT de- ../de"),
     "giftcard_mail_dir": (".local/mails", "https://x.example/y $HOME/mails README.md C:\\mails"),
     "report_recipients": ("ann@x.example, Ann@x.example,,b@y.example", "ann ann@x.example;ben@x.example <a@b.c> a@b@c"),
     "giftcard_alert_recipients": ("ann@x.example,nobody", ""),

@@ -81,3 +81,20 @@ def test_an_edit_restarts_the_application_and_nothing_else(project: Path) -> Non
         assert server.wait(60) == 0
     assert log.read_text().rstrip().endswith("Stopped.")
     assert not (project / ".local/postgres/postmaster.pid").exists()
+
+
+# The application, and a `make dev` that is killed without a chance to end it.
+PARENT = """import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import os; from dev.serve import _end_with_parent; "
+                 "parent = os.getppid(); print('ready', flush=True); _end_with_parent(parent)"]).wait()
+"""
+
+
+@pytest.mark.slow
+def test_the_application_ends_when_make_dev_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        server.kill()
+        # The end of the output: no process holds it any more.
+        assert server.communicate(timeout=60)[0] == ""

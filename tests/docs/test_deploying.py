@@ -112,7 +112,8 @@ def test_the_readmes_steps_lead_from_nothing_to_a_card(newcomer: Newcomer, empty
             file.write("export MAIL_FROM='Gift cards <cards@example.com>'\nexport GIFTCARD_LEDGER_IS_MEANT=1\n")
         assert newcomer.doctor() == {"database": "red"}, "secrets, variables and keys are green"
 
-        assert re.match(r"applied 2\d+_initial\.sql\n", newcomer.types(step("2. The database")).stdout)
+        found = newcomer.types(step("2. The database")).stdout
+        assert re.match(r"migrating the database \S+ on \S+\napplied 2\d+_initial\.sql\n", found)
         assert newcomer.doctor() == {"ticks": "red"}
 
         assert newcomer.types(step("3. Vercel").split("flask jobs")[0]).returncode == 0

@@ -36,6 +36,16 @@ _EXCEL_BREAK = re.compile(r"_x000[dD]_")
 _EXPONENT = re.compile(r"[+-]?\d+(?:[.,]\d*)?[eE][+-]?\d+")
 _FRACTION = re.compile(r"[+-]?\d*[.,]\d+|[+-]?\d+[.,]")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:([.,\s'’])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
+# As spreadsheets show what they took for a date: `MARCH1` and `MAR1` are both 1-Mar then, and two people one.
+_MONTHS = (
+    "jan ene gen feb fév mar mär mrz apr avr abr may mai mag maj mei jun juin giu jul juil lug aug août ago sep sept "
+    "set oct okt ott nov dec dez déc dic"
+).split()
+_MONTH = f"(?:{'|'.join(_MONTHS)})"
+_DATE = re.compile(
+    rf"\d{{1,2}}[-. ]{{1,2}}{_MONTH}\.?(?:[- ]\d{{2,4}})?|{_MONTH}\.?[- ]\d{{2,4}}|\d{{1,2}}([./])\d{{1,2}}\1\d{{4}}",
+    re.IGNORECASE,
+)
 _SIGNIFICANT = 15
 # Formulas, also in full-width forms; zeros at the left; numbers of which spreadsheets do not show each digit.
 _CHANGED = re.compile(r"[\s']*(?:[=+\-@\uff1d\uff0b\uff0d\uff20]|0[0-9]|[0-9]{12})")
@@ -57,6 +67,10 @@ _ID_CHECKS = (
     (
         lambda cell: cell.isdigit() and len(cell.rstrip("0")) <= _SIGNIFICANT < len(cell),
         "was rounded by a spreadsheet, which keeps 15 digits: restore the original id, and format the column as text",
+    ),
+    (
+        _DATE.fullmatch,
+        "is a date, into which spreadsheets turn ids like MAR1: restore the original id, and format as text",
     ),
     (lambda cell: cell[0] in "'’‘`´", "begins with an apostrophe, by which spreadsheets mark text: remove it"),
     (lambda cell: cell[0] == cell[-1] == '"', "is in quotation marks: give the id alone"),
@@ -84,6 +98,13 @@ def damage_of_id(cell: str) -> str | None:
     if not text:
         return None
     return next((reason for check, reason in _ID_CHECKS if check(text)), None)
+
+
+def damage_of_address(cell: str) -> str | None:
+    """Return the same for a mail address: one like 'ann@example.com is valid, but another than Ann's."""
+    if trimmed(cell)[:1] == "'":
+        return "begins with an apostrophe, by which spreadsheets mark text: remove it"
+    return damage_of_text(cell)
 
 
 def escaped(cell: str) -> str:

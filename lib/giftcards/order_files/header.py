@@ -93,7 +93,10 @@ def _check(layout: Layout, found: dict[str, int], *, twice: list[str], extra: li
 
 def _no_header(cells: Sequence[str], layout: Layout, missing: list[str]) -> str:
     if len(cells) == 1 and count_known(re.split("[,;\t|]", cells[0]), layout) >= _FEWEST_NAMES:
-        return "each line is in quotation marks as a whole, so it is one cell: save the file anew as CSV"
+        return (
+            "each line is one cell: it is in quotation marks as a whole (then save the file anew as CSV), or the line "
+            "sep= names another delimiter than the rows have (then correct it)"
+        )
     columns = ", ".join(layout.required)
     optional = f", and may name {', '.join(layout.misspelled)}" if layout.misspelled else ""
     return (

@@ -7,7 +7,7 @@ from itertools import chain
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lib.giftcards.order_files.amounts import minor_units
-from lib.giftcards.order_files.cells import damage_of_id, damage_of_text, trimmed
+from lib.giftcards.order_files.cells import damage_of_address, damage_of_id, damage_of_text, trimmed
 from lib.giftcards.order_files.file import OrderFile
 from lib.giftcards.order_files.layout import Row
 from lib.giftcards.order_files.table import Record
@@ -71,7 +71,9 @@ def _is_total(cells: dict[str, str]) -> bool:
 
 
 def _damage(name: str, cell: str) -> Iterator[str]:
-    reason = damage_of_text(cell) or (damage_of_id(cell) if name in IDS else None)
+    reason = (damage_of_address if name == "email" else damage_of_text)(cell) or (
+        damage_of_id(cell) if name in IDS else None
+    )
     if reason:
         yield f"{name} {reason}"
     elif name in ("given_name", "family_name", "email", "currency", "deliver_at") and _is_quoted(cell):

@@ -9,7 +9,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from lib.giftcards.order_files.amounts import minor_units
-from lib.giftcards.order_files.cells import damage_of_id, damage_of_text, trimmed
+from lib.giftcards.order_files.cells import damage_of_address, damage_of_id, damage_of_text, trimmed
 from lib.giftcards.order_files.file import OrderFile
 from lib.giftcards.order_files.layout import Row
 from lib.giftcards.order_files.table import Record
@@ -149,7 +149,7 @@ class ShopLayout:
         for name, cell in order.items():
             reason = damage_of_id(cell) if name in self._export.ids else None
             if name in (*self._export.ids, *self._export.required, *self._export.optional):
-                reason = reason or damage_of_text(cell)
+                reason = reason or (damage_of_address if name == self._export.email else damage_of_text)(cell)
             if reason:
                 raise ValueError(f"{name} {reason}")
 

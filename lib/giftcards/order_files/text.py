@@ -2,6 +2,7 @@
 
 import codecs
 import difflib
+import re
 from dataclasses import dataclass
 
 from lib.giftcards.order_files import formats
@@ -18,6 +19,10 @@ _MARKS = (
 # Names for --encoding that people type; Python knows more.
 _NAMES = "utf-8 utf-16 utf-16-le utf-16-be cp1252 windows-1252 latin-1 iso-8859-15 cp1250 cp850 mac-roman cp932".split()
 _SAMPLE = 4_096
+# Not of Western languages: three accented letters in a row, signs or Ÿ within a word. Other encodings look so.
+_FOREIGN = re.compile(
+    "[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff]{3}|[^\\W\\d_][¡¢£¤¥¦§¨©¬®¯±²³¶¸¹¼½¾¿†‡‰ˆ˜ƒ„‚][^\\W\\d_]|[a-zA-Z]Ÿ[a-z]"
+)
 
 
 class FileError(ValueError):
@@ -94,12 +99,22 @@ def _windows(data: bytes, error: UnicodeDecodeError) -> Text:
     lost = lenient.count("\N{REPLACEMENT CHARACTER}")
     if sum(character > "\x7f" for character in lenient) - lost > lost:
         raise FileError(f"the file is UTF-8 with other bytes in it, first in line {line}: save it anew, as CSV UTF-8")
+    if b"\n" not in data and b"\r" in data:  # as only old programs of the Mac end lines
+        reason = "because it is not UTF-8 and has line ends of old Macs: use --encoding to choose another"
+        return Text(data.decode("mac-roman"), (f"read as Mac Roman, {reason}",))
     try:
         content = data.decode("cp1252")
     except UnicodeDecodeError:
         raise FileError(
             f"the file is neither UTF-8 (line {line}) nor Windows-1252: choose its encoding with --encoding"
         ) from None
+    foreign = _FOREIGN.search(content)
+    if foreign:
+        line = content.count("\n", 0, foreign.start()) + 1
+        raise FileError(
+            f"the file is not UTF-8, and as Windows-1252 it has signs within words, first in line {line}: choose "
+            "its encoding with --encoding, such as mac-roman, cp1250 or cp1251"
+        )
     reason = f"because it is not UTF-8 (line {line}): use --encoding to choose another"
     return Text(content, (f"read as Windows-1252, {reason}",))
 

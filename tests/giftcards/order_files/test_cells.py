@@ -61,6 +61,9 @@ IN_IDS = {
     "-1.5E-05": ROUNDED,
     "4560000000000000": ROUNDED,
     "12345678901234500000": ROUNDED,
+    **dict.fromkeys(
+        ("1-Mar", "Mar-05", "01. Mrz", "5. Mai", "1-Jan-2026", "12/24/2026", "24.12.2026", "2-août"), "is a date"
+    ),
     "123.0": "is a number with a fraction",
     "0.5": "is a number with a fraction",
     "12,5": "is a number with a fraction",
@@ -74,6 +77,11 @@ IN_IDS = {
     "12\u00a03": "has an invisible character",
     "12\u200b3": "has an invisible character",
 }
+
+
+def test_an_address_behind_an_apostrophe_is_another_address() -> None:
+    assert (problem(email="'kate@example.com") or "").startswith("email begins with an apostrophe")
+    assert problem(email="k'ate@example.com") is None
 
 
 @pytest.mark.parametrize("column", IDS)

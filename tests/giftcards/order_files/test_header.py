@@ -68,5 +68,7 @@ def test_a_file_without_header_is_explained_without_its_data(content: str) -> No
 
 
 def test_a_file_of_lines_in_quotation_marks_is_explained() -> None:
-    with pytest.raises(ValueError, match="each line is in quotation marks as a whole"):
+    with pytest.raises(ValueError, match="each line is one cell: it is in quotation marks"):
         read(f'"{HEADER.strip()}"\n')
+    with pytest.raises(ValueError, match="the line sep= names another delimiter than the rows have"):
+        read("sep=;\n" + HEADER + line())

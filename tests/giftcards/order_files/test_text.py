@@ -33,6 +33,35 @@ def test_an_encoding_is_found_out_and_reported(encoding: str, mark: bytes, note:
     assert [one.startswith(note or "?") for one in found] == ([True] if note else [])
 
 
+@pytest.mark.parametrize(
+    ("encoding", "name"),
+    [("mac-roman", "Jürgen"), ("cp1250", "Ścieżka"), ("cp1251", "Иван"), ("cp1253", "Γιώργος"), ("cp1255", "שלום"),
+     ("big5", "陳大文"), ("shift-jis", "田中太郎"), ("euc-kr", "김민수"), ("gbk", "王小明")],
+)  # fmt: skip
+def test_another_encoding_is_not_taken_for_windows(encoding: str, name: str) -> None:
+    data = (HEADER + line(given_name="Kate") + line(given_name=name)).encode(encoding)
+    with pytest.raises(FileError, match=r"line 3.*--encoding"):
+        read(data)
+    assert [row.order.customer.given_name for row in read(data, encoding=encoding) if row.order] == ["Kate", name]
+
+
+@pytest.mark.parametrize(
+    "name", ["Zoë O’Neil", "Créée Ÿsaÿe", "Anne·Lise", "Acme®", "«Kate»", "ÉÈ", "Núñez", "Façade", "Åse Ærø", "Kate´s"]
+)
+def test_western_names_are_windows(name: str) -> None:
+    (row,) = read((HEADER + line(given_name=name)).encode("cp1252"))
+    assert row.order is not None
+    assert row.order.customer.given_name == name
+
+
+def test_line_ends_of_old_macs_mean_their_encoding() -> None:
+    data = (HEADER + line(given_name="Zoë", family_name="Müßig")).replace("\n", "\r").encode("mac-roman")
+    (row,) = read(data)
+    assert row.order is not None
+    assert (row.order.customer.given_name, row.order.customer.family_name) == ("Zoë", "Müßig")
+    assert notes(data)[0].startswith("read as Mac Roman, because it is not UTF-8 and has line ends of old Macs")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "utf-16", "cp1250", "Windows-1252", "iso-8859-2"])
 def test_an_encoding_can_be_chosen(encoding: str) -> None:
     (row,) = read(HEADER.encode(encoding) + line(given_name="Kate").encode(encoding.replace("utf-16", "utf-16-le")),
