@@ -1,10 +1,7 @@
 """The OpenAPI document as one HTML page, which loads nothing."""
 
-import re
 from pathlib import Path
 from typing import Any
-
-from markupsafe import Markup, escape
 
 from lib.templates import templates
 
@@ -14,13 +11,8 @@ Json = dict[str, Any]
 def as_html(document: Json) -> str:
     """Return the page of this document."""
     environment = templates(Path(__file__).parent / "templates")
-    environment.filters |= {"kind": kind, "prose": prose}
+    environment.filters["kind"] = kind
     return environment.get_template("api.html").render(document=document)
-
-
-def prose(text: str) -> Markup:
-    """Return a description as HTML, with its `names in backticks` as code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
 def kind(schema: Json) -> str:
