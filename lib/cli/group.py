@@ -14,7 +14,7 @@ import click
 from flask import current_app
 from flask.cli import AppGroup, ScriptInfo
 
-from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused
+from lib.errors import Conflict, Failure, Forbidden, GiftcardError, Invalid, Refused, SettingsError
 from lib.telemetry.redact import clean
 from lib.web.services import Services, services
 
@@ -25,20 +25,6 @@ _MODULES = (
     "inspect manage run import_orders orders customers archive audit keys schedules reports tokens webhooks channels"
 ).split()
 _URL = "lib.cli.url"
-# Names that people may try: group and command → the command's name.
-_HINTS = {
-    ("jobs", "schedule"): "schedules",
-    ("jobs", "report"): "reports",
-    ("jobs", "order"): "orders",
-    ("jobs", "reconcile"): "orders reconcile",
-    ("jobs", "webhook"): "webhooks",
-    ("jobs", "key"): "keys",
-    ("schedules", "add"): "create",
-    ("schedules", "change"): "update",
-    ("reports", "make"): "create",
-    ("webhooks", "add"): "create",
-    ("webhooks", "set"): "update",
-}
 
 
 class _Error(click.ClickException):
@@ -72,27 +58,18 @@ def _errors_as_sentences() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:
-        raise BadInput(_cleaned(_usage_message(error))) from error
+        from lib.cli.hints import usage_message
+
+        raise BadInput(_cleaned(usage_message(error))) from error
     except (Invalid, Forbidden, Refused, Conflict) as error:
         raise BadInput(_cleaned(error)) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted
+    except SettingsError as error:
+        # It repeats no value, and its examples of URLs are not to be covered.
+        raise Failed(str(error)) from error
     except GiftcardError as error:
         raise Failed(_cleaned(error)) from error
-
-
-def _usage_message(error: click.UsageError) -> str:
-    if isinstance(error, click.NoSuchOption) and error.option_name == "--url":
-        return "--url belongs to the group: flask jobs --url https://… COMMAND"
-    if isinstance(error, click.NoSuchCommand) and error.ctx:
-        hint = _HINTS.get((error.ctx.info_name or "", error.command_name))
-        if hint:
-            return f"there is no command {error.command_name}: use {error.ctx.command_path} {hint}"
-    if isinstance(error, click.NoSuchOption | click.NoSuchCommand) and error.possibilities:
-        close = " or ".join(error.possibilities)
-        return f"{error.message.rstrip('.')}; did you mean {close}?"
-    see_help = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-    return error.format_message().rstrip(".") + see_help
 
 
 def _cleaned(error: Exception | str) -> str:
@@ -158,6 +135,8 @@ def _import_commands() -> None:
 def _set_context_class(group: click.Group) -> None:
     for command in group.commands.values():
         command.context_class = _Context
+        # The whole first sentence: Click would cut it to one line.
+        command.short_help = command.short_help or (command.help or "").split("\n\n")[0].partition(". ")[0]
         if isinstance(command, click.Group):
             _set_context_class(command)
 
