@@ -38,7 +38,7 @@ class SettingsError(GiftcardError):
     """Invalid settings. `sentences`: one for each, which names the variable and what is allowed, never the value."""
 
     def __init__(self, *sentences: str) -> None:
-        more = f"; to list all {len(sentences)}: flask jobs doctor" if len(sentences) > 1 else ""
+        more = f" ({len(sentences) - 1} more; for all of them: flask jobs doctor)" if len(sentences) > 1 else ""
         super().__init__(sentences[0] + more)
         self.sentences = sentences
 

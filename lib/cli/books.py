@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from lib.cli.group import with_url
 from lib.cli.layout import wrap
 from lib.cli.tables import Part, Table, count, moment
 from lib.giftcards.money import format_money
@@ -80,7 +81,7 @@ def _facts(found: Json) -> Iterator[tuple[str, str]]:
 def _reopened_by(jobs: list[Json]) -> str:
     """Return how to reopen a cancelled order, if a job of it can."""
     cancelled = [job["id"] for job in jobs if job["status"] == "cancelled" and not job["archived_at"]]
-    return f"; to reopen it: flask jobs requeue {cancelled[0]}" if cancelled else ""
+    return with_url(f"; to reopen it: flask jobs requeue {cancelled[0]}") if cancelled else ""
 
 
 def _waived(order: Json) -> str:

@@ -7,7 +7,8 @@ import click
 
 from lib.cli import messages
 from lib.cli.group import BadInput, app_services, jobs, json_option, output
-from lib.cli.options import ID, TEXT, identifier, yes_option
+from lib.cli.models import identifiers
+from lib.cli.options import ID, TEXT, yes_option
 from lib.cli.prompts import confirm
 from lib.cli.services import local_service
 from lib.errors import Refused
@@ -42,10 +43,11 @@ def erase_customer(
 
 
 def _find_customer(tenant_id: str, *, flow: str | None = None, **criteria: str) -> int:
-    tenant, store = identifier(tenant_id, name="--tenant"), app_services().store
+    store = app_services().store
+    tenant, *flows = identifiers({"--tenant": tenant_id} | ({} if flow is None else {"--flow": flow}))
     if flow is None:
         return store.find_customer(tenant, **criteria | _as_stored(criteria))
-    flow = identifier(flow, name="--flow")
+    (flow,) = flows
     try:
         return store.find_customer(tenant, correlation_id=flow)
     except Refused:

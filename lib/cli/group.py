@@ -5,6 +5,8 @@ import io
 import json
 import os
 import platform
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ _MODULES = (
     "inspect manage run import_orders orders customers archive audit keys schedules reports tokens webhooks channels"
 ).split()
 _URL = "lib.cli.url"
+_TYPED_URL = "lib.cli.typed_url"
 
 
 class _Error(click.ClickException):
@@ -57,19 +60,21 @@ def _errors_as_sentences() -> Iterator[None]:
         yield
     except click.exceptions.NoArgsIsHelpError:
         raise
+    except _Error as error:
+        raise type(error)(with_url(_cleaned(error.message))) from error.__cause__
     except click.UsageError as error:
         from lib.cli.hints import usage_message
 
         raise BadInput(_cleaned(usage_message(error))) from error
     except (Invalid, Forbidden, Refused, Conflict) as error:
-        raise BadInput(_cleaned(error)) from error
+        raise BadInput(with_url(_cleaned(error))) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted
     except SettingsError as error:
-        # It repeats no value, and its examples of URLs are not to be covered.
+        # Of this machine, whatever --url is. It repeats no value, and its examples of URLs are not to be covered.
         raise Failed(str(error)) from error
     except GiftcardError as error:
-        raise Failed(_cleaned(error)) from error
+        raise Failed(with_url(_cleaned(error))) from error
 
 
 def _cleaned(error: Exception | str) -> str:
@@ -173,6 +178,7 @@ def jobs(ctx: click.Context, *, url: str | None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     ctx.meta[_URL] = url or None
+    ctx.meta[_TYPED_URL] = url if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE else None
 
 
 def deployment_url() -> str | None:
@@ -188,10 +194,16 @@ def use_deployment(ctx: click.Context) -> None:
     ctx.meta[_URL] = ctx.params.get("url") or None
 
 
+def with_url(text: str) -> str:
+    """Return a text whose `flask jobs …` commands have the --url that was typed. GIFTCARD_URL needs no repetition."""
+    context = click.get_current_context(silent=True)
+    url = context.meta.get(_TYPED_URL) if context else None
+    return re.sub(r"\bflask jobs (?!--url)", lambda _: f"flask jobs --url {shlex.quote(url)} ", text) if url else text
+
+
 def command_line(*words: str) -> list[str]:
-    """Return the words of a `flask jobs …` command with the same --url."""
-    url = deployment_url()
-    return ["flask", "jobs", *(["--url", url] if url else []), *words]
+    """Return the words of a `flask jobs …` command. What prints it adds --url."""
+    return ["flask", "jobs", *words]
 
 
 def app_services() -> Services:

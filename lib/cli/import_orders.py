@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib.cli.group import BadInput, app_services, jobs, json_option, output
-from lib.cli.options import BYTES_FILE, TEXT, identifier
+from lib.cli.known import Word
+from lib.cli.models import identifiers
+from lib.cli.options import BYTES_FILE, TEXT
 from lib.cli.prompts import progress_bar
 from lib.cli.services import local_service
 from lib.cli.tables import Part, count
@@ -30,7 +32,7 @@ _SOME_REJECTED = 3
 
 @jobs.command("import-orders")
 @click.argument("file", type=BYTES_FILE)
-@click.option("--from", "shop", type=click.Choice(_SHOPS), help="The file is this shop's export of orders.")
+@click.option("--from", "shop", type=Word(_SHOPS), help="The file is this shop's export of orders.")
 @click.option("--items", type=TEXT, help="With --from: only items with this in their names (default: gift cards).")
 @click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, default="default", help="Tenant of rows without one.")
 @click.option("--encoding", type=TEXT, help="Encoding of the file (default: found out, and printed unless UTF-8).")
@@ -56,7 +58,7 @@ def import_orders(*, file: Any, shop: str | None, items: str | None, as_json: bo
         store=own.store,
         registry=own.registry(),
         settings=own.settings,
-        tenant_id=identifier(options["tenant_id"], name="--tenant"),
+        tenant_id=identifiers({"--tenant": options["tenant_id"]})[0],
         dry_run=options["dry_run"],
         customers_may_change=options["customers_may_change"],
     )

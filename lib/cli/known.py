@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,6 +17,7 @@ from flask.cli import ScriptInfo
 from lib.cli.group import BadInput, app_services, deployment_url, use_deployment
 from lib.errors import GiftcardError, Invalid, Refused
 from lib.jobs.schemas import Filter, Page
+from lib.validation.predicates import closest
 
 _MOST = 10
 # How long a shell waits for the words of a completion.
@@ -32,10 +33,13 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     return f"; known: {', '.join(known[:_MOST])}{more}" if known else ""
 
 
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return the closest names as the end of a sentence, or nothing."""
-    close = get_close_matches(name, list(names))
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+class Word(click.Choice[str]):
+    """One of a few words, the closest of which the error names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            self.fail(f"it must be one of {', '.join(self.choices)}{closest(str(value), self.choices)}", param, ctx)
+        return str(value)
 
 
 def require(kind: str, name: str | None, *, option: str) -> None:

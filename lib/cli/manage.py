@@ -9,14 +9,13 @@ import click
 from lib.cli import messages
 from lib.cli.group import BadInput, Failed, jobs, json_option, output
 from lib.cli.known import require_names, suggesting
-from lib.cli.models import build_each
+from lib.cli.models import build_each, identifiers
 from lib.cli.options import (
     ID,
     NAME,
     TEXT,
     build,
     by_option,
-    identifier,
     json_argument,
     option_name,
     options_of,
@@ -147,8 +146,7 @@ def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None,
             raise BadInput("--tenant is for --flow: ids need none")
         _for_each(job_ids, job_service().cancel, as_json=as_json, view=messages.cancelled)
         return
-    flow = identifier(flow, name="--flow")
-    tenant = identifier("default" if tenant_id is None else tenant_id, name="--tenant")
+    flow, tenant = identifiers({"--flow": flow, "--tenant": "default" if tenant_id is None else tenant_id})
     service = job_service()
     found = service.list_jobs(Filter(tenant_id=tenant, correlation_id=flow), Page(limit=200))["jobs"]
     unfinished = [job for job in found if job["status"] in ("queued", "running", "error")]

@@ -7,7 +7,18 @@ from lib.cli.tables import Part, count, moment
 
 Json = dict[str, Any]
 
-_TICK_COUNTS = "completed retried errored snoozed released interrupted lease_lost revived cancelled".split()
+# The counts of a tick's report, as people read them.
+_TICK_COUNTS = {
+    "completed": "completed",
+    "retried": "retried",
+    "errored": "dead",
+    "snoozed": "snoozed",
+    "released": "released",
+    "interrupted": "interrupted",
+    "lease_lost": "lease lost",
+    "revived": "revived",
+    "cancelled": "cancelled",
+}
 _MESSAGE_COUNTS = "moved repeated conflicts refused".split()
 # The count of a kind in `prune --dry-run` ends here.
 _PREVIEW_LIMIT = 1000
@@ -90,7 +101,7 @@ def enqueued(done: Json) -> Iterator[Part]:
 
 def tick(report: Json, *, only_job_id: int | None) -> Iterator[Part]:
     """Render the report of a tick."""
-    counts = ", ".join(f"{report[name]} {name}" for name in _TICK_COUNTS if report[name])
+    counts = ", ".join(f"{report[name]} {word}" for name, word in _TICK_COUNTS.items() if report[name])
     yield f"tick {report['tick_id']}: {report['started']} started{', ' + counts if counts else ''}"
     yield f"stopped because: {report['stopped_because']}, after {report['duration_ms']} ms"
     if only_job_id and not report["started"]:

@@ -1,18 +1,17 @@
 """Parameter types, options generated from the API's models so that the two cannot drift, and JSON input."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 import click
 from click.shell_completion import CompletionItem
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lib.cli.group import BadInput
 from lib.cli.help_texts import FIELDS
 from lib.giftcards.orders import MAX_AMOUNT
-from lib.validation import UNSAFE, Identifier, JsonError, error_sentence, field_errors, strict_json
+from lib.validation import UNSAFE, JsonError, error_sentence, field_errors, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 V = TypeVar("V")
@@ -178,7 +177,7 @@ def build(model: type[M], values: dict[str, Any]) -> M:
     try:
         return model.model_validate(values, strict=False)
     except ValidationError as error:
-        raise _bad_input(error, name_of=option_name) from None
+        raise _bad_input(error, model, name_of=option_name) from None
 
 
 def build_from_json(model: type[M], value: Any) -> M:
@@ -190,29 +189,12 @@ def build_from_json(model: type[M], value: Any) -> M:
     try:
         return model.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        raise _bad_input(error, name_of=str) from None
+        raise _bad_input(error, model, name_of=str) from None
 
 
-def identifier(text: str, *, name: str) -> str:
-    """Return a valid tenant id or correlation id; `name` is the option in the error."""
-    try:
-        return TypeAdapter(Identifier).validate_python(text)
-    except ValidationError as error:
-        raise BadInput(f"{name}: {field_errors(error)[0][1]}") from None
-
-
-def _bad_input(error: ValidationError, *, name_of: Callable[[str], str]) -> BadInput:
-    named = [(field and name_of(field), text) for field, text in field_errors(error)]
-    return BadInput(error_sentence(named, form="{}: {}") + _closest(error))
-
-
-def _closest(error: ValidationError) -> str:
-    """Return the closest of the words that a field allows."""
-    from lib.cli.known import closest
-
-    first = error.errors(include_url=False)[0]
-    words = re.findall("'([^']+)'", first["ctx"]["expected"]) if first["type"] == "literal_error" else []
-    return closest(str(first["input"]), words)
+def _bad_input(error: ValidationError, model: type[BaseModel], *, name_of: Callable[[str], str]) -> BadInput:
+    named = [(field and name_of(field), text) for field, text in field_errors(error, model)]
+    return BadInput(error_sentence(named))
 
 
 def json_argument(text: str, *, name: str = "--payload") -> Any:

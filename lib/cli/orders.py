@@ -9,7 +9,9 @@ from flask.cli import with_appcontext
 
 from lib.cli import books
 from lib.cli.group import command_line, jobs, json_option, output
-from lib.cli.options import MINOR_UNITS, NAME, TEXT, build, identifier, options_of, typed_fields, yes_option
+from lib.cli.known import Word
+from lib.cli.models import identifiers
+from lib.cli.options import MINOR_UNITS, NAME, TEXT, build, options_of, typed_fields, yes_option
 from lib.cli.prompts import confirm
 from lib.cli.services import order_service
 from lib.giftcards.decisions import DIFFERENCES, MOVEMENTS
@@ -38,11 +40,12 @@ _Command = Callable[..., Any]
 
 def _order_argument(command: _Command) -> _Command:
     tenant = click.option(*_TENANT, type=TEXT, default="default", help="Tenant of the order (default).")
-    return click.argument("correlation_id", type=NAME)(tenant(command))
+    return click.argument("correlation_id", type=TEXT)(tenant(command))
 
 
 def _order(tenant_id: str, correlation_id: str) -> tuple[str, str]:
-    return identifier(tenant_id, name="--tenant"), identifier(correlation_id, name="CORRELATION_ID")
+    tenant, flow = identifiers({"--tenant": tenant_id, "CORRELATION_ID": correlation_id})
+    return tenant, flow
 
 
 @jobs.group()
@@ -76,7 +79,7 @@ def reconcile(*, as_json: bool, **options: Any) -> None:
 
 
 @orders.command()
-@click.argument("kind", metavar="KIND", type=click.Choice(DIFFERENCES))
+@click.argument("kind", metavar="KIND", type=Word(DIFFERENCES))
 @click.argument("reference", type=NAME)
 @options_of(AcceptRequest, skip=("kind", "reference"), help_texts=_HELP)
 @json_option
@@ -112,7 +115,7 @@ def correct_recipient(correlation_id: str, *, tenant_id: str, as_json: bool, **o
 
 @orders.command("record-event")
 @_order_argument
-@click.argument("kind", metavar="KIND", type=click.Choice(MOVEMENTS))
+@click.argument("kind", metavar="KIND", type=Word(MOVEMENTS))
 @click.argument("amount", type=MINOR_UNITS)
 @click.option("--currency", type=TEXT, help="Currency of AMOUNT (the order's).")
 @click.option("--is-total", is_flag=True, help="AMOUNT is the total of this kind so far, not one more.")

@@ -27,7 +27,7 @@ from lib.cli.options import (
 )
 from lib.cli.prompts import confirm
 from lib.cli.services import current_user, schedule_service
-from lib.cli.tables import Part, Table, duration, moment
+from lib.cli.tables import Part, Table, duration, moment, run_result
 from lib.schedules.schemas import PauseSchedule, RunPage, ScheduleFilter, SchedulePatch, ScheduleRequest
 
 Json = dict[str, Any]
@@ -215,8 +215,8 @@ def _history_view(schedule_id: int, found: Json, page: RunPage) -> Iterator[Part
         columns = ("job", "time", "run", "attempt", "retry", "result", "started", "duration", "error")
         rows = [
             (
-                *(run["job_id"], moment(run["time"]), run["run_no"], run["attempt"], run["retry_count"], run["status"]),
-                *(moment(run["started_at"]), duration(run["duration_ms"]), run["error"]),
+                *(run["job_id"], moment(run["time"]), run["run_no"], run["attempt"], run["retry_count"]),
+                *(run_result(run["status"]), moment(run["started_at"]), duration(run["duration_ms"]), run["error"]),
             )
             for run in found["runs"]
         ]

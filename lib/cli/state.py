@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib.cli.books import money
-from lib.cli.group import command_line
+from lib.cli.group import command_line, with_url
 from lib.cli.messages import stage_label
 from lib.cli.stages import start_delays
 from lib.cli.tables import Part, Table, count, moment
@@ -82,7 +82,7 @@ def doctor(found: Json) -> Iterator[Part]:
 
 
 def _checks(title: str, checks: list[Json]) -> Table:
-    rows = [(c["level"], c["check"], f"{c['message']}{' → ' if c['fix'] else ''}{c['fix']}") for c in checks]
+    rows = [(c["level"], c["check"], f"{c['message']}{' → ' if c['fix'] else ''}{with_url(c['fix'])}") for c in checks]
     return Table(title, ("", "check", "message → fix"), rows)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from lib.cli.group import with_url
 from lib.cli.layout import cell_width, column_widths, columns_of, wrap
 
 # Any INSERT can write these texts: replace characters that control a terminal.
@@ -24,13 +25,12 @@ _COLOURS = {
     "yellow": "yellow",
     "green": "green",
     "error": "red",
-    "FAILED": "red",
+    "failed": "red",
     "open": "red",
     "running": "cyan",
     "half_open": "yellow",
-    "INTERRUPTED": "yellow",
+    "interrupted": "yellow",
     "completed": "green",
-    "SUCCESS": "green",
     "cancelled": "bright_black",
 }
 
@@ -61,13 +61,13 @@ def print_parts(parts: Iterable[Part]) -> None:
     is_apart = True
     for part in parts:
         if room is None:
-            _print_plain(part) if isinstance(part, Table) else click.echo(_printable(part))
+            _print_plain(part) if isinstance(part, Table) else click.echo(_printable(with_url(part)))
         elif isinstance(part, Table):
             if not is_apart:
                 click.echo()
             is_apart = _draw(part, room)
         else:
-            click.echo("\n".join(wrap(_printable(part), room)))
+            click.echo("\n".join(wrap(_printable(with_url(part)), room)))
             is_apart = False
 
 
@@ -92,6 +92,11 @@ def duration(milliseconds: float | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def run_result(result: str) -> str:
+    """Return the result of a run as people read it: completed, failed, interrupted, snoozed or released."""
+    return "completed" if result == "SUCCESS" else result.lower()
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

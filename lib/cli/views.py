@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.cli import frames
 from lib.cli.group import command_line
-from lib.cli.tables import Part, Table, duration, moment
+from lib.cli.tables import Part, Table, duration, moment, run_result
 from lib.jobs.shown import payload_is_refused
 
 Json = dict[str, Any]
@@ -111,7 +111,7 @@ def runs(job_id: int, runs: list[Json], *, link: str | None = None) -> Iterator[
         (
             run["run_no"],
             run["attempt"],
-            run["status"],
+            run_result(run["status"]),
             moment(run["started_at"]),
             duration(run["start_delay_ms"]),
             duration(run["duration_ms"]),

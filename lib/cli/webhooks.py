@@ -50,7 +50,7 @@ def _url_errors_as(name: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        raise BadInput(error.message.replace("--url:", f"{name}:", 1)) from None
+        raise BadInput(error.message.replace("--url ", f"{name} ", 1)) from None
 
 
 @jobs.group()

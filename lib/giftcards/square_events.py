@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from lib.config.settings import Settings
 from lib.giftcards.orders import Arrival
-from lib.validation import Identifier, Moment, StrictModel, field_errors
+from lib.validation import Identifier, Matching, Moment, StrictModel, field_errors
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ class _Customer(_Payload):
 
 class _Money(_Payload):
     amount: int = Field(ge=0, le=_MAX_BIGINT)
-    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
+    currency: Annotated[str, Matching("^[A-Z]{3}$", "must be the code of a currency, like USD")]
 
 
 class _MoneyObject(_Payload):

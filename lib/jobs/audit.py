@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from lib.telemetry.redact import covered
-from lib.validation import Id, Identifier, Moment, StrictModel
+from lib.validation import Id, Identifier, Matching, Moment, StrictModel
 
 # Why an operator acts. It is stored for good, so what looks like a login, a card or an address is masked before.
 Reason = Annotated[Identifier, AfterValidator(covered)]
@@ -28,7 +28,7 @@ class AuditPage(StrictModel):
     """
 
     by: Identifier | None = None
-    action: Annotated[str, Field(pattern="^[a-z_]{1,50}$")] | None = None
+    action: Annotated[str, Matching("^[a-z_]{1,50}$", "must be the name of an action, like requeue")] | None = None
     subject: Identifier | None = None
     since: Moment | None = None
     tenant_id: Identifier | None = None

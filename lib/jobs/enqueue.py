@@ -99,7 +99,7 @@ def check_payload(stage: Stage, payload: Json, settings: Settings, *, index: int
     try:
         return stage.read(payload, settings)
     except ValidationError as error:
-        found = field_errors(error)
+        found = field_errors(error, stage.payload)
         errors = [(f"payload.{field}" if field else "payload", message) for field, message in found]
         raise InvalidJob(error_sentence(found), field=errors[0][0], index=index, errors=errors) from None
     except Exception as error:  # noqa: BLE001 - a validator of the stage's author; its message may hold the payload

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from lib.jobs.audit import Reason
-from lib.validation import Id, Identifier, Moment, StageName, StrictModel
+from lib.validation import NO_CURSOR, Id, Identifier, Matching, Moment, StageName, StrictModel
 
 
 class JobRequest(StrictModel):
@@ -95,7 +95,7 @@ class CircuitPage(StrictModel):
     """A page of circuits, by name. `older`: the cursor of an earlier page."""
 
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    older: Annotated[str, Field(max_length=3000, pattern=r"^[^\u0000]+$")] | None = None
+    older: Annotated[str, Field(max_length=3000), Matching(r"^[^\u0000]+$", NO_CURSOR)] | None = None
 
 
 class ErrorsQuery(StrictModel):

@@ -23,6 +23,7 @@ _COUNTERS = {
     "tick_seconds": ("giftcard_tick_seconds", "Seconds that ticks took.", ()),
     "leases_lost": ("giftcard_leases_lost", "Settles rejected because another run held the job.", ()),
     "denied_requests": ("giftcard_denied_requests", "Requests with a wrong token or signature.", ("reason",)),
+    "unusable_events": ("giftcard_unusable_events", "Signed events that are not as expected.", ("source",)),
     "interrupted": ("giftcard_runs_interrupted", "Runs of killed functions that were taken over.", ()),
 }
 
@@ -62,6 +63,7 @@ def _counters(counters: list[Json]) -> "Iterator[Metric]":
                     "result": label.lower(),
                     "stopped_because": label,
                     "reason": label,
+                    "source": label,
                 }
                 family.add_metric([label_values[label] for label in labels], row["value"])
         yield family

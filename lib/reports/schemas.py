@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from lib.validation import Identifier, StrictModel
+from lib.validation import NO_CURSOR, Identifier, StrictModel
 
 # In the payload of a job: every tenant with activity on the day.
 ALL_TENANTS = "*"
@@ -39,7 +39,7 @@ def _cursor(value: str) -> str:
             return value
     except ValueError:
         pass
-    raise ValueError("is not a cursor that an earlier page gave")
+    raise ValueError(NO_CURSOR)
 
 
 Day = Annotated[date, BeforeValidator(_day)]

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from lib.jobs.audit import Reason
 from lib.schedules.planner import ONE_TIME_CATCH_UP
-from lib.validation import Id, Identifier, StageName, StrictModel
+from lib.validation import NO_CURSOR, Id, Identifier, StageName, StrictModel
 
 # Longer than any sensible expression; its content is validated with its times.
 Expression = Annotated[str, Field(max_length=200, json_schema_extra={"format": "cron"})]
@@ -18,7 +18,7 @@ _CURSOR = re.compile(r"[^\0]*/[0-9]{1,18}/[0-9]{1,9}")
 
 def _cursor(value: str) -> str:
     if not _CURSOR.fullmatch(value):
-        raise ValueError("is not a cursor that an earlier page gave")
+        raise ValueError(NO_CURSOR)
     return value
 
 

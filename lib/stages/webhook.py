@@ -13,7 +13,7 @@ from lib.jobs.stage import stage
 from lib.safe_http import url as http_url
 from lib.safe_http.client import Request, call_with_detail
 from lib.safe_http.response import failure_of_response
-from lib.validation import Id, StrictModel
+from lib.validation import Id, Matching, StrictModel
 from lib.webhooks import signing
 from lib.webhooks.secrets import place_of, secret_cipher
 
@@ -26,7 +26,9 @@ class Message(StrictModel):
     """An event for an endpoint. Every attempt sends the same `body`, byte for byte."""
 
     endpoint_id: Id
-    event_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
+    event_id: Annotated[
+        str, Matching(r"^[A-Za-z0-9_-]{1,100}$", "must be an id of up to 100 letters, digits, - and _, like evt_42")
+    ]
     body: Annotated[str, Field(min_length=2, max_length=100_000)]
 
 

@@ -21,7 +21,7 @@ class OperatorCalls(Calls):
         """
         by = caller and caller.name
         enqueued: list[dict[str, Any]] = self._wire.call(
-            "giftcard_enqueue", repeat=True, jobs=jobs, replace=replace, by=by
+            "giftcard_enqueue", repeat=True, jobs=jobs, replace=replace, by=by, commits=True
         )
         return enqueued
 

@@ -45,11 +45,19 @@ def translated(stage: str, payload: Json) -> Json:
     A payment that names an order by its `reference` is matched with that order, in the database. A report names its day
     as `period`.
     """
+    form = _form_of(stage, payload)
+    if form is None:
+        return {}
     try:
-        if stage == "payment" and "customer" not in payload and payload.keys() & {"reference", "currency"}:
-            return {"order": PaymentMessage.model_validate(payload).model_dump()}
-        if stage == "report" and payload.keys() & {"type", "period"}:
-            return {"payload": {"day": ReportMessage.model_validate(payload).period.isoformat()}}
+        message = form.model_validate(payload)
     except ValidationError as error:
-        return {"error": error_sentence(field_errors(error))}
-    return {}
+        return {"error": error_sentence(field_errors(error, form))}
+    if isinstance(message, ReportMessage):
+        return {"payload": {"day": message.period.isoformat()}}
+    return {"order": message.model_dump()}
+
+
+def _form_of(stage: str, payload: Json) -> type[PaymentMessage | ReportMessage] | None:
+    if stage == "payment" and "customer" not in payload and payload.keys() & {"reference", "currency"}:
+        return PaymentMessage
+    return ReportMessage if stage == "report" and payload.keys() & {"type", "period"} else None

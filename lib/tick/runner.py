@@ -123,7 +123,7 @@ class Runner:
         try:
             payload = stage.payload.model_validate_json(job.payload_json)
         except ValidationError as error:
-            raise PermanentError(f"{PAYLOAD_REFUSED}{error_sentence(field_errors(error))}") from None
+            raise PermanentError(f"{PAYLOAD_REFUSED}{error_sentence(field_errors(error, stage.payload))}") from None
         outcome = stage.handler(payload, context)
         if not isinstance(outcome, Complete | Retry | Error | Snooze):
             raise faulty_result(f"the handler returned {type(outcome).__name__}, not an outcome")

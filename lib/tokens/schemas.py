@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lib.validation import Id, Identifier, StrictModel
+from lib.validation import Id, Identifier, Matching, StrictModel
 
 # What a token may allow. `admin` includes all others, within the token's tenant.
 Scope = Literal["orders:write", "orders:read", "jobs:read", "jobs:write", "admin", "metrics"]
@@ -15,7 +15,13 @@ def _no_duplicates(value: list[str]) -> list[str]:
     return list(dict.fromkeys(value))
 
 
-TokenName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+TokenName = Annotated[
+    str,
+    Matching(
+        r"^[a-z0-9][a-z0-9._-]{0,62}$",
+        "must be a name of up to 63 lower-case letters, digits and . _ -, beginning with a letter or a digit",
+    ),
+]
 
 
 class TokenRequest(StrictModel):

@@ -11,13 +11,17 @@ from lib.caller import DEFAULT_TENANT
 from lib.giftcards.orders import Order, body_hash
 from lib.giftcards.submit import submit_order
 from lib.jobs.schemas import FlowPage
+from lib.validation import Matching
 from lib.web import auth
 from lib.web.request_data import TenantQuery, idempotency_key, read_body, read_query, refuse_nul
 from lib.web.services import services
 
 blueprint = Blueprint("orders", __name__)
 
-_ID = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
+_ID = Matching(
+    r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$",
+    "must have only letters, digits and . _ : @ - in ASCII, beginning with a letter or a digit",
+)
 
 
 class OrderRequest(Order):
@@ -26,8 +30,8 @@ class OrderRequest(Order):
     `tenant_id`: by default that of the token, or `default`.
     """
 
-    tenant_id: Annotated[str, Field(min_length=1, max_length=100, pattern=_ID)] | None = None
-    correlation_id: Annotated[str, Field(min_length=1, max_length=200, pattern=_ID)] | None = None
+    tenant_id: Annotated[str, Field(min_length=1, max_length=100), _ID] | None = None
+    correlation_id: Annotated[str, Field(min_length=1, max_length=200), _ID] | None = None
 
 
 @blueprint.post("/api/v1/giftcards")

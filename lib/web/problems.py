@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flask import Flask, Response, current_app, g, json, request
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from lib.errors import Conflict, Forbidden, Invalid, Misconfigured, Refused, StoreError, Unavailable
@@ -73,9 +73,9 @@ def problem(
     return response
 
 
-def from_validation(error: ValidationError, *, what: str = "body") -> Problem:
-    """Return the problem of the invalid fields, without their values."""
-    return of_fields(field_errors(error), what=what)
+def from_validation(error: ValidationError, model: type[BaseModel]) -> Problem:
+    """Return the problem of the invalid fields of a body, without their values."""
+    return of_fields(field_errors(error, model), what="body")
 
 
 def of_fields(errors: Sequence[FieldError], *, what: str) -> Problem:

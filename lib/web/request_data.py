@@ -62,7 +62,7 @@ def validated(model: type[M], value: Any) -> M:
     try:
         return model.model_validate_json(json.dumps(value, ensure_ascii=False))
     except ValidationError as error:
-        raise from_validation(error) from None
+        raise from_validation(error, model) from None
 
 
 def read_query(*models: type[BaseModel]) -> list[Any]:
@@ -85,7 +85,11 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
             read.append(model.model_validate_strings(own, strict=False))
         except ValidationError as error:
             errors += field_errors(error)
-    errors += [(harmless(name), "is not a parameter") for name in sorted(given)]
+    if given:
+        from lib.validation.predicates import unknown
+
+        names = [name for model in models for name in model.model_fields]
+        errors += [(harmless(name), unknown(name, names)) for name in sorted(given)]
     if errors:
         raise of_fields(errors, what="query")
     if any(getattr(each, "reveal", False) for each in read):

@@ -1008,6 +1008,44 @@ begin
   s.served := v_served;
   return s;
 end $$;
+-- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.
+
+-- Set the time of a job that came due in a transaction of more than a second to that of the commit: the same for all of
+-- the transaction, whose jobs start by their ids. Not if it inserts more than 10,000 jobs (by their ids): they would
+-- leave as many dead entries at the head of their queue. Nor for a role that may not update jobs.
+create function public.giftcard_schedule_at_commit() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if v_now < now() + interval '1 second' or new.scheduled_at < now() or new.scheduled_at > v_now
+     or not has_table_privilege('public.giftcard_jobs', 'select')
+     or not has_table_privilege('public.giftcard_jobs', 'update') then
+    return null;
+  end if;
+  if coalesce(current_setting('giftcard.commits_at', true), '') = '' then
+    perform set_config('giftcard.commits_at', case
+      when tg_op = 'INSERT' and (select max(id) from public.giftcard_jobs) - new.id > 10000 then '-infinity'
+      else v_now::text end, true);
+  end if;
+  v_now := current_setting('giftcard.commits_at')::timestamptz;
+  update public.giftcard_jobs set scheduled_at = v_now, updated_at = v_now
+   where id = new.id and status = 'queued' and scheduled_at = new.scheduled_at and scheduled_at < v_now;
+  return null;
+end $$;
+
+-- Deferred: they run at the commit. The first for each row of a plain INSERT and of a call of giftcard_enqueue in a
+-- transaction that goes on (its writer is `transaction`): what programs enqueue is committed at once, and would pay
+-- several percent for it. The second for what an UPDATE or a requeue makes due at once. Both conditions are short, as
+-- Postgres reads them anew in every statement.
+create constraint trigger giftcard_jobs_inserted_until_commit after insert on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (coalesce(current_setting('giftcard.writer', true), '') in ('', 'transaction'))
+  execute function public.giftcard_schedule_at_commit();
+create constraint trigger giftcard_jobs_made_due_until_commit after update of scheduled_at on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (new.scheduled_at between now() and clock_timestamp())
+  execute function public.giftcard_schedule_at_commit();
 -- Versions: schema and code are deployed separately, and each knows which versions of the other it works with.
 
 -- Return the schema's version, and the oldest version of the code that it still serves. Stable, not immutable: an
@@ -1524,11 +1562,14 @@ end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
--- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
--- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
--- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
+-- retry_delays, scheduled_at (with its zone), delay_seconds, id (of the sequence: an import numbers its jobs). Return
+-- [{id, status, created}] in the same order. A job that exists already is returned as it stands and not changed; with
+-- p_replace, one in error or cancelled is queued again with this payload. p_by: the operator whose act it is; null: a
+-- program enqueues, which the audit leaves out.
+-- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
 create function public.giftcard_enqueue(
-  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_now timestamptz default null) returns json
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,
+  p_now timestamptz default null) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -1542,19 +1583,20 @@ begin
   if p_replace then
     perform public.giftcard_lock_enqueued(p_jobs);
   end if;
-  perform set_config('giftcard.writer', 'enqueue', true);
+  perform set_config('giftcard.writer', case when p_commits then 'enqueue' else 'transaction' end, true);
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.
   with asked as materialized (
-    select nextval('public.giftcard_jobs_id_seq') as id, j.* from jsonb_to_recordset(p_jobs) as j(
-      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
-      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
-      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
+    select coalesce(j.id, nextval('public.giftcard_jobs_id_seq')) as new_id, j.*
+      from jsonb_to_recordset(p_jobs) as j(
+        id bigint, tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text,
+        source text, payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
+        retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
   inserted as (
     insert into public.giftcard_jobs
       (id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
        semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
-    select j.id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
+    select j.new_id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
            coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
            coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
            coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
@@ -1958,7 +2000,7 @@ begin
     cross join lateral jsonb_array_elements(p_by_id -> j.id::text -> 'next') n(job)
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
-    perform public.giftcard_enqueue(v_next, p_now => p_now);
+    perform public.giftcard_enqueue(v_next, p_commits => true, p_now => p_now);
   end if;
 end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
@@ -6816,7 +6858,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                           then '; ticks pass over it until ' || public.giftcard_time_text(f.skip_until) else '' end,
           case when f.kind = 'job' and f.row_id ~ '^[0-9]{1,18}$' then f.row_id::bigint end, null, f.row_id
      from public.giftcard_faulty_rows f
-    where f.last_at > p_now - interval '1 day' and public.giftcard_is_faulty(f, p_now)
+    where f.last_at > p_now - interval '24 hours' and public.giftcard_is_faulty(f, p_now)
     order by f.first_at, f.kind, f.row_id limit 21)
 $$;
 
@@ -7358,6 +7400,10 @@ create index giftcard_inbound_events_kept on public.giftcard_inbound_events (ten
 create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
     where kind = 'ignored' and facts ? 'movement';
 
+-- Events that nothing can be done with: `why` names the field at fault.
+create index giftcard_inbound_events_unusable on public.giftcard_inbound_events (received_at)
+    where kind = 'ignored' and starts_with(facts ->> 'why', 'not as expected');
+
 comment on table public.giftcard_inbound_events is
   'One row is an event of a vendor, never removed: sent again, even years later, it does nothing. It holds no '
   'personal data.';
@@ -7382,6 +7428,21 @@ begin
         and (status = 'running' or status = 'queued' and scheduled_at > v_now) order by id for update));
   return found;
 end $$;
+
+-- Return how many events of the last 24 hours could not be used, by source, and the last of them: {source: {events (up
+-- to 1,000), type, why}}.
+create function public.giftcard_unusable_events(p_now timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select coalesce(jsonb_object_agg(s.source, s.found), '{}') from (
+    select u.source, jsonb_build_object(
+             'events', count(*), 'type', left((array_agg(u.type order by u.received_at desc))[1], 100),
+             'why', left((array_agg(u.facts ->> 'why' order by u.received_at desc))[1], 200)) as found
+      from (select * from public.giftcard_inbound_events
+             where kind = 'ignored' and starts_with(facts ->> 'why', 'not as expected')
+               and received_at > p_now - interval '24 hours'
+             order by received_at desc limit 1000) u
+     group by u.source) s
+$$;
 
 -- Set what an event became: {kind, facts}.
 create function public.giftcard_set_kind(p_source text, p_event_id text, p_became jsonb) returns void
@@ -7483,6 +7544,10 @@ begin
   end if;
   v_became := public.giftcard_apply_action(p_source, p_tenant_id, p_action, p_now);
   perform public.giftcard_set_kind(p_source, p_event_id, v_became);
+  if starts_with(v_became #>> '{facts,why}', 'not as expected') then
+    perform public.giftcard_increment_counters(jsonb_build_array(jsonb_build_object(
+      'name', 'unusable_events', 'label', p_source, 'value', 1)));
+  end if;
   return jsonb_build_object('kind', v_became ->> 'kind', 'repeated', false, 'refused', v_became ->> 'refused');
 end $$;
 -- Ciphertexts: where they are stored, and how another key takes over. The database has no key: it finds, counts and
@@ -8495,6 +8560,7 @@ begin
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
+    'unusable_events', public.giftcard_unusable_events(v_now),
     'cards', public.giftcard_keys_of_cards(),
     -- Of the newest endpoints.
     'keys_of_endpoints', (select coalesce(jsonb_agg(distinct c.key_id), '[]') from (
@@ -8863,7 +8929,7 @@ begin
   end if;
   v_job := v_job || jsonb_build_object('context', coalesce(v_job -> 'context', '{}') || jsonb_build_object(
     'pgmq', public.giftcard_message_source(p_queue, p_item)));
-  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), p_now => p_now) -> 0;
+  v_enqueued := public.giftcard_enqueue(jsonb_build_array(v_job), p_commits => true, p_now => p_now) -> 0;
   if (v_enqueued ->> 'created')::boolean then
     return 'moved';
   elsif public.giftcard_is_same_message((v_enqueued ->> 'id')::bigint, v_job) then
@@ -8878,6 +8944,20 @@ exception when others then
   end if;
   return public.giftcard_keep_message(p_queue, p_item, 'refused', 'PermanentError: ' || sqlerrm, p_now);
 end $$;
+
+-- Return messages in the order of locks, that of the keys of their jobs. The ids of the jobs follow the order of the
+-- messages, in which they start.
+create function public.giftcard_messages_by_key(p_items jsonb) returns jsonb[]
+language sql volatile security invoker set search_path = '' as $$
+  with numbered as materialized (
+    select jsonb_set(i, '{job,id}', to_jsonb(nextval('public.giftcard_jobs_id_seq'))) as item, n
+      from jsonb_array_elements(p_items) with ordinality x(i, n))
+  select coalesce(array_agg(
+      item order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C",
+                    (item #>> '{job,correlation_id}') collate "C", (item #>> '{job,stage}') collate "C",
+                    coalesce(item #>> '{job,dedup_key}', '') collate "C", n), '{}')
+    from numbered
+$$;
 
 -- Return how many messages had each outcome: {moved, repeated, conflicts, refused}.
 create function public.giftcard_count_imported(p_outcomes text[]) returns jsonb
@@ -8895,29 +8975,35 @@ create function public.giftcard_import_messages_singly(p_queue text, p_items jso
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_outcomes text[] := '{}'::text[];
-  v_problems text[] := '{}'::text[];
+  v_problems jsonb := '{}'::jsonb;  -- by the number of the message
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_texts text[];
   v_id bigint;
   v_item jsonb;
 begin
-  for v_item in select i from jsonb_array_elements(p_items) with ordinality x(i, n) order by n loop
+  -- Locks the messages by their numbers, as an archive of all of them does.
+  perform pgmq.set_vt(p_queue, s.id, 60) from (
+    select (i ->> 'msg_id')::bigint as id from jsonb_array_elements(p_items) i order by 1) s;
+  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
     v_id := (v_item ->> 'msg_id')::bigint;
     begin
       if pgmq.archive(p_queue, v_id) then
-        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
+        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
       end if;
     exception when others then
       if public.giftcard_is_unavailable(sqlstate) then
         raise;
       end if;
-      v_problems := v_problems || format('message %s stays in the queue: %s', v_id, sqlerrm);
+      v_problems := v_problems || jsonb_build_object(v_id, format('message %s stays in the queue: %s', v_id, sqlerrm));
       if (v_item ->> 'read_ct')::integer >= 10 then
         perform pgmq.set_vt(p_queue, v_id, 3600);
       end if;
     end;
   end loop;
+  v_texts := array(select value from jsonb_each_text(v_problems) order by key::bigint);
   return public.giftcard_count_imported(v_outcomes) || case when v_problems = '{}' then '{}'::jsonb else
-    jsonb_build_object('problem', array_to_string(v_problems[:3], '; ') || case
-      when cardinality(v_problems) > 3 then format('; and %s more', cardinality(v_problems) - 3) else '' end) end;
+    jsonb_build_object('problem', array_to_string(v_texts[:3], '; ') || case
+      when cardinality(v_texts) > 3 then format('; and %s more', cardinality(v_texts) - 3) else '' end) end;
 end $$;
 
 -- Import what was read of a queue: in this transaction the messages are archived and their jobs enqueued, or neither.
@@ -8927,15 +9013,15 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_outcomes text[] := '{}'::text[];
   v_archived bigint[];
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_item jsonb;
 begin
   v_archived := array(select pgmq.archive(p_queue, array(
     select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
-  for v_item in
-    select i from jsonb_array_elements(p_items) with ordinality x(i, n)
-     where (i ->> 'msg_id')::bigint = any (v_archived) order by n
-  loop
-    v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
+  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
+    if (v_item ->> 'msg_id')::bigint = any (v_archived) then
+      v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+    end if;
   end loop;
   return public.giftcard_count_imported(v_outcomes);
 exception when others then

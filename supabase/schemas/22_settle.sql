@@ -226,6 +226,6 @@ begin
     cross join lateral jsonb_array_elements(p_by_id -> j.id::text -> 'next') n(job)
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
-    perform public.giftcard_enqueue(v_next, p_now => p_now);
+    perform public.giftcard_enqueue(v_next, p_commits => true, p_now => p_now);
   end if;
 end $$;

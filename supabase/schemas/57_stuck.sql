@@ -90,7 +90,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                           then '; ticks pass over it until ' || public.giftcard_time_text(f.skip_until) else '' end,
           case when f.kind = 'job' and f.row_id ~ '^[0-9]{1,18}$' then f.row_id::bigint end, null, f.row_id
      from public.giftcard_faulty_rows f
-    where f.last_at > p_now - interval '1 day' and public.giftcard_is_faulty(f, p_now)
+    where f.last_at > p_now - interval '24 hours' and public.giftcard_is_faulty(f, p_now)
     order by f.first_at, f.kind, f.row_id limit 21)
 $$;
 

@@ -19,6 +19,10 @@ create index giftcard_inbound_events_kept on public.giftcard_inbound_events (ten
 create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
     where kind = 'ignored' and facts ? 'movement';
 
+-- Events that nothing can be done with: `why` names the field at fault.
+create index giftcard_inbound_events_unusable on public.giftcard_inbound_events (received_at)
+    where kind = 'ignored' and starts_with(facts ->> 'why', 'not as expected');
+
 comment on table public.giftcard_inbound_events is
   'One row is an event of a vendor, never removed: sent again, even years later, it does nothing. It holds no '
   'personal data.';
@@ -43,6 +47,21 @@ begin
         and (status = 'running' or status = 'queued' and scheduled_at > v_now) order by id for update));
   return found;
 end $$;
+
+-- Return how many events of the last 24 hours could not be used, by source, and the last of them: {source: {events (up
+-- to 1,000), type, why}}.
+create function public.giftcard_unusable_events(p_now timestamptz) returns jsonb
+language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+  select coalesce(jsonb_object_agg(s.source, s.found), '{}') from (
+    select u.source, jsonb_build_object(
+             'events', count(*), 'type', left((array_agg(u.type order by u.received_at desc))[1], 100),
+             'why', left((array_agg(u.facts ->> 'why' order by u.received_at desc))[1], 200)) as found
+      from (select * from public.giftcard_inbound_events
+             where kind = 'ignored' and starts_with(facts ->> 'why', 'not as expected')
+               and received_at > p_now - interval '24 hours'
+             order by received_at desc limit 1000) u
+     group by u.source) s
+$$;
 
 -- Set what an event became: {kind, facts}.
 create function public.giftcard_set_kind(p_source text, p_event_id text, p_became jsonb) returns void
@@ -144,5 +163,9 @@ begin
   end if;
   v_became := public.giftcard_apply_action(p_source, p_tenant_id, p_action, p_now);
   perform public.giftcard_set_kind(p_source, p_event_id, v_became);
+  if starts_with(v_became #>> '{facts,why}', 'not as expected') then
+    perform public.giftcard_increment_counters(jsonb_build_array(jsonb_build_object(
+      'name', 'unusable_events', 'label', p_source, 'value', 1)));
+  end if;
   return jsonb_build_object('kind', v_became ->> 'kind', 'repeated', false, 'refused', v_became ->> 'refused');
 end $$;

@@ -158,7 +158,7 @@ def test_a_file_that_holds_no_orders_is_refused(direct: Door, text: str | bytes,
         (["-", "--encoding", "cp125"], "there is no encoding of this name: did you mean cp1252?"),
         (["-", "--from", "shopifi"], "shopify"),
         (["-", "--items", "x"], "give --from as well"),
-        (["-", "--tenant", ""], "--tenant: "),
+        (["-", "--tenant", ""], "--tenant must"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(direct: Door, words: list[str], why: str) -> None:

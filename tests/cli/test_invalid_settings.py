@@ -53,7 +53,7 @@ def test_every_other_command_is_one_sentence(tmp_path: Path, words: list[str]) -
     ended = jobs(tmp_path, *words, **WRONG)
     assert (ended.returncode, ended.stdout) == (1, "")
     sentence = "GIFTCARD_STAGE_EMAIL_JITTER: must be a number from 0 to 1, like 1"
-    assert ended.stderr == f"Error: {sentence}; to list all 6: flask jobs doctor\n"
+    assert ended.stderr == f"Error: {sentence} (5 more; for all of them: flask jobs doctor)\n"
 
 
 def test_examples_of_urls_are_not_covered(tmp_path: Path) -> None:

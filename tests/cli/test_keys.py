@@ -213,11 +213,8 @@ def test_it_asks_first_and_works_on_the_database_only(both: Door, remote: Door, 
             "GIFTCARD_ENCRYPTION_KEYS is not set here: load the deployment's settings",
         ),
         ({"GIFTCARD_LOOKUP_KEY": None}, "GIFTCARD_LOOKUP_KEY is not set here: load the deployment's settings, as with"),
-        ({"GIFTCARD_ENCRYPTION_KEYS": f"{OTHER_KEY},sesame"}, "encryption key 2 is not a Fernet key"),
     ],
 )
 def test_without_its_keys_it_is_refused(make_world: Make, environ: dict[str, Any], sentence: str) -> None:
     world = make_world(**environ)
-    refusal = Door(world.app, world).refuses(*ALL)
-    assert refusal.startswith(sentence)
-    assert "sesame" not in refusal
+    assert Door(world.app, world).refuses(*ALL).startswith(sentence)

@@ -70,12 +70,14 @@ def test_difference_that_is_accepted_is_left_out(issued: World, door: Door) -> N
     refund(door)
     reference = issued.value("select provider_ref from giftcard_cards")
     words = ["orders", "accept", "refunded_after_issue", reference]
-    assert door.refuses(*words) == "--reason: is required"
+    assert door.refuses(*words) == "--reason is required"
     text = door.says(*words, "--reason", "a loss of ours")
     assert text == f"refunded_after_issue of {reference} is accepted: it is listed again only if its amount changes\n"
     assert door.says("orders", "reconcile") == "Money and cards match.\n"
     assert "there is no difference" in door.refuses(*words, "--reason", "again")
-    assert "KIND" in door.refuses("orders", "accept", "no_kind", reference, "--reason", "x")
+    refusal = door.refuses("orders", "accept", "refunded_after_isue", reference, "--reason", "x")
+    assert "'KIND': it must be one of paid_without_card, " in refusal
+    assert "; did you mean refunded_after_issue" in refusal
 
 
 # Show
@@ -134,7 +136,7 @@ def test_refund_by_hand_is_recorded_once(issued: World, door: Door) -> None:
     for amount in ("7.5", "1000000001"):
         refused = door.refuses(*words[:4], amount, *words[5:])
         assert f"'AMOUNT': '{amount}' is not a number of minor units from 0 to 1000000000, like 2500 for" in refused
-    assert door.refuses(*words[:5]) == "--event-id: is required"
+    assert door.refuses(*words[:5]) == "--event-id is required"
     assert "is in USD, not in EUR" in door.refuses(*words[:5], "--event-id", "re_2", "--currency", "EUR")
     assert audit(issued) == ["payment_event"]
 

@@ -44,8 +44,6 @@ def test_nothing_follows_a_command(place: str) -> None:
     for found in COMMAND.findall(SENTENCES[place]):
         group: click.Command = jobs
         words = shlex.split(found)[2:]
-        if words[:1] == ["--url"]:
-            words = words[2:]
         while words and isinstance(group, click.Group) and (inner := group.get_command(click.Context(group), words[0])):
             group, words = inner, words[1:]
         prose = [

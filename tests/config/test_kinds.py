@@ -219,7 +219,7 @@ def test_all_invalid_settings_are_found_at_once() -> None:
     assert [text.partition(":")[0] for text in caught.value.sentences] == [
         "GIFTCARD_STAGE_EMAIL_JITTER", "GIFTCARD_SECRET_A", "GIFTCARD_CONCURRENCY", "SMTP_URL",
     ]  # fmt: skip
-    assert str(caught.value).endswith("; to list all 4: flask jobs doctor")
+    assert str(caught.value).endswith("(3 more; for all of them: flask jobs doctor)")
 
 
 def test_dsn_is_refused_exactly_if_the_sdk_refuses_it() -> None:

@@ -169,7 +169,7 @@ def test_an_invalid_payload_ends_with_the_same_error_where_no_caller_waits(world
     while world.tick()["started"]:
         pass
     dead = [row["last_error"] for row in world.sql("select last_error from giftcard_jobs where stage = 'work'")]
-    assert dead == ["PermanentError: payload: port is not a known field"]
+    assert dead == ["PermanentError: payload: port is unknown"]
     assert world.job(stage="work")["semantics"] == "at_most_once", "its stage's, although the payload is invalid"
 
 

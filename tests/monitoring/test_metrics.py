@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support import square
 from tests.support.working import works
 from tests.support.world import ADMIN, World, bearer
 
@@ -74,6 +75,14 @@ def test_what_has_only_just_ended_is_counted_by_the_next_scrape_and_once(world: 
     assert scrape(world).get(name) is None
     world.move(11)
     assert [scrape(world)[name] for _ in range(3)] == [3, 3, 3]
+
+
+def test_events_that_cannot_be_used_are_counted_once(make_world: Make) -> None:
+    world = make_world(GIFTCARD_METRICS_TOKEN="token-of-prometheus", **square.SETTINGS)
+    assert not [sample for sample in scrape(world) if sample[0] == "giftcard_unusable_events_total"]
+    for body in (b"no json", b"no json", b"[]", square.payment(), square.customer(email_address="kate")):
+        square.send(world, body)
+    assert scrape(world)["giftcard_unusable_events_total", "source=square"] == 3
 
 
 def test_open_circuit_is_shown_by_its_stage(world: World) -> None:

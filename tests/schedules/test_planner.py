@@ -157,7 +157,7 @@ def test_one_whose_payload_its_stage_does_not_take_is_paused_without_telling_the
 
     work = stage("report", payload=Payload, circuit_of=lambda payload: payload.a)(lambda payload, context: Complete())
     bad, good = plan([due(payload={"a": 4711}), due(payload={"a": "report:1"})], prepare=prepared)
-    assert bad["pause"] == "it cannot be planned: payload: a has to be a valid string"
+    assert bad["pause"] == "it cannot be planned: payload: a must be text"
     assert good["jobs"][0]["circuit"] == "report:1"
 
 

@@ -14,8 +14,9 @@ def restore(world: World) -> None:
         world,
         "set session_replication_role = replica;"
         + "".join(
-            f"delete from public.{t}; insert into public.{t} overriding system value select * from base.{t};"
-            for t in tables(world)
+            f"delete from public.{table}; insert into public.{table} ({columns}) overriding system value"
+            f" select {columns} from base.{table};"
+            for table, columns in tables(world).items()
         )
         + "reset session_replication_role;",
     )
@@ -28,8 +29,13 @@ def script(world: World, statements: str) -> None:
     world._connection.execute(statements.encode())
 
 
-def tables(world: World) -> list[str]:
+def tables(world: World) -> dict[str, str]:
+    """All tables, each with its columns but those that Postgres generates."""
     rows = world.sql(
-        "select tablename as name from pg_tables where schemaname = 'public' and tablename like 'giftcard%%'"
+        "select relname::text as name, string_agg(quote_ident(attname), ', ' order by attnum) as columns"
+        "  from pg_class c join pg_attribute a on attrelid = c.oid and attnum > 0 and not attisdropped"
+        "  and attgenerated = ''"
+        " where relnamespace = 'public'::regnamespace and relkind = 'r' and relname like 'giftcard%%'"
+        " group by relname order by relname"
     )
-    return sorted({row["name"] for row in rows})
+    return {row["name"]: row["columns"] for row in rows}

@@ -15,7 +15,7 @@ from lib.web.openapi.operations import OPERATIONS
 from lib.web.openapi.responses.base import JobStatus
 from lib.web.openapi.responses.ticks import TickReport
 from tests.support.openapi_document import operations
-from tests.support.square import KEY, SETTINGS
+from tests.support.square import KEY, SETTINGS, signature
 from tests.support.world import ADMIN, API, CRON, ENCRYPTION_KEY, LOOKUP_KEY, World, an_order, bearer
 
 METRICS = "metrics-token-of-tests"
@@ -78,6 +78,17 @@ def test_every_operation_takes_the_tokens_of_its_security_and_no_other(world: Wo
             refused = response.status_code == 403 and required in response.json["detail"]
             assert refused is (required not in SCOPES[name]), f"{method} {path} with {name}"
         assert world.client.open(concrete, method=method.upper()).status_code == 401, f"{method} {path}"
+
+
+def test_events_of_square_have_the_statuses_that_the_document_lists(world: World, document: Any) -> None:
+    """Whatever the body is, a signed one is 202."""
+    listed = document["paths"]["/api/webhooks/square"]["post"]["responses"]
+    assert set(listed) == {"202", "403", "413", "429", "503"}
+    for body in (b"", b"{", b"[]", b"\xff"):
+        for media_type in ("application/json", "text/plain", None):
+            headers = {"x-square-hmacsha256-signature": signature(body)}
+            answer = world.client.post("/api/webhooks/square", data=body, content_type=media_type, headers=headers)
+            assert answer.status_code == 202
 
 
 def test_the_signature_of_square_is_a_header(world: World, document: Any) -> None:

@@ -136,7 +136,7 @@ def is_beyond_schemas(case: Any, refusal: Any) -> bool:
     if refusal.status_code not in (400, 422):
         return False
     problem = refusal.json()
-    if problem.get("detail", "").endswith("has to be a valid integer"):
+    if problem.get("detail", "").endswith("must be a whole number"):
         return True  # JSON Schema takes 1.0 for one, and we do not
     field = problem.get("field")
     names = [None] if field is None else re.sub(r"^jobs\.\d+\.", "", field).split(".")[:1]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 
-from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, green, red
+from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, green, red, yellow
 from lib.safe_http.ip_policy import Network
 
 # The networks that are not public: those of private machines, of this machine, and of the platform's metadata.
@@ -11,6 +11,9 @@ _INNER: tuple[tuple[Network, ...], ...] = (
     tuple(map(IPv4Network, ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"))),
     tuple(map(IPv6Network, ("::1/128", "fc00::/7", "fe80::/10"))),
 )
+
+# As many unusable events are counted.
+_MOST_EVENTS = 1000
 
 
 def vendors(deployment: Deployment) -> Finding:
@@ -26,7 +29,10 @@ def vendors(deployment: Deployment) -> Finding:
 
 
 def square(deployment: Deployment) -> Finding:
-    """Check that Square is configured whole. Without any of its settings there is no such line."""
+    """Check that Square is configured whole, and that its events of the last day could be used.
+
+    Without any of its settings there is no such line.
+    """
     settings = deployment.settings
     effects = {
         "square_webhook_signature_key": "events from Square are rejected",
@@ -37,11 +43,19 @@ def square(deployment: Deployment) -> Finding:
     missing = [name for name in effects if not getattr(settings, name)]
     if len(missing) == len(effects) and settings.giftcard_payment_provider != "square":
         raise FactMissing("square")
-    if not missing:
+    if missing:
+        return red(
+            "; ".join(f"{name.upper()} is not set: {effects[name]}" for name in missing),
+            fix="set each, as docs/webhooks.md describes, and deploy again",
+        )
+    unusable = deployment.facts.get("unusable_events", {}).get("square")
+    if not unusable:
         return green("Square is configured")
-    return red(
-        "; ".join(f"{name.upper()} is not set: {effects[name]}" for name in missing),
-        fix="set each, as docs/webhooks.md describes, and deploy again",
+    number = unusable["events"]
+    events = "1 event" if number == 1 else f"{'at least ' if number >= _MOST_EVENTS else ''}{number} events"
+    return yellow(
+        f"{events} of Square within the last day could not be used, the last: {unusable['type']}, {unusable['why']}",
+        fix="look whether the API version of the subscription in Square has changed: see docs/doctor.md#square",
     )
 
 

@@ -50,6 +50,7 @@ _WEBHOOKS: Mapping[str, Operation] = {
         202,
         body=(square_events.Event,),
         auth="square",
+        all_errors=(403, 413, 429, 503),
     ),
 }
 

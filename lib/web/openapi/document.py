@@ -28,7 +28,8 @@ _STATUSES = {
     202: "Accepted; a tick will run it.",
     400: "Bad request: the body is not valid JSON, or a value cannot be read.",
     401: "Unauthorized: the token is missing, unknown, expired or revoked.",
-    403: "Forbidden: the token lacks the scope or belongs to another tenant, or the deployment does not allow this.",
+    403: "Forbidden: the token lacks the scope or belongs to another tenant, the signature does not match, or the "
+    "deployment does not allow this.",
     404: "Not found.",
     409: "Conflict: the current state does not allow this.",
     413: "Content too large: the body exceeds 256 kB.",
@@ -120,6 +121,7 @@ def _responses(rule: Rule, operation: Operation, *, guarded: bool) -> Json:
     errors |= {400, 413, 415, 422} if operation.body else set()
     errors |= {400, 422} if operation.query else set()
     errors |= {400, 404, 422} if rule.arguments else set()
+    errors = set(operation.all_errors) or errors
     responses = {str(status): _error(status) for status in sorted(errors)}
     if not errors:
         responses["4XX"] = _problem(_CLIENT_ERROR)

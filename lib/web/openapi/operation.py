@@ -14,7 +14,8 @@ class Operation:
 
     `id`: its operationId, the name of the method in generated clients. `body`: one of these models. `media_types`: of
     responses other than JSON. `unhealthy`: the model of a 503 response besides a problem. `errors`: statuses that
-    follow neither from authentication nor from the models. `auth`: the security scheme, where no decorator names it.
+    follow neither from authentication nor from the models. `all_errors`: instead of those that follow, where any body
+    is accepted. `auth`: the security scheme, where no decorator names it.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Operation:
     media_types: tuple[str, ...] = ()
     unhealthy: Model | None = None
     errors: tuple[int, ...] = ()
+    all_errors: tuple[int, ...] = ()
     auth: str | None = None
 
 

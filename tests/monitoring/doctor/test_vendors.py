@@ -7,6 +7,7 @@ import pytest
 
 from lib.errors import SettingsError
 from tests.monitoring.doctor.conftest import Examine
+from tests.support import square
 from tests.support.square import SETTINGS as SQUARE
 from tests.support.world import World, settings_of
 
@@ -76,6 +77,35 @@ def test_a_deployment_without_square_has_no_such_line(make_world: Make, examined
     assert "square" not in examined(make_world())
     assert examined(make_world(GIFTCARD_PAYMENT_PROVIDER="square"))["square"]["level"] == "red"
     assert examined(make_world(SQUARE_MERCHANT_ID="S8GWD5R9QB376"))["square"]["level"] == "red"
+
+
+def test_events_that_cannot_be_used_are_counted_for_a_day(make_world: Make, examined: Examine) -> None:
+    world = make_world(**SQUARE)
+    missing = square.payment() | {"type": "payment.updated"}
+    del missing["data"]["object"]
+    square.send(world, b"no json")
+    square.send(world, square.event("catalog.version.updated", object={"catalog": {}}))
+    line = examined(world)["square"]
+    assert (line["level"], line["message"]) == (
+        "yellow",
+        "1 event of Square within the last day could not be used, the last: unreadable, "
+        "not as expected: the body is no object",
+    )
+    for _ in range(2):
+        square.send(world, missing)  # repeated: it counts once
+    line = examined(world)["square"]
+    assert line["message"].startswith("2 events of Square")
+    assert line["message"].endswith("the last: payment.updated, not as expected: object")
+    assert line["fix"]
+
+    world.sql(
+        "insert into giftcard_inbound_events (source, event_id, type, kind, tenant_id, facts, received_at)"
+        """ select 'square', n, 'x', 'ignored', 'default', '{"why": "not as expected: id"}', now()"""
+        " from generate_series(1, 1200) n"
+    )
+    assert examined(world)["square"]["message"].startswith("at least 1000 events of Square")
+    world.sql("update giftcard_inbound_events set received_at = received_at - interval '25 hours'")
+    assert examined(world)["square"]["level"] == "green"
 
 
 # Networks

@@ -7,7 +7,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    ValidationError,
+)
 
 MAX_ID_LENGTH = 200
 
@@ -24,15 +33,8 @@ _TOO_LARGE = 10**308
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-# How pydantic's sentences begin, and how ours do, after the name of the field.
-_PREDICATES = {
-    "Value error, ": "",
-    "Field required": "is required",
-    "Extra inputs are not permitted": "is not a known field",
-} | {f"{kind} should": "has to" for kind in ("Input", "String", "List", "Dictionary", "Tuple", "Set")}
-# What it adds for programmers.
-_TAIL = re.compile(r", unable to (interpret|parse).*| after validation")
-
+# What is wrong with a cursor that somebody made up.
+NO_CURSOR = "is not a cursor that an earlier page gave"
 
 # A field, and what is wrong with it.
 FieldError = tuple[str, str]
@@ -49,6 +51,26 @@ class StrictModel(BaseModel):
 def schema_hint(**keywords: str) -> Any:
     """Add keywords to the JSON Schema of a type, for what pydantic cannot derive."""
     return Field(json_schema_extra=dict(keywords))
+
+
+class Matching(AfterValidator):
+    """Require text that matches a pattern as a whole. `expected`: what an error has instead of the pattern."""
+
+    pattern: str
+
+    def __init__(self, pattern: str, expected: str) -> None:
+        compiled = re.compile(pattern)
+
+        def check(value: str) -> str:
+            if not compiled.fullmatch(value):
+                raise ValueError(expected)
+            return value
+
+        super().__init__(check)
+        object.__setattr__(self, "pattern", pattern)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(schema) | {"pattern": self.pattern}
 
 
 def _refuse(unsafe: re.Pattern[str], value: object) -> object:
@@ -89,29 +111,25 @@ Identifier = Annotated[
     schema_hint(pattern=f"^[^{_NOT_IN_LINE}]*[^{_NOT_IN_LINE}\\s][^{_NOT_IN_LINE}]*$"),
 ]
 Name = Annotated[Line, Field(max_length=200), schema_hint(pattern=f"^[^{_NOT_IN_LINE}]*$")]
-StageName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z][a-z0-9_]*$")]
+StageName = Annotated[
+    str,
+    Field(min_length=1, max_length=63),
+    Matching(r"^[a-z][a-z0-9_]*$", "must be the name of a stage: lower-case letters, digits and _, like send_mail"),
+]
 # What the database numbers: jobs, schedules, endpoints.
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_utc)]
 
 
-def _as_predicate(message: str) -> str:
-    """Return a sentence of pydantic as one about the field: "has to be a valid string"."""
-    for begin, ours in _PREDICATES.items():
-        if message.startswith(begin):
-            return _TAIL.sub("", ours + message.removeprefix(begin))
-    return message
-
-
-def field_errors(error: ValidationError) -> list[FieldError]:
+def field_errors(error: ValidationError, model: Any = None) -> list[FieldError]:
     """Return what is wrong as (field, message), in the order of the fields: `("customer.email", "is not a valid …")`.
 
-    Fit for responses and logs: never the value, and only as much of an unknown field's name as is harmless.
+    Fit for responses and logs: never the value, and only as much of an unknown field's name as is harmless. `model`:
+    what was validated, for the closest names of unknown fields.
     """
-    details = error.errors(include_url=False, include_input=False)
-    return [
-        (".".join(harmless(str(part)) for part in detail["loc"]), _as_predicate(detail["msg"])) for detail in details
-    ]
+    from lib.validation.predicates import field_errors_of  # only where something is wrong
+
+    return [(".".join(map(harmless, path)), message) for path, message in field_errors_of(error, model)]
 
 
 def error_sentence(errors: Sequence[FieldError], *, form: str = "{} {}") -> str:
