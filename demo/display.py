@@ -16,8 +16,9 @@ from demo.progress import Line
 FLOW = ("customer_ingest", "personal_code", "payment", "issue_card", "email")
 _STAGES = (*FLOW, "webhook")
 _COLOURS = {"completed": "green", "running": "cyan", "queued": "yellow", "error": "red", "cancelled": "red"}
-_LABELS = {"completed": "done", "running": "running", "queued": "waiting", "error": "dead", "cancelled": "cancelled"}
-_WIDTH = 40
+_MOST_WIDTH = 40
+# What the names of the stages, the counts and the gaps take beside a bar.
+_BESIDE = 58
 _PIPE_WIDTH, _VERBOSE_PIPE_WIDTH = 80, 120
 _PLAIN_EVERY = 5.0  # seconds between two lines of progress through a pipe
 
@@ -96,29 +97,35 @@ class Display:
             done = {stage: counts.get(stage, {}).get("completed", 0) for stage in _STAGES}
             all_stages = "  ".join(f"{stage} {number}" for stage, number in done.items())
             few = f"{done['issue_card']} cards, {done['email']} mails of {self._total} orders"
-            text = f"done: {all_stages}" if self._verbose else few
+            text = f"completed: {all_stages}" if self._verbose else few
             self._console.print(f"{self.seconds:5.1f} s  {text}{_circuits(circuits)}", soft_wrap=True)
 
     def _render(self, counts: Counts, circuits: dict[str, str]) -> Group:
-        table = Table(box=None, padding=(0, 1), show_header=False)
+        # Each status has a column of its own: a line that wraps would move all others up and down.
+        shown = [status for status in _COLOURS if status != "cancelled" or any(status in by for by in counts.values())]
+        table = Table(box=None, padding=(0, 1), header_style="dim")
+        table.add_column()
+        table.add_column(no_wrap=True)
+        for status in shown:
+            table.add_column(status, justify="right", style="dim", no_wrap=True)
         for stage in _STAGES:
             by = counts.get(stage, {})
-            labels = [f"{by[status]} {_LABELS[status]}" for status in _COLOURS if by.get(status)]
-            table.add_row(stage, self._bar(by), Text(", ".join(labels), style="dim"))
+            table.add_row(stage, self._bar(by), *(str(by.get(status) or "·") for status in shown))
         foot = f"{self.seconds:5.1f} s{_circuits(circuits) or '   all circuits closed'}"
         event = Text(self._last_event, style="italic", no_wrap=True, overflow="ellipsis")
         return Group(Text(), table, Text(foot, style="red" if circuits else "dim"), event)
 
     def _bar(self, by: dict[str, int]) -> Text:
         bar = Text()
+        width = max(1, min(_MOST_WIDTH, self._console.width - _BESIDE))
         drawn = 0
         jobs = 0
         for status, colour in _COLOURS.items():
             jobs += by.get(status, 0)
-            upto = min(_WIDTH, -(-jobs * _WIDTH // self._total))  # rounded up: a single job is visible
+            upto = min(width, -(-jobs * width // self._total))  # rounded up: a single job is visible
             bar.append("█" * (upto - drawn), style=colour)
             drawn = upto
-        return bar.append("░" * (_WIDTH - drawn), style="dim")
+        return bar.append("░" * (width - drawn), style="dim")
 
 
 def _circuits(circuits: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,12 +18,10 @@ def heading(console: Console, text: str) -> None:
     console.print(Text(text, style="bold"))
 
 
-def rows(*columns: str) -> Table:
-    """Return an indented table; without columns it has no header."""
-    table = Table(box=None, show_header=bool(columns), header_style="dim", padding=(0, 2, 0, 0))
+def rows() -> Table:
+    """Return an indented table without a header."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column("")
-    for at, column in enumerate(columns):
-        table.add_column(column, no_wrap=at == 0)
     return table
 
 
@@ -58,21 +57,16 @@ def setup(
 
 def _times(console: Console) -> None:
     heading(console, "Times shortened by settings; everything else has its default")
-    table = rows("setting", "demo", "default", "")
-    for setting in shortened():
-        table.add_row("", setting.variable, setting.value, setting.default, setting.meaning)
-    table.add_row(
-        "",
-        "(the clock)",
-        f"{TICKS_PER_SECOND} per second",
-        "1 per minute",
-        "calls of the cron endpoint; each starts up to 10 jobs",
-    )
-    table.add_row(
-        "", "(the monitor)", f"every {MONITOR_EVERY:g} s", "minutes", "calls /api/health/deep, which sends alerts"
-    )
-    table.add_row("", "(the report)", REPORT_CRON, REPORT_CRON_DEFAULT, "once, after the orders")
-    console.print(table)
+    times = [(setting.variable, setting.value, setting.default, setting.meaning) for setting in shortened()]
+    calls = "calls of the cron endpoint; each starts up to 10 jobs"
+    times += [
+        ("(the clock)", f"{TICKS_PER_SECOND} per second", "1 per minute", calls),
+        ("(the monitor)", f"every {MONITOR_EVERY:g} s", "minutes", "calls /api/health/deep, which sends alerts"),
+        ("(the report)", REPORT_CRON, REPORT_CRON_DEFAULT, "once, after the orders"),
+    ]
+    for name, demo, default, meaning in times:
+        console.print(f"  {name}: {demo} instead of {default}", soft_wrap=True)
+        console.print(Padding(Text(meaning, style="dim"), (0, 0, 0, 6)))
 
 
 def imported_orders(console: Console, imported: Imported) -> None:

@@ -9,6 +9,7 @@ from signal import Signals
 from rich.columns import Columns
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from demo import notifications, schedules
@@ -61,8 +62,10 @@ def checks(console: Console, results: list[Check], errors: list[str], *, seconds
     for check in results:
         if check.passed and not verbose:
             continue
-        mark = Text("  ✓ ", style="green") if check.passed else Text("  ✗ ", style="bold red")
-        console.print(mark + Text(check.sentence))
+        mark = Text("  ✓", style="green") if check.passed else Text("  ✗", style="bold red")
+        line = Table.grid(padding=(0, 1))  # wraps below the start of the sentence
+        line.add_row(mark, check.sentence)
+        console.print(line)
         for problem in check.problems[:10]:
             console.print(Text(f"      {problem}", style="red"))
     for error in errors[:5]:

@@ -28,20 +28,6 @@ _MODULES = (
 ).split()
 _URL = "lib.cli.url"
 _TYPED_URL = "lib.cli.typed_url"
-# Names that people may try: group and command → the command's name.
-_HINTS = {
-    ("jobs", "schedule"): "schedules",
-    ("jobs", "report"): "reports",
-    ("jobs", "order"): "orders",
-    ("jobs", "reconcile"): "orders reconcile",
-    ("jobs", "webhook"): "webhooks",
-    ("jobs", "key"): "keys",
-    ("schedules", "add"): "create",
-    ("schedules", "change"): "update",
-    ("reports", "make"): "create",
-    ("webhooks", "add"): "create",
-    ("webhooks", "set"): "update",
-}
 
 
 class _Error(click.ClickException):
@@ -77,29 +63,18 @@ def _errors_as_sentences() -> Iterator[None]:
     except _Error as error:
         raise type(error)(with_url(_cleaned(error.message))) from error.__cause__
     except click.UsageError as error:
-        raise BadInput(_cleaned(_usage_message(error))) from error
+        from lib.cli.hints import usage_message
+
+        raise BadInput(_cleaned(usage_message(error))) from error
     except (Invalid, Forbidden, Refused, Conflict) as error:
         raise BadInput(with_url(_cleaned(error))) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted
-    except SettingsError as error:  # of this machine, whatever --url is
-        raise Failed(_cleaned(error)) from error
+    except SettingsError as error:
+        # Of this machine, whatever --url is. It repeats no value, and its examples of URLs are not to be covered.
+        raise Failed(str(error)) from error
     except GiftcardError as error:
         raise Failed(with_url(_cleaned(error))) from error
-
-
-def _usage_message(error: click.UsageError) -> str:
-    if isinstance(error, click.NoSuchOption) and error.option_name == "--url":
-        return "--url belongs to the group: flask jobs --url https://… COMMAND"
-    if isinstance(error, click.NoSuchCommand) and error.ctx:
-        hint = _HINTS.get((error.ctx.info_name or "", error.command_name))
-        if hint:
-            return f"there is no command {error.command_name}: use {error.ctx.command_path} {hint}"
-    if isinstance(error, click.NoSuchOption | click.NoSuchCommand) and error.possibilities:
-        close = " or ".join(error.possibilities)
-        return f"{error.message.rstrip('.')}; did you mean {close}?"
-    see_help = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-    return error.format_message().rstrip(".") + see_help
 
 
 def _cleaned(error: Exception | str) -> str:
@@ -165,6 +140,8 @@ def _import_commands() -> None:
 def _set_context_class(group: click.Group) -> None:
     for command in group.commands.values():
         command.context_class = _Context
+        # The whole first sentence: Click would cut it to one line.
+        command.short_help = command.short_help or (command.help or "").split("\n\n")[0].partition(". ")[0]
         if isinstance(command, click.Group):
             _set_context_class(command)
 

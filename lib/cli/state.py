@@ -21,7 +21,7 @@ _STATUS_LIMIT = 1000
 
 def status(status: Json) -> Iterator[Part]:
     """Render the body of `GET /api/status`. Each problem has the command that fixes it."""
-    yield _counts(status["counts"])
+    yield _counts(status["counts"]) if status["counts"] else "No job yet."
     if status["paused_by_setting"]:
         yield "Everything is paused by GIFTCARD_PAUSED: unset it to resume."
     for paused in status["paused"]:
@@ -35,7 +35,7 @@ def status(status: Json) -> Iterator[Part]:
         yield from differences(status["differences"])
     if status.get("precision"):  # older deployments have none
         yield start_delays(status["precision"], window_seconds=3600)
-    yield _ticks(status["ticks"])
+    yield _ticks(status["ticks"]) if status["ticks"] else "No tick yet."
     if status.get("truncated"):
         yield f"more than shown: {', '.join(status['truncated'])}; --json shows no more either: use the lists"
     failing = [check for check in status["doctor"] if check["level"] != "green"]
@@ -56,7 +56,7 @@ def _broken(status: Json) -> Iterator[Part]:
             for d in status["dead_letters"]
         ]
         yield Table("Dead letters, the newest 20", ("job", "stage", "attempts", "revives", "error"), rows)
-        yield "to retry one: flask jobs requeue ID; many: flask jobs requeue --stage … --error … --dry-run"
+        yield "to retry one: flask jobs requeue ID; to retry many: flask jobs requeue --stage … --error … --dry-run"
 
 
 def differences(found: list[Json]) -> Iterator[Part]:

@@ -58,12 +58,17 @@ Part = Table | str
 def print_parts(parts: Iterable[Part]) -> None:
     """Print tables and sentences to standard output."""
     room = columns_of(sys.stdout) if sys.stdout.isatty() else None
+    is_apart = True
     for part in parts:
-        if isinstance(part, Table):
-            _print_plain(part) if room is None else _draw(part, room)
+        if room is None:
+            _print_plain(part) if isinstance(part, Table) else click.echo(_printable(with_url(part)))
+        elif isinstance(part, Table):
+            if not is_apart:
+                click.echo()
+            is_apart = _draw(part, room)
         else:
-            text = _printable(with_url(part))
-            click.echo(text if room is None else "\n".join(wrap(text, room)))
+            click.echo("\n".join(wrap(_printable(with_url(part)), room)))
+            is_apart = False
 
 
 def moment(time: str | None) -> str:
@@ -125,8 +130,12 @@ def _print_plain(table: Table) -> None:
 # On a terminal
 
 
-def _draw(table: Table, room: int) -> None:
-    """Print a table with the columns that are used; if it does not fit, its rows as records."""
+def _draw(table: Table, room: int) -> bool:
+    """Print a table with the columns that are used, and return whether an empty line follows it.
+
+    If it does not fit, columns with one value in all rows become a line above it; if it still does not, its rows are
+    records.
+    """
     for line in wrap(_printable(table.title), room):
         click.echo(_styled(line, bold=True))
     cells = [[_lines(cell) for cell in row] for row in table.rows]
@@ -134,15 +143,45 @@ def _draw(table: Table, room: int) -> None:
     columns = [name for name, use in zip(table.columns, used, strict=True) if use]
     rows = [[cell for cell, use in zip(row, used, strict=True) if use] for row in cells]
     if not columns:
-        return
+        return False
     widths = column_widths([[[name] for name in columns], *rows], room, gap=_GAP)
+    if widths is None and any(columns):
+        columns, rows, widths = _without_sames(columns, rows, room)
     if widths is None:
         _draw_records(columns, rows, room)
-        return
+        return any(columns)
     if any(columns):
         _draw_row([[name] for name in columns], widths, style={"dim": True})
     for row in rows:
         _draw_row(row, widths)
+    return False
+
+
+def _without_sames(
+    columns: list[str], rows: list[list[list[str]]], room: int
+) -> tuple[list[str], list[list[list[str]]], list[int] | None]:
+    """Print a line of the last columns with one value in all rows, if the others fit without them.
+
+    Return the columns and rows that are left, with their widths; without widths, nothing fits and nothing was printed.
+    """
+    left, cut = [*columns], rows
+    parts: list[str] = []
+    for at in reversed(range(1, len(columns))):
+        if not _is_same(rows, at):
+            continue
+        parts.insert(0, f"{left.pop(at)} {rows[0][at][0]}")
+        cut = [[*row[:at], *row[at + 1 :]] for row in cut]
+        widths = column_widths([[[name] for name in left], *cut], room, gap=_GAP)
+        if widths is not None:
+            click.echo("\n".join(wrap(f"in all rows: {'; '.join(parts)}", room)))
+            return left, cut, widths
+    return columns, rows, None
+
+
+def _is_same(rows: Sequence[Sequence[Sequence[str]]], at: int) -> bool:
+    """Whether a column has the same word or number in all rows: no sentences, and no commands to copy."""
+    first = rows[0][at] if len(rows) > 1 else []
+    return len(first) == 1 and " " not in first[0] and all(row[at] == first for row in rows)
 
 
 def _draw_row(row: Sequence[Sequence[str]], widths: Sequence[int], *, style: dict[str, Any] | None = None) -> None:

@@ -56,6 +56,11 @@ def test_every_other_command_is_one_sentence(tmp_path: Path, words: list[str]) -
     assert ended.stderr == f"Error: {sentence} (5 more; for all of them: flask jobs doctor)\n"
 
 
+def test_examples_of_urls_are_not_covered(tmp_path: Path) -> None:
+    ended = jobs(tmp_path, "status", SMTP_URL="smtp.example.com")
+    assert "must be a URL like smtp://user:password@host:587 or" in ended.stderr
+
+
 def test_every_request_is_a_problem() -> None:
     app = create_invalid_app(SettingsError("GIFTCARD_CONCURRENCY: must be a whole number"))
     client = app.test_client()

@@ -100,3 +100,18 @@ def test_application_imports_neither_tables_nor_httpx(database_url: str) -> None
     code = "import api.index, sys; print([name for name in ('lib.cli.tables', 'httpx') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_columns_of_one_value_make_room_for_the_others(world: World, direct: Door, terminal: Terminal) -> None:
+    flow = "d18ac65e-9a30-4db1-abf2-748a7d441fa9"
+    ids = [world.add(stage, correlation_id=flow) for stage in ("customer_ingest", "personal_code")]
+    world.sql("update giftcard_jobs set status = 'completed', finished_at = now()")
+    title, same, heads, *rows = terminal.run(direct.app, "list", columns=80, NO_COLOR="1")[1].splitlines()
+    assert (title, same) == ("Jobs, the newest first (2)", "in all rows: tenant default")
+    assert heads.split() == "job stage status attempts flow".split()
+    assert [row.split()[0] for row in rows] == [str(job_id) for job_id in reversed(ids)]
+
+
+def test_lists_of_commands_are_whole_sentences(direct: Door, terminal: Terminal) -> None:
+    for group in ((), ("orders",), ("schedules",), ("webhooks",), ("keys",)):
+        assert "..." not in terminal.run(direct.app, *group, "--help", columns=80)[1].partition("Commands:")[2]

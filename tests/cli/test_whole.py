@@ -40,7 +40,7 @@ def test_status_names_what_is_wrong_and_what_to_do(busy: World, door: Door) -> N
 
 
 def test_status_of_an_empty_house_is_shown(door: Door) -> None:
-    assert "Last ticks" in door.says("status")
+    assert "No job yet.\nNo tick yet.\n" in door.says("status")
 
 
 def test_stages_tell_their_rules_and_who_paused_them(door: Door) -> None:

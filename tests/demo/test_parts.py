@@ -1,5 +1,6 @@
 """The demo's checks and its payment service: the checks must detect errors, the service must be like a real one."""
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,8 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
 
 from demo.checks import all_checks
+from demo.display import FLOW, Display
 from demo.payments import PaymentService
 from demo.results import Killed, Outcome, preferred_code
 from demo.summary import _retries
@@ -138,3 +141,17 @@ def test_the_summary_counts_the_retried_runs_and_neither_snoozes_nor_revivals(go
         replace(failed, result="FAILED"),  # a dead letter that revived: its pause is that until then
     ]
     assert next(_retries(replace(good, runs=runs))) == "1 run failed and were retried: 1 of payment"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_live_display_has_one_height(columns: int) -> None:
+    console = Console(width=columns, file=io.StringIO(), highlight=False, markup=False)
+    display = Display(console, total=114, verbose=False)
+    busy = {"completed": 65, "running": 8, "queued": 40, "error": 1}
+    heights = set()
+    for counts in ({}, {stage: {"queued": 1} for stage in FLOW}, dict.fromkeys((*FLOW, "webhook"), busy)):
+        with console.capture() as shown:
+            console.print(display._render(counts, {}))
+        heights.add(shown.get().count("\n"))
+        assert "…" not in shown.get()
+    assert len(heights) == 1

@@ -129,6 +129,7 @@ def test_the_page_shows_every_operation_and_model_and_loads_nothing(world: World
     ids = {operation["operationId"] for _, _, operation in operations(document)}
     assert ids | set(document["components"]["schemas"]) <= seen.ids
     assert not {"script", "img", "link", "iframe"} & set(seen.tags)
+    assert "`" not in answer.text, "names in descriptions are code"
     assert seen.links - {f"#{name}" for name in seen.ids} == {"/api/openapi.json"}
 
 

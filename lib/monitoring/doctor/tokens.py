@@ -23,7 +23,10 @@ _REQUIRED = {
     "giftcard_api_token": "orders need the admin token",
 }
 _OPTIONAL = ("giftcard_metrics_token", "giftcard_lookup_key")
-_GENERATE = "make secrets adds what .env.production lacks: load it here, or set it in the deployment and deploy again"
+_GENERATE = (
+    "run make secrets, which adds what .env.production lacks; load that file here, or set its variables in the "
+    "deployment and deploy again"
+)
 _REPLACE = "replace each as docs/doctor.md#secrets describes, and deploy again"
 # Chosen by others: who knows one of these must not know one of ours.
 _OTHERS = ("giftcard_payment_token", "giftcard_card_token", "square_webhook_signature_key")

@@ -24,7 +24,7 @@ def test_a_secret_that_opens_no_door_is_red(make_world: Make, examined: Examine,
 def test_without_an_api_token_orders_need_the_admin_token(make_world: Make, examined: Examine) -> None:
     line = examined(make_world(GIFTCARD_API_TOKEN=None))["secrets"]
     assert (line["level"], line["message"]) == ("yellow", "GIFTCARD_API_TOKEN is not set: orders need the admin token")
-    assert line["fix"].startswith("make secrets adds what .env.production lacks: load it here")
+    assert line["fix"].startswith("run make secrets, which adds what .env.production lacks; load that file here")
 
 
 @pytest.mark.parametrize(("name", "value"), [("CRON_SECRET", API), ("GIFTCARD_LOOKUP_KEY", CRON * 2)])
