@@ -1,6 +1,6 @@
 """What is wrong with a field, as a predicate: "is required", "must be at most 100". One for each of pydantic's errors.
 
-None repeats the input, and none prints a pattern: a model says itself what it expects (`lib.validation.matching`).
+None repeats the input, and none prints a pattern: a model defines what it expects (`lib.validation.matching`).
 """
 
 import re
