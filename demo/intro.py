@@ -61,7 +61,12 @@ def _times(console: Console) -> None:
     calls = "calls of the cron endpoint; each starts up to 10 jobs"
     times += [
         ("(the clock)", f"{TICKS_PER_SECOND} per second", "1 per minute", calls),
-        ("(the monitor)", f"every {MONITOR_EVERY:g} s", "minutes", "calls /api/health/deep, which sends alerts"),
+        (
+            "(the monitor)",
+            f"each {MONITOR_EVERY:g} s",
+            "each few minutes",
+            "calls /api/health/deep, which sends alerts",
+        ),
         ("(the report)", REPORT_CRON, REPORT_CRON_DEFAULT, "once, after the orders"),
     ]
     for name, demo, default, meaning in times:

@@ -14,6 +14,7 @@ from demo.checks import all_checks
 from demo.display import FLOW, Display
 from demo.payments import PaymentService
 from demo.results import Killed, Outcome, preferred_code
+from demo.screen import shown
 from demo.summary import _retries
 from lib.giftcards.order_files.importing import Imported
 from tests.support.demo_outcome import REVIVED, charge, good_outcome, mail, order
@@ -155,3 +156,9 @@ def test_the_live_display_has_one_height(columns: int) -> None:
         heights.add(shown.get().count("\n"))
         assert "…" not in shown.get()
     assert len(heights) == 1
+
+
+def test_the_mail_that_is_shown_does_not_depend_on_the_order_of_arrival() -> None:
+    kate = "kate.rodgers@example.com"
+    mails = [mail(1), mail(2, to=kate, text="Kate again"), mail(3, to=kate, text="Happy birthday, Kate!")]
+    assert shown(mails) == shown(mails[::-1]) == [mails[2]]
