@@ -17,6 +17,7 @@ WRONG = {
     "list --stage emial": "email",
     "list --circuit emial": "email",
     "list --status eror": "error",
+    "errors --stage emial": "email",
     "requeue --stage emial --dry-run": "email",
     "requeue --circuit emial --dry-run": "email",
     "requeue --status cancelld --dry-run": "cancelled",
@@ -62,6 +63,8 @@ def test_a_name_that_does_not_exist_is_refused_with_the_closest(known: Door) -> 
 def test_a_name_that_exists_but_finds_nothing_is_no_error(known: Door) -> None:
     assert known.says("list", "--stage", "email") == "No job matches.\n"
     assert known.says("audit", "--action", "cancel") == "No act matches.\n"
+    for stage in ("email", "a_stage_of_older_code"):
+        assert known.says("errors", "--stage", stage) == "There are no errors.\n"
     # A stage that only the database knows has waiting jobs: it is real.
     assert "a_stage_of_older_code" in known.says("list", "--stage", "a_stage_of_older_code")
     known.says("requeue", "--stage", "a_stage_of_older_code", "--dry-run")
