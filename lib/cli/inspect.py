@@ -104,7 +104,10 @@ def stuck(*, as_json: bool, **options: Any) -> None:
 @json_option
 def errors(*, as_json: bool, **options: Any) -> None:
     """Group the errors of dead letters and retried jobs by stage and kind, the most frequent first."""
-    found = job_service().errors(build(ErrorsQuery, typed_fields(ErrorsQuery, options)))
+    wanted = build(ErrorsQuery, typed_fields(ErrorsQuery, options))
+    found = job_service().errors(wanted)
+    if not found["errors"]:
+        require_names(Filter(stage=wanted.stage))
     output(found, as_json=as_json, view=trouble.errors)
 
 

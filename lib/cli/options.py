@@ -201,8 +201,12 @@ def json_argument(text: str, *, name: str = "--payload") -> Any:
     """Return the JSON of an option's value: inline, or of the file that `@file` names."""
     if not text.startswith("@"):
         return parse_json(text, source=name)
-    # Click closes the file with the context, unless it is standard input.
-    return parse_json(read_text(FILE.convert(text[1:], None, click.get_current_context())), source=name)
+    try:
+        # Click closes the file with the context, unless it is standard input.
+        file = FILE.convert(text[1:], None, click.get_current_context())
+    except click.BadParameter as error:
+        raise BadInput(f"{name}: cannot read {error.message}") from error
+    return parse_json(read_text(file), source=name)
 
 
 def read_text(file: Any) -> str:

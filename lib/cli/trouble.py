@@ -27,7 +27,8 @@ def _subject(thing: Json) -> str:
     number = f"{thing['count']:,}{'+' if thing['capped'] else ''}"
     if thing["kind"] == "due":
         return f"{thing['subject']}, {number} due"
-    return f"{number} {thing['subject']}"
+    subject = thing["subject"].replace("letters", "letter", 1) if number == "1" else thing["subject"]
+    return f"{number} {subject}"
 
 
 def _since(thing: Json) -> str:

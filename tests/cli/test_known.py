@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lib.jobs.audit import ACTIONS
-from tests.cli.conftest import Door
+from tests.cli.conftest import Door, NoDatabase
 from tests.cli.test_terminal import ROOT
 from tests.support.acts import ACTS
 from tests.support.world import World
@@ -17,6 +18,7 @@ WRONG = {
     "list --stage emial": "email",
     "list --circuit emial": "email",
     "list --status eror": "error",
+    "errors --stage emial": "email",
     "requeue --stage emial --dry-run": "email",
     "requeue --circuit emial --dry-run": "email",
     "requeue --status cancelld --dry-run": "cancelled",
@@ -62,9 +64,19 @@ def test_a_name_that_does_not_exist_is_refused_with_the_closest(known: Door) -> 
 def test_a_name_that_exists_but_finds_nothing_is_no_error(known: Door) -> None:
     assert known.says("list", "--stage", "email") == "No job matches.\n"
     assert known.says("audit", "--action", "cancel") == "No act matches.\n"
+    for stage in ("email", "a_stage_of_older_code"):
+        assert known.says("errors", "--stage", stage) == "There are no errors.\n"
     # A stage that only the database knows has waiting jobs: it is real.
     assert "a_stage_of_older_code" in known.says("list", "--stage", "a_stage_of_older_code")
     known.says("requeue", "--stage", "a_stage_of_older_code", "--dry-run")
+
+
+def test_a_token_that_may_not_list_the_stages_finds_nothing(remote: Door, make_world: Callable[..., World]) -> None:
+    made = remote.json("tokens", "create", "acme", "--tenant", "acme", "--scope", "jobs:read")
+    elsewhere = make_world(wire=NoDatabase(), GIFTCARD_ADMIN_TOKEN=made["token"])
+    acme = Door(elsewhere.app, elsewhere, url=remote.url)
+    assert acme.says("list", "--stage", "emial") == "No job matches.\n"
+    assert acme.says("errors", "--stage", "emial") == "There are no errors.\n"
 
 
 def test_actions_are_those_of_the_audit() -> None:

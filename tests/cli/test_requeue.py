@@ -87,4 +87,6 @@ BAD_PAYLOADS = [
 def test_payload_that_is_not_valid_changes_nothing(dead: int, door: Door) -> None:
     for text, why in BAD_PAYLOADS:
         assert why.lower() in door.refuses("requeue", dead, "--payload", text).lower(), text
+    assert "--payload: cannot read 'FILE': No such file" in door.refuses("requeue", dead, "--payload", "@FILE")
+    assert "--payload: cannot read '/': Is a directory" in door.refuses("requeue", dead, "--payload", "@/")
     assert (door.world.job(dead)["status"], door.world.job(dead)["payload"]) == ("error", {"not": "an order"})

@@ -27,6 +27,12 @@ def test_what_is_stuck_ends_with_exit_code_1_and_names_the_commands(world: World
     assert [thing["kind"] for thing in door.json_of_failure("stuck")["stuck"]] == ["due", "dead"]
 
 
+def test_one_dead_letter_is_counted_in_the_singular(world: World, door: Door) -> None:
+    world.tick()
+    dead_letters(world, 1)
+    assert door.run("stuck").stdout.startswith("1 dead letter of email since ")
+
+
 def test_errors_are_grouped_with_the_commands_that_help(world: World, door: Door) -> None:
     assert door.says("errors") == "There are no errors.\n"
     dead_letters(world, 2, error=f"PermanentError: {KATE} is refused by mx7.example.com")
