@@ -33,7 +33,12 @@ PRODUCTION = {"GIFTCARD_ENV": "production"}
             "DATABASE_URL allows a connection in clear; SMTP_URL begins with",
         ),
         (
-            {"DATABASE_URL": URL, "SUPABASE_URL": "https://abc.supabase.co", "SUPABASE_SECRET_KEY": "x", **PRODUCTION},
+            {
+                "DATABASE_URL": URL,
+                "SUPABASE_URL": "https://abc.supabase.co",
+                "SUPABASE_SECRET_KEY": "sb_secret_of_tests",
+                **PRODUCTION,
+            },
             "green",
             "no call goes through DATABASE_URL",
         ),

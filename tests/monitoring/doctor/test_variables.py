@@ -44,7 +44,9 @@ def test_the_rules_of_a_stage_that_is_there_are_no_mistake(make_world: Make, exa
     assert examined(make_world(GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS=3))["variables"]["level"] == "green"
 
 
-@pytest.mark.parametrize("half", [{"SUPABASE_URL": "https://abc.supabase.co"}, {"SUPABASE_SECRET_KEY": "sb_secret_x"}])
+@pytest.mark.parametrize(
+    "half", [{"SUPABASE_URL": "https://abc.supabase.co"}, {"SUPABASE_SECRET_KEY": "sb_secret_of_tests"}]
+)
 def test_half_of_supabase_is_not_used(make_world: Make, examined: Examine, half: dict[str, str]) -> None:
     line = examined(make_world(**half))["variables"]
     assert (line["level"], line["fix"]) == ("yellow", "set both, or neither")
