@@ -8,6 +8,7 @@ import pytest
 from tests.monitoring.doctor.conftest import Examine
 from tests.support.world import World, settings_of
 
+KEY = "sb_secret_testing"
 URL = "postgresql://kim:sesame-open@db.example.com/shop"
 PRODUCTION = {"GIFTCARD_ENV": "production"}
 
@@ -36,7 +37,7 @@ PRODUCTION = {"GIFTCARD_ENV": "production"}
             {
                 "DATABASE_URL": URL,
                 "SUPABASE_URL": "https://abc.supabase.co",
-                "SUPABASE_SECRET_KEY": "sb_secret_of_tests",
+                "SUPABASE_SECRET_KEY": "sb_secret_testing",
                 **PRODUCTION,
             },
             "green",

@@ -45,7 +45,7 @@ def test_the_rules_of_a_stage_that_is_there_are_no_mistake(make_world: Make, exa
 
 
 @pytest.mark.parametrize(
-    "half", [{"SUPABASE_URL": "https://abc.supabase.co"}, {"SUPABASE_SECRET_KEY": "sb_secret_of_tests"}]
+    "half", [{"SUPABASE_URL": "https://abc.supabase.co"}, {"SUPABASE_SECRET_KEY": "sb_secret_testing"}]
 )
 def test_half_of_supabase_is_not_used(make_world: Make, examined: Examine, half: dict[str, str]) -> None:
     line = examined(make_world(**half))["variables"]
