@@ -1562,10 +1562,9 @@ end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
--- retry_delays, scheduled_at (with its zone), delay_seconds, id (of the sequence: an import numbers its jobs). Return
--- [{id, status, created}] in the same order. A job that exists already is returned as it stands and not changed; with
--- p_replace, one in error or cancelled is queued again with this payload. p_by: the operator whose act it is; null: a
--- program enqueues, which the audit leaves out.
+-- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
+-- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
+-- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
 -- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
 create function public.giftcard_enqueue(
   p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,
@@ -1587,16 +1586,15 @@ begin
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.
   with asked as materialized (
-    select coalesce(j.id, nextval('public.giftcard_jobs_id_seq')) as new_id, j.*
-      from jsonb_to_recordset(p_jobs) as j(
-        id bigint, tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text,
-        source text, payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
-        retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
+    select nextval('public.giftcard_jobs_id_seq') as id, j.* from jsonb_to_recordset(p_jobs) as j(
+      tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
+      payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
+      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
   inserted as (
     insert into public.giftcard_jobs
       (id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
        semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
-    select j.new_id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
+    select j.id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
            coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
            coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
            coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
@@ -8945,20 +8943,6 @@ exception when others then
   return public.giftcard_keep_message(p_queue, p_item, 'refused', 'PermanentError: ' || sqlerrm, p_now);
 end $$;
 
--- Return messages in the order of locks, that of the keys of their jobs. The ids of the jobs follow the order of the
--- messages, in which they start.
-create function public.giftcard_messages_by_key(p_items jsonb) returns jsonb[]
-language sql volatile security invoker set search_path = '' as $$
-  with numbered as materialized (
-    select jsonb_set(i, '{job,id}', to_jsonb(nextval('public.giftcard_jobs_id_seq'))) as item, n
-      from jsonb_array_elements(p_items) with ordinality x(i, n))
-  select coalesce(array_agg(
-      item order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C",
-                    (item #>> '{job,correlation_id}') collate "C", (item #>> '{job,stage}') collate "C",
-                    coalesce(item #>> '{job,dedup_key}', '') collate "C", n), '{}')
-    from numbered
-$$;
-
 -- Return how many messages had each outcome: {moved, repeated, conflicts, refused}.
 create function public.giftcard_count_imported(p_outcomes text[]) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
@@ -8975,53 +8959,48 @@ create function public.giftcard_import_messages_singly(p_queue text, p_items jso
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_outcomes text[] := '{}'::text[];
-  v_problems jsonb := '{}'::jsonb;  -- by the number of the message
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_texts text[];
+  v_problems text[] := '{}'::text[];
   v_id bigint;
   v_item jsonb;
 begin
-  -- Locks the messages by their numbers, as an archive of all of them does.
-  perform pgmq.set_vt(p_queue, s.id, 60) from (
-    select (i ->> 'msg_id')::bigint as id from jsonb_array_elements(p_items) i order by 1) s;
-  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
+  for v_item in select i from jsonb_array_elements(p_items) with ordinality x(i, n) order by n loop
     v_id := (v_item ->> 'msg_id')::bigint;
     begin
       if pgmq.archive(p_queue, v_id) then
-        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
       end if;
     exception when others then
       if public.giftcard_is_unavailable(sqlstate) then
         raise;
       end if;
-      v_problems := v_problems || jsonb_build_object(v_id, format('message %s stays in the queue: %s', v_id, sqlerrm));
+      v_problems := v_problems || format('message %s stays in the queue: %s', v_id, sqlerrm);
       if (v_item ->> 'read_ct')::integer >= 10 then
         perform pgmq.set_vt(p_queue, v_id, 3600);
       end if;
     end;
   end loop;
-  v_texts := array(select value from jsonb_each_text(v_problems) order by key::bigint);
   return public.giftcard_count_imported(v_outcomes) || case when v_problems = '{}' then '{}'::jsonb else
-    jsonb_build_object('problem', array_to_string(v_texts[:3], '; ') || case
-      when cardinality(v_texts) > 3 then format('; and %s more', cardinality(v_texts) - 3) else '' end) end;
+    jsonb_build_object('problem', array_to_string(v_problems[:3], '; ') || case
+      when cardinality(v_problems) > 3 then format('; and %s more', cardinality(v_problems) - 3) else '' end) end;
 end $$;
 
 -- Import what was read of a queue: in this transaction the messages are archived and their jobs enqueued, or neither.
+-- In the order of the messages, not of keys: one may need the order that an earlier one begins.
 -- A message that someone else has archived meanwhile is passed over.
 create function public.giftcard_import_pgmq_queue(p_queue text, p_items jsonb, p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_outcomes text[] := '{}'::text[];
   v_archived bigint[];
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_item jsonb;
 begin
   v_archived := array(select pgmq.archive(p_queue, array(
     select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
-  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
-    if (v_item ->> 'msg_id')::bigint = any (v_archived) then
-      v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
-    end if;
+  for v_item in
+    select i from jsonb_array_elements(p_items) with ordinality x(i, n)
+     where (i ->> 'msg_id')::bigint = any (v_archived) order by n
+  loop
+    v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
   end loop;
   return public.giftcard_count_imported(v_outcomes);
 exception when others then

@@ -128,20 +128,6 @@ exception when others then
   return public.giftcard_keep_message(p_queue, p_item, 'refused', 'PermanentError: ' || sqlerrm, p_now);
 end $$;
 
--- Return messages in the order of locks, that of the keys of their jobs. The ids of the jobs follow the order of the
--- messages, in which they start.
-create function public.giftcard_messages_by_key(p_items jsonb) returns jsonb[]
-language sql volatile security invoker set search_path = '' as $$
-  with numbered as materialized (
-    select jsonb_set(i, '{job,id}', to_jsonb(nextval('public.giftcard_jobs_id_seq'))) as item, n
-      from jsonb_array_elements(p_items) with ordinality x(i, n))
-  select coalesce(array_agg(
-      item order by coalesce(item #>> '{job,tenant_id}', 'default') collate "C",
-                    (item #>> '{job,correlation_id}') collate "C", (item #>> '{job,stage}') collate "C",
-                    coalesce(item #>> '{job,dedup_key}', '') collate "C", n), '{}')
-    from numbered
-$$;
-
 -- Return how many messages had each outcome: {moved, repeated, conflicts, refused}.
 create function public.giftcard_count_imported(p_outcomes text[]) returns jsonb
 language sql immutable security invoker set search_path = '' as $$
@@ -158,53 +144,48 @@ create function public.giftcard_import_messages_singly(p_queue text, p_items jso
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_outcomes text[] := '{}'::text[];
-  v_problems jsonb := '{}'::jsonb;  -- by the number of the message
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_texts text[];
+  v_problems text[] := '{}'::text[];
   v_id bigint;
   v_item jsonb;
 begin
-  -- Locks the messages by their numbers, as an archive of all of them does.
-  perform pgmq.set_vt(p_queue, s.id, 60) from (
-    select (i ->> 'msg_id')::bigint as id from jsonb_array_elements(p_items) i order by 1) s;
-  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
+  for v_item in select i from jsonb_array_elements(p_items) with ordinality x(i, n) order by n loop
     v_id := (v_item ->> 'msg_id')::bigint;
     begin
       if pgmq.archive(p_queue, v_id) then
-        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
+        v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
       end if;
     exception when others then
       if public.giftcard_is_unavailable(sqlstate) then
         raise;
       end if;
-      v_problems := v_problems || jsonb_build_object(v_id, format('message %s stays in the queue: %s', v_id, sqlerrm));
+      v_problems := v_problems || format('message %s stays in the queue: %s', v_id, sqlerrm);
       if (v_item ->> 'read_ct')::integer >= 10 then
         perform pgmq.set_vt(p_queue, v_id, 3600);
       end if;
     end;
   end loop;
-  v_texts := array(select value from jsonb_each_text(v_problems) order by key::bigint);
   return public.giftcard_count_imported(v_outcomes) || case when v_problems = '{}' then '{}'::jsonb else
-    jsonb_build_object('problem', array_to_string(v_texts[:3], '; ') || case
-      when cardinality(v_texts) > 3 then format('; and %s more', cardinality(v_texts) - 3) else '' end) end;
+    jsonb_build_object('problem', array_to_string(v_problems[:3], '; ') || case
+      when cardinality(v_problems) > 3 then format('; and %s more', cardinality(v_problems) - 3) else '' end) end;
 end $$;
 
 -- Import what was read of a queue: in this transaction the messages are archived and their jobs enqueued, or neither.
+-- In the order of the messages, not of keys: one may need the order that an earlier one begins.
 -- A message that someone else has archived meanwhile is passed over.
 create function public.giftcard_import_pgmq_queue(p_queue text, p_items jsonb, p_now timestamptz) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_outcomes text[] := '{}'::text[];
   v_archived bigint[];
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_item jsonb;
 begin
   v_archived := array(select pgmq.archive(p_queue, array(
     select (i ->> 'msg_id')::bigint from jsonb_array_elements(p_items) i)));
-  foreach v_item in array public.giftcard_messages_by_key(p_items) loop
-    if (v_item ->> 'msg_id')::bigint = any (v_archived) then
-      v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, v_now);
-    end if;
+  for v_item in
+    select i from jsonb_array_elements(p_items) with ordinality x(i, n)
+     where (i ->> 'msg_id')::bigint = any (v_archived) order by n
+  loop
+    v_outcomes := v_outcomes || public.giftcard_import_message(p_queue, v_item, p_now);
   end loop;
   return public.giftcard_count_imported(v_outcomes);
 exception when others then

@@ -8,8 +8,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.queues import Queues
-
 pytestmark = pytest.mark.slow
 
 ROUNDS = 12
@@ -103,18 +101,6 @@ def prune(connection: psycopg.Connection[Any], ids: list[int], way: int) -> None
     )
 
 
-def import_pgmq(connection: psycopg.Connection[Any], ids: list[int], way: int) -> None:
-    """Half of the messages each: they ask for the same jobs."""
-    numbers = [number for (number,) in connection.execute("select msg_id from pgmq.q_race order by msg_id")]
-    jobs = _jobs(1)[: len(numbers) // 2][::way]
-    messages = [
-        {"msg_id": number, "sent_at": "1", "read_ct": 1, "job": job | {"payload": {}}}
-        for number, job in zip(numbers[:: 2 * way], jobs, strict=True)
-    ]
-    (answer,) = connection.execute("select giftcard_import_pgmq(%s)", [_json({"race": messages})]).fetchone() or [{}]
-    assert "problem" not in answer["race"], answer
-
-
 CALLS: list[Call] = [
     enqueue,
     enqueue_again,
@@ -124,7 +110,6 @@ CALLS: list[Call] = [
     cancel_flow,
     make_due,
     prune,
-    import_pgmq,
     claim,
     trip,
 ]
@@ -134,8 +119,6 @@ def _prepared(connection: psycopg.Connection[Any]) -> list[int]:
     """Running jobs of flows of their own, and of one flow, whose dedup keys run against their ids."""
     connection.execute("delete from giftcard_jobs")
     connection.execute("delete from giftcard_circuits")
-    connection.execute("select pgmq.purge_queue('race')")
-    connection.execute("select pgmq.send_batch('race', array_fill('{}'::jsonb, array[120]))")
     connection.execute(
         "insert into giftcard_jobs (correlation_id, stage, dedup_key, status, lease_id, locked_at, lease_expires_at)"
         " select k, 'work', '', 'running', gen_random_uuid(), now(), now() + interval '1 hour'"
@@ -148,11 +131,6 @@ def _prepared(connection: psycopg.Connection[Any]) -> list[int]:
         " now() + interval '1 hour' from generate_series(1, 12) n"
     )
     return [job_id for (job_id,) in connection.execute("select id from giftcard_jobs order by id").fetchall()]
-
-
-@pytest.fixture(autouse=True)
-def queue(connection: psycopg.Connection[Any]) -> None:
-    Queues(connection).create("race")
 
 
 @pytest.fixture

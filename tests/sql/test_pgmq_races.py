@@ -57,14 +57,6 @@ def test_a_tick_that_is_killed_in_the_middle_has_moved_nothing(world: World, oth
     assert taken(world) == [0, 1, 2, 3, 4]
 
 
-def test_jobs_start_in_the_order_of_their_messages(other: World, queues: Queues) -> None:
-    """Although they are inserted by their keys, of which the 10th is before the 2nd."""
-    queues.create("email_queue", *({"n": n} for n in range(12)))
-    assert import_pgmq(other)["email_queue"]["moved"] == 12
-    started = [job.payload["n"] for job in other.claim(100)]
-    assert started == list(range(12))
-
-
 @pytest.fixture
 def role(world: World) -> Iterator[str]:
     """One that may do in `public` what service_role may, and nothing in `pgmq`."""
