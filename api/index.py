@@ -34,11 +34,16 @@ def _application() -> Flask:
     return create_app(services)
 
 
-events.configure(readable=sys.stderr.isatty())
-try:
-    app = _application()
-except SettingsError as error:
-    from lib.web.invalid import create_invalid_app
+def _application_or_error() -> Flask:
+    """Return the application, or one that answers everything with the invalid setting."""
+    try:
+        return _application()
+    except SettingsError as error:
+        from lib.web.invalid import create_invalid_app
 
-    app = create_invalid_app(error)
+        return create_invalid_app(error)
+
+
+events.configure(readable=sys.stderr.isatty())
+app = _application_or_error()  # on the top level, where the platform looks for it
 app.cli.add_command(jobs)
