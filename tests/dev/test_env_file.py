@@ -1,7 +1,6 @@
 """`make dev` leads `flask jobs` in another terminal to its database; a terminal that names another keeps it."""
 
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -120,7 +119,7 @@ def test_make_dev_writes_the_file_and_removes_it(empty_database_url: str) -> Non
         assert any(".env has its settings" in line for line in lines)
         status = jobs(ROOT, "status")
         second = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        served.send_signal(signal.SIGINT)
+        served.terminate()
         served.wait(30)
     assert status.stdout.startswith(f"Working on {place(empty_database_url)}\n")
     assert (second.returncode, "make dev is running already at http" in second.stderr) == (1, True)
