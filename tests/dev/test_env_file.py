@@ -1,6 +1,7 @@
 """`make dev` leads `flask jobs` in another terminal to its database; a terminal that names another keeps it."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -106,19 +107,21 @@ def test_file_of_a_killed_make_dev_is_explained(tmp_path: Path, variables: Mappi
 
 
 @pytest.mark.slow
-def test_make_dev_writes_the_file_and_removes_it(empty_database_url: str) -> None:
-    file = ROOT / ".env"
-    if file.exists():
-        pytest.skip("there is a .env here")
+def test_make_dev_writes_the_file_and_removes_it(empty_database_url: str, tmp_path: Path) -> None:
+    # A copy: commands of other tests, which run beside this one, must not find the file.
+    for folder in ("api", "lib", "dev", "supabase"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / ".env"
     environment = {"PATH": os.environ["PATH"], "DATABASE_URL": empty_database_url, "PORT": "8300"}
     command = [sys.executable, "-m", "dev.serve"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as served:
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as served:
         assert served.stdout is not None
         lines = iter(served.stdout.readline, "")
         assert next(lines) == f"Working on {place(empty_database_url)}\n"
         assert any(".env has its settings" in line for line in lines)
-        status = jobs(ROOT, "status")
-        second = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert file.exists()
+        status = jobs(tmp_path, "status")
+        second = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         served.terminate()
         served.wait(30)
     assert status.stdout.startswith(f"Working on {place(empty_database_url)}\n")

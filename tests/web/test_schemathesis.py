@@ -111,7 +111,7 @@ for name, strategy in FORMATS.items():
 # Fields with rules that no schema of a body tells, such as the currency of an amount, for which it may reuse any text
 # of a response; None: a rule between fields.
 BEYOND: dict[str, set[str | None]] = {
-    "POST /api/v1/giftcards": {"Idempotency-Key", "amount"},
+    "POST /api/v1/giftcards": {"Idempotency-Key", "amount", "locale"},
     "POST /api/v1/giftcards/{correlation_id}/payment-events": {"amount"},
     "PATCH /api/v1/giftcards/{correlation_id}/recipient": {None},
     "GET /api/v1/jobs": {None},
