@@ -49,9 +49,11 @@ def sdk_calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def forwarding() -> Iterator[None]:
     """The log goes to Sentry, too."""
-    handler = sentry._Handler()
+    handler, level = sentry._Handler(), events.LOG.level
     events.LOG.addHandler(handler)
+    events.LOG.setLevel(logging.INFO)
     yield
+    events.LOG.setLevel(level)
     events.LOG.removeHandler(handler)
 
 
