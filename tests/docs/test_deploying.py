@@ -18,6 +18,7 @@ import pytest
 
 from dev import ROOT
 from tests.support.mail_server import a_mail_server
+from tests.support.optional import lacks
 from tests.support.pages import TEXTS
 
 # Keeps what it is told as `vercel env add NAME production --sensitive` would, to the byte.
@@ -101,8 +102,9 @@ def newcomer(tmp_path: Path) -> Newcomer:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_readmes_steps_lead_from_nothing_to_a_card(newcomer: Newcomer, empty_database_url: str) -> None:
+    if shutil.which("curl") is None:
+        lacks("curl is not installed (Debian, Ubuntu: apt install curl)")
     typed = newcomer.types(step("1. The settings").split(". ./.env")[0], loaded=False)
     assert (typed.returncode, typed.stderr) == (0, "")
     assert (newcomer.folder / ".env.production").stat().st_mode & 0o777 == 0o600
