@@ -122,7 +122,10 @@ def _reason(error: BaseException, module: str, file: Path | None, *, roots: tupl
 def _text(error: BaseException) -> str:
     """Return the message of an error of the interpreter."""
     try:
-        return str(error.msg if isinstance(error, SyntaxError) else error) if isinstance(error, _SAFE) else ""
+        text = str(error.msg if isinstance(error, SyntaxError) else error) if isinstance(error, _SAFE) else ""
+        # That of a circular import ends with a path of this machine.
+        path = error.path if isinstance(error, ImportError) else None
+        return text.removesuffix(f" ({path})")
     except BaseException:  # noqa: BLE001 - a class of the file's own may raise here, too
         return ""
 

@@ -1602,7 +1602,7 @@ begin
            v_now, v_now
       from asked j
      order by coalesce(j.tenant_id, 'default') collate "C", j.correlation_id collate "C", j.stage collate "C",
-              coalesce(j.dedup_key, '') collate "C"
+              coalesce(j.dedup_key, '') collate "C", j.id
     on conflict on constraint giftcard_jobs_flow_key do nothing
     returning id)
   select array_agg(id), json_agg(json_build_object('id', id, 'status', 'queued', 'created', true) order by id)

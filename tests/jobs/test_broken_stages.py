@@ -143,6 +143,11 @@ def test_a_package_that_raises_is_named_with_its_line(written: Write) -> None:
     assert reason.endswith("own_shop/stages/__init__.py:3: ZeroDivisionError")
 
 
+def test_a_circular_import_is_named_without_the_path_behind_it(written: Write) -> None:
+    world = written(round="from own_shop.stages.round import late\nlate = 1\n")()
+    assert world.registry.broken["round"].endswith("own_shop.stages.round' (most likely due to a circular import)")
+
+
 def test_functions_of_a_stage_that_leave_stop_nothing(written: Write) -> None:
     head = (
         HEAD + "import sys\nfrom lib.config.stage_settings import StageSettings\nfrom pydantic import field_validator\n"

@@ -33,6 +33,13 @@ def test_another_tenant_flow_stage_or_dedup_key_is_another_job(world: World, oth
     assert second["created"]
 
 
+def test_of_the_same_job_twice_in_one_call_the_first_is_stored(world: World) -> None:
+    # Enough of them that a sort of equal keys would change their order.
+    jobs = [job(dedup_key=str(number % 40), payload={"n": number}) for number in range(800)]
+    answers = world.call("enqueue", jobs=jobs)
+    assert [world.job(answer["id"])["payload"] for answer in answers[:40]] == [{"n": number} for number in range(40)]
+
+
 def test_many_are_answered_in_their_order(world: World) -> None:
     (there,) = world.call("enqueue", jobs=[job(dedup_key="2")])
     answers = world.call("enqueue", jobs=[job(dedup_key=str(n)) for n in range(5)])
