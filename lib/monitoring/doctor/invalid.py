@@ -15,6 +15,6 @@ def examine_invalid(error: SettingsError) -> list[Json]:
     settings, _ = read()
     store = connect(settings)
     try:
-        return lines + examine(store, stages.load(), settings, probe=True)
+        return lines + examine(store, stages.load(settings), settings, probe=True)
     finally:
         store.close()
