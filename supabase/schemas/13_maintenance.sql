@@ -29,8 +29,8 @@ begin
   update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
 end $$;
 
--- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is something
--- to count: a tick with nothing to do is one call.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
+-- something to count: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
