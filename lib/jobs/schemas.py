@@ -142,6 +142,31 @@ class BulkRequeueRequest(StrictModel):
     already: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
 
 
+class OperationRequest(StrictModel):
+    """An operation on many jobs: those that match `filter`, or those of `job_ids`. An empty filter requires `all`.
+
+    `action`: requeue dead or cancelled jobs, slowly (the first job alone; once it has completed, the others at
+    `per_minute`), or cancel jobs that have not ended. `dry_run`: count the jobs and create nothing. `reason`: recorded
+    in the audit; required unless `dry_run`.
+    """
+
+    action: Literal["requeue", "requeue_slowly", "cancel"]
+    filter: Filter = Field(default_factory=Filter)
+    job_ids: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
+    all: bool = False
+    per_minute: Annotated[float, Field(ge=0.001, le=60_000)] = 10
+    reason: Reason | None = None
+    dry_run: bool = False
+
+
+class OperationPage(StrictModel):
+    """A page of operations, newest first. `older`: the cursor of an earlier page."""
+
+    state: Literal["running", "stopped", "completed", "failed"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: Id | None = None
+
+
 class PauseRequest(StrictModel):
     """The operator who pauses or resumes a stage, and the reason."""
 

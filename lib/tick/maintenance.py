@@ -41,6 +41,12 @@ def _update_counters(store: Store, _registry: Registry, _settings: Settings) -> 
     return {"runs": runs}
 
 
+def _operations(store: Store, _registry: Registry, _settings: Settings) -> Summary:
+    from lib.tick.operations import carry_out
+
+    return carry_out(store)
+
+
 def _has_alert_channel(settings: Settings) -> object:
     return settings.giftcard_alert_recipients or settings.giftcard_alert_url or settings.sentry_dsn
 
@@ -49,6 +55,7 @@ def _has_alert_channel(settings: Settings) -> object:
 TASKS: Mapping[str, MaintenanceTask] = {
     "alerts": MaintenanceTask(_alerts, enabled=_has_alert_channel),
     "counters": MaintenanceTask(_update_counters),
+    "operations": MaintenanceTask(_operations),
     "prune": MaintenanceTask(_prune),
 }
 
