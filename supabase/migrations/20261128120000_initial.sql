@@ -8395,7 +8395,8 @@ end $$;
 
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
 -- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
--- next. Of two calls at once, one counts. Return how many runs were counted.
+-- next. Of two calls at once, one counts. Return how many runs were found,
+-- p_limit at most.
 create function public.giftcard_update_counters(
   p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -9264,8 +9265,11 @@ create function public.giftcard_overview_tick(t public.giftcard_ticks) returns j
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return jsonb_build_object(
-    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at, 'ended_at', t.ended_at,
-    'duration_ms', greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)), 'started', t.started,
+    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at,
+    'ended_at', public.giftcard_finite(t.ended_at),
+    'duration_ms', case when isfinite(t.ended_at)
+                        then greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)) end,
+    'started', t.started,
     'completed', t.completed, 'retried', t.retried, 'errored', t.errored, 'snoozed', t.snoozed,
     'interrupted', t.interrupted, 'stopped_because', t.stopped_because);
 end $$;
@@ -9374,6 +9378,13 @@ begin
       from counts c group by c.stage order by c.stage limit 1000;
 end $$;
 
+-- Return a time; null if it is not finite: it was written by hand, and no client reads it.
+create function public.giftcard_finite(p_time timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then p_time end;
+end $$;
+
 -- Return the worst availability of the circuits of each stage that are not closed: blocked or probing, as in
 -- giftcard_queue_heads.
 create function public.giftcard_availabilities(p_now timestamptz) returns table (stage text, availability text)
@@ -9394,7 +9405,8 @@ end $$;
 create function public.giftcard_pause_of(p_stage text) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since', s.paused_at)
+  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since',
+                                    public.giftcard_finite(s.paused_at))
             from public.giftcard_stages s where s.stage = p_stage and s.paused_at is not null);
 end $$;
 
@@ -9454,7 +9466,8 @@ begin
     'circuit', left(p_circuit, 300), 'stage', left(public.giftcard_stage_of(p_circuit), 200),
     'state', case when c.state = 'open' and c.open_until > p_now then 'open' else 'half_open' end,
     'failures', coalesce(substring(o.cause from '^(\d{1,9}) failures in a row')::bigint, 0) + v_probes,
-    'since', nullif(coalesce(o.changed_at, c.changed_at), '-infinity'), 'open_until', c.open_until,
+    'since', public.giftcard_finite(coalesce(o.changed_at, c.changed_at)),
+    'open_until', public.giftcard_finite(c.open_until),
     'waiting', p_waiting, 'last_error', left(regexp_replace(
       v_cause, '^(\d+ failures in a row, the last|probe failed): ', ''), 500));
 end $$;
@@ -9499,12 +9512,12 @@ begin
   v_why := public.giftcard_waiting_for(j, p_stages, p_missing, p_now);
   return jsonb_build_object(
     'job_id', j.id, 'stage', left(j.stage, 200), 'tenant_id', left(j.tenant_id, 200),
-    'since', case when isfinite(j.scheduled_at) then j.scheduled_at end,
+    'since', public.giftcard_finite(j.scheduled_at),
     'reason', v_why -> 'reason', 'text', v_why -> 'text');
 end $$;
 
 -- Return {dead, dead_more} of the overview: dead letters by stage and kind of error, ten at most, the most first. Of a
--- stage the newest 250 are grouped; capped: it has as many, so that there may be more of each of its kinds.
+-- stage the newest 1,000 are read; capped: it has as many, so that there may be more of each of its kinds.
 create function public.giftcard_overview_dead() returns jsonb
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -9512,27 +9525,20 @@ declare
   v_found jsonb;
 begin
   with dead as (
-    select d.*, count(*) over (partition by d.stage) >= 250 as capped
+    select d.*, count(*) over (partition by d.stage) >= 1000 as capped
       from (select * from public.giftcard_dead_stages() limit 200) s cross join lateral (
-        select j.id, j.stage, j.finished_at, j.revive_at, left(j.last_error, 500) as error from public.giftcard_jobs j
-         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 250) d),
-  -- By text first: each is read once.
-  texts as (
-    select d.stage, d.error, count(*) as n, min(d.finished_at) as since, max(d.finished_at) as last_at,
-           (array_agg(d.id order by d.finished_at desc, d.id desc))[1] as job_id, min(d.revive_at) as revive_at,
-           bool_or(d.capped) as capped
-      from dead d group by d.stage, d.error),
+        select j.id, j.stage, public.giftcard_finite(j.finished_at) as at, public.giftcard_finite(j.revive_at)
+                 as revive_at, coalesce(j.error_kind, public.giftcard_error_kind(null)) as kind
+          from public.giftcard_jobs j
+         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 1000) d),
   kinds as (
-    select t.stage, public.giftcard_error_kind(t.error) as kind, sum(t.n) as count, bool_or(t.capped) as capped,
-           min(t.since) as since, max(t.last_at) as last_at,
-           (array_agg(t.job_id order by t.last_at desc, t.job_id desc))[1] as job_id, min(t.revive_at) as revive_at
-      from texts t group by t.stage, public.giftcard_error_kind(t.error))
-  select coalesce(jsonb_agg(jsonb_build_object(
-      'stage', left(k.stage, 200), 'kind', k.kind, 'count', k.count, 'capped', k.capped, 'since', k.since,
-      'last_at', k.last_at, 'job_id', k.job_id, 'revive_at', k.revive_at)
-      order by k.count desc, k.last_at desc, k.stage, k.kind), '[]')
-    into v_found
-    from (select * from kinds order by count desc, last_at desc, stage, kind limit 11) k;
+    select d.stage, d.kind, count(*) as count, bool_or(d.capped) as capped, min(d.at) as since, max(d.at) as last_at,
+           (array_agg(d.id order by d.at desc nulls last, d.id desc))[1] as job_id, min(d.revive_at) as revive_at
+      from dead d group by d.stage, d.kind
+     order by count desc, last_at desc nulls last, d.stage, d.kind limit 11)
+  select coalesce(jsonb_agg(to_jsonb(k) || jsonb_build_object('stage', left(k.stage, 200))
+                            order by k.count desc, k.last_at desc nulls last, k.stage, k.kind), '[]')
+    into v_found from kinds k;
   return jsonb_build_object('dead', v_found - 10, 'dead_more', jsonb_array_length(v_found) > 10);
 end $$;
 -- The overview: the first screen of the operators' page, in one call. All times are absolute: an answer changes only

@@ -96,7 +96,9 @@ def test_a_tick_that_is_under_way_overlaps_with_the_next(world: World) -> None:
     every_minute(world, but=(1,))
     add_tick(world, at(1), lasted=None)
     assert strip(world) == {0: {"overlapping": 1}}
-    assert ticks(world)["newest"]["id"] != ticks(world)["last_good"]["id"]
+    newest = ticks(world)["newest"]
+    assert newest["id"] != ticks(world)["last_good"]["id"]
+    assert [newest[name] for name in ("ended_at", "duration_ms", "stopped_because")] == [None] * 3
 
 
 def test_a_killed_tick_has_failed_and_overlaps_with_none(world: World) -> None:
