@@ -46,7 +46,10 @@ class EnqueueRequest(StrictModel):
 
 
 class Filter(StrictModel):
-    """A filter of jobs: all given fields must match. `error`: part of the last error, in any case."""
+    """A filter of jobs: all given fields must match.
+
+    `error`: part of the last error, in any case. `error_kind`: the whole kind, as `GET /api/v1/jobs/errors` returns it.
+    """
 
     status: Literal["queued", "running", "completed", "error", "cancelled"] | None = None
     stage: StageName | None = None
@@ -54,6 +57,7 @@ class Filter(StrictModel):
     tenant_id: Identifier | None = None
     correlation_id: Identifier | None = None
     error: Identifier | None = None
+    error_kind: Identifier | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
 

@@ -169,6 +169,40 @@ begin
   return case when isfinite(p_time) then to_char(p_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
               else p_time::text end;
 end $$;
+-- The kind of an error: giftcard_jobs keeps it beside the text, so that equal errors are found and acted on together.
+
+-- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
+-- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
+-- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain. A kind
+-- is one line, without blanks around it, as a filter takes it.
+create function public.giftcard_error_kind(p_error text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_text text := regexp_replace(
+    left(p_error, 500),
+    '[[:cntrl:][:space:]\u0080-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g');
+  v_rule text[];
+begin
+  foreach v_rule slice 1 in array array[
+    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
+    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
+    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
+    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
+    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
+    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
+    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
+    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
+    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
+     || 'internal|invalid)\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
+    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
+    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
+  end loop;
+  return coalesce(nullif(rtrim(left(btrim(v_text), 200)), ''), 'no error text');
+end $$;
 -- Jobs and their history.
 
 -- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
@@ -223,6 +257,8 @@ create table public.giftcard_jobs (
   revive_at timestamptz,
   revivals public.giftcard_attempts not null default 0,
   last_error text,
+  error_kind text generated always as (
+    case when last_error is not null then public.giftcard_error_kind(last_error) end) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   finished_at timestamptz,
@@ -250,6 +286,9 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.error_kind is
+  'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
+  'set. A role that inserts jobs needs EXECUTE on that function.';
 comment on column public.giftcard_jobs.lease_id is
   'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
   'operator''s UPDATE leaves in it has no effect.';
@@ -3116,8 +3155,9 @@ end $$;
 -- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
--- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
--- or null fits all jobs. The callers spell the conditions out for the planner.
+-- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
+-- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
+-- callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -3127,8 +3167,8 @@ begin
     perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
-    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after',
-                      'created_before') then
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
+                      'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
@@ -3154,6 +3194,7 @@ declare
   v_tenant text := p_filter ->> 'tenant_id';
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
+  v_kind text := p_filter ->> 'error_kind';
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
@@ -3169,6 +3210,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id limit least(p_limit, 1000)) f;
   else
@@ -3179,6 +3221,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id desc limit least(p_limit, 1000)) f;
   end if;
@@ -3572,6 +3615,8 @@ begin
      and j.tenant_id = coalesce(p_filter ->> 'tenant_id', j.tenant_id)
      and j.correlation_id = coalesce(p_filter ->> 'correlation_id', j.correlation_id)
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
+     and (p_filter ->> 'error_kind' is null
+          or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;
@@ -3964,7 +4009,10 @@ begin
   if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
     v_job := v_job || '{"status": "error"}';
   end if;
-  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+  return public.giftcard_readable_row(v_job || jsonb_build_object(
+    'error_kind', case when v_job ->> 'last_error' is not null
+                       then public.giftcard_error_kind(v_job ->> 'last_error') end,
+    'archived_at', a.archived_at));
 exception when data_exception or integrity_constraint_violation then
   return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
     'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
@@ -3982,8 +4030,8 @@ begin
     delete from public.giftcard_jobs where id = any (p_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+         -- Without columns that are null and what last_error gives; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context,error_kind}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
@@ -4026,6 +4074,30 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
+-- Insert a job as the archive has it, unless another has its id or its place in its flow. Return whether it is there.
+create function public.giftcard_insert_archived(p_job jsonb) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_inserted boolean;
+begin
+  perform set_config('giftcard.writer', 'restore', true);
+  insert into public.giftcard_jobs (
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at)
+  select
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at
+    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    on conflict do nothing;
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  return v_inserted;
+end $$;
+
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
@@ -4035,7 +4107,6 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
-  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)
@@ -4052,12 +4123,7 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  perform set_config('giftcard.writer', 'restore', true);
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
-    on conflict do nothing;
-  v_inserted := found;
-  perform set_config('giftcard.writer', '', true);
-  if not v_inserted then
+  if not public.giftcard_insert_archived(v_job) then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
@@ -4165,40 +4231,11 @@ begin
 end $$;
 -- Errors, grouped: what fails, how often, since when.
 
--- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
--- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
--- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain.
-create function public.giftcard_error_kind(p_error text) returns text
-language plpgsql immutable security invoker set search_path = '' as $$
-declare
-  v_text text := regexp_replace(left(p_error, 500), '[[:cntrl:][:space:]]+', ' ', 'g');
-  v_rule text[];
-begin
-  foreach v_rule slice 1 in array array[
-    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
-    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
-    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
-    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
-    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
-    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
-    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
-    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
-    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
-     || 'internal|invalid)\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
-    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
-    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
-  end loop;
-  return coalesce(nullif(left(btrim(v_text), 200), ''), 'no error text');
-end $$;
-
 -- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
 -- queue. capped: its stage or queue has as many as are read, so that there may be more.
 create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   with recursive stages as (
@@ -4208,13 +4245,13 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     select n.stage from stages s cross join lateral (
       select j.stage from public.giftcard_jobs j
        where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
-  (select 'dead', d.stage, d.tenant_id, d.last_error, d.finished_at, d.id,
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.id,
           count(*) over (partition by d.stage) >= p_scan
      from (select * from stages limit 200) s cross join lateral (
        select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
         order by j.finished_at desc, j.id desc limit p_scan) d)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, r.seen >= p_scan
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, r.seen >= p_scan
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
@@ -4222,28 +4259,29 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
           order by j.scheduled_at, j.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, false
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, false
      from (select j.* from public.giftcard_jobs j where j.status = 'running'
             order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
     where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
 $$;
 
 -- Return the runs that have failed since a time, the newest 10,000, as giftcard_failed_jobs does. A run belongs to the
--- tenant of its job; null: the job is gone.
+-- tenant of its job; null: the job is gone. Their kinds are not kept.
 create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select 'run', h.stage, coalesce(
            (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
            (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
-         h.error, h.finished_at, h.job_id, count(*) over () >= 10000
+         h.error, null, h.finished_at, h.job_id, count(*) over () >= 10000
     from (select * from public.giftcard_job_history r
            where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
            order by r.finished_at desc limit 10000) h
    where p_stage is null or h.stage = p_stage
 $$;
 
--- Return errors by stage and kind (giftcard_error_kind), the most frequent first: {errors: [{stage, error, count: of
+-- Return errors by stage and kind, the most frequent first: {errors: [{stage, error, count: of
 -- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
 -- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
 create function public.giftcard_errors(
@@ -4258,15 +4296,15 @@ begin
     select * from public.giftcard_failed_jobs(p_stage, 1000, coalesce(p_now, clock_timestamp()))
     union all
     select * from public.giftcard_failed_runs(p_stage, p_since) where p_since is not null),
-  -- By text first: each is read once.
+  -- By text first: the kind of each is made once.
   texts as (
-    select f.kind, f.stage, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at, max(f.at) as last_at,
-           max(f.job_id) as job_id, bool_or(f.capped) as capped
+    select f.kind, f.stage, f.error_kind, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at,
+           max(f.at) as last_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
       from failures f
      where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
-     group by f.kind, f.stage, left(f.error, 500)),
+     group by f.kind, f.stage, f.error_kind, left(f.error, 500)),
   kinds as (
-    select t.stage, public.giftcard_error_kind(t.error) as error,
+    select t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)) as error,
            coalesce(sum(t.n) filter (where t.kind <> 'run'), 0) as count,
            coalesce(sum(t.n) filter (where t.kind = 'dead'), 0) as dead,
            coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
@@ -4274,7 +4312,7 @@ begin
            bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
            (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
            (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
-      from texts t group by t.stage, public.giftcard_error_kind(t.error))
+      from texts t group by t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)))
   select coalesce(jsonb_agg(to_jsonb(k) order by greatest(k.count, k.runs) desc, k.last_at desc, k.stage, k.error),
                   '[]') into v_found from (
       select * from kinds order by greatest(count, runs) desc, last_at desc, stage, error limit v_limit + 1) k;
@@ -7929,10 +7967,15 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 begin
   perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
     with h as (
-      select left(stage, 200) as stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0
-               as seconds,
-             case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                  then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
+      -- giftcard_milliseconds, inline
+      select left(stage, 200) as stage, result,
+             case when isfinite(started_at)
+                  then round((date_part('epoch', finished_at) - date_part('epoch', started_at)) * 1000)
+                       / 1000 end as seconds,
+             case when result <> 'RELEASED' and isfinite(scheduled_at) and isfinite(started_at)
+                       and started_at >= scheduled_at
+                  then round((date_part('epoch', started_at) - date_part('epoch', scheduled_at)) * 1000)
+                       / 1000 end as delay
         from public.giftcard_job_history where finished_at > p_from and finished_at <= p_to)
     select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
     union all
@@ -8620,7 +8663,7 @@ create table public.giftcard_run_minutes (
   stage text collate "C" not null,
   result text collate "C" not null,
   bucket smallint not null,
-  runs bigint not null,
+  runs integer not null,
   longest_ms bigint,
   constraint giftcard_run_minutes_pkey primary key (minute, stage, result, bucket)
 );
@@ -8633,7 +8676,7 @@ comment on column public.giftcard_run_minutes.bucket is
 create table public.giftcard_start_minutes (
   minute timestamptz not null,
   bucket smallint not null,
-  runs bigint not null,
+  runs integer not null,
   longest_ms bigint not null,
   constraint giftcard_start_minutes_pkey primary key (minute, bucket)
 );
@@ -8644,36 +8687,41 @@ comment on table public.giftcard_start_minutes is
 create table public.giftcard_run_hours (
   hour timestamptz not null,
   result text collate "C" not null,
-  runs bigint not null,
+  runs integer not null,
   constraint giftcard_run_hours_pkey primary key (hour, result)
 );
 
 comment on table public.giftcard_run_hours is 'Runs that ended in an hour with a result. Kept for eight days.';
 
--- Return the newest p_limit runs (null: all) that ended after p_from and until p_to, as recent runs count them: ms is
--- the duration, if the handler ended; delay_ms that of giftcard_precision. Times are counted in buckets, ten to each
--- power of ten: those of one bucket differ by a quarter at most.
+-- A run, as recent runs count it: the minutes in which it began and ended; ms: its duration, if its handler ended;
+-- delay_ms: how long after its time it began, as in giftcard_precision. Both also in buckets, ten to each power of ten:
+-- times of one bucket differ by a quarter at most.
+create type public.giftcard_measured_run as (
+  ended timestamptz, began timestamptz, stage text, result text, bucket smallint, ms bigint, delay_bucket smallint,
+  delay_ms bigint);
+
+-- Return the newest p_limit runs (null: all) that ended after p_from and until p_to.
 create function public.giftcard_measured_runs(p_from timestamptz, p_to timestamptz, p_limit integer)
-returns table (ended timestamptz, began timestamptz, stage text, result text, bucket smallint, ms bigint,
-               delay_bucket smallint, delay_ms bigint)
-language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-  select date_trunc('minute', h.finished_at, 'UTC'), date_trunc('minute', h.started_at, 'UTC'), left(h.stage, 200),
-         h.result::text,
-         case when d.ms < 1 then 0 when d.ms is not null then 1 + ceil(10 * log(d.ms)) else -1 end::smallint,
-         d.ms::bigint,
-         case when w.ms < 1 then 0 when w.ms is not null then 1 + ceil(10 * log(w.ms)) end::smallint, w.ms::bigint
-    from (select * from public.giftcard_job_history r
-           where r.finished_at > p_from and r.finished_at <= p_to order by r.finished_at desc limit p_limit) h
-   cross join lateral (
-      select case when h.result in ('SUCCESS', 'FAILED') and isfinite(h.started_at)
-                  then greatest(0, round((date_part('epoch', h.finished_at) - date_part('epoch', h.started_at)) * 1000))
-             end as ms) d
-   cross join lateral (
-      select case when h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
-                       and h.started_at >= h.scheduled_at
-                  then round((date_part('epoch', h.started_at) - date_part('epoch', h.scheduled_at)) * 1000)
-             end as ms) w
-$$;
+returns setof public.giftcard_measured_run
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return query
+    select date_bin('1 minute', h.finished_at, '2000-01-01Z'), date_bin('1 minute', h.started_at, '2000-01-01Z'),
+           left(h.stage, 200), h.result::text,
+           case when d.ms < 1 then 0 when d.ms is not null then 1 + ceil(10 * log(d.ms)) else -1 end::smallint,
+           d.ms::bigint,
+           case when w.ms < 1 then 0 when w.ms is not null then 1 + ceil(10 * log(w.ms)) end::smallint, w.ms::bigint
+      from (select * from public.giftcard_job_history r
+             where r.finished_at > p_from and r.finished_at <= p_to order by r.finished_at desc limit p_limit) h
+     cross join lateral (select date_part('epoch', h.started_at) as began) s
+     cross join lateral (
+        select case when h.result in ('SUCCESS', 'FAILED') and isfinite(h.started_at)
+                    then greatest(0, round((date_part('epoch', h.finished_at) - s.began) * 1000)) end as ms) d
+     cross join lateral (
+        select case when h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
+                         and h.started_at >= h.scheduled_at
+                    then round((s.began - date_part('epoch', h.scheduled_at)) * 1000) end as ms) w;
+end $$;
 
 -- Fold the runs that ended after p_from and until p_to, and forget what is too old to be shown, or from the future: a
 -- clock went wrong. giftcard_update_counters calls it, once for each run.
@@ -8701,8 +8749,109 @@ begin
     on conflict (minute, bucket) do update
       set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms))
   insert into public.giftcard_run_hours as m (hour, result, runs)
-  select date_trunc('hour', h.ended, 'UTC'), h.result, count(*) from h group by 1, 2 order by 1, 2
+  select date_bin('1 hour', h.ended, '2000-01-01Z'), h.result, count(*) from h group by 1, 2 order by 1, 2
   on conflict (hour, result) do update set runs = m.runs + excluded.runs;
+end $$;
+
+-- Return how many runs ended in each of 60 minutes from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.minute, m.result, m.runs from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.ended, t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.minute, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join sums s on s.minute = n.at);
+end $$;
+
+-- Return how many runs ended in each of 168 hours from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_hour(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select h.hour, h.result, h.runs from public.giftcard_run_hours h
+       where h.hour >= p_from and h.hour < p_from + interval '168 hours'
+      union all
+      select date_bin('1 hour', t.ended, '2000-01-01Z'), t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.hour, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.hour)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 hour' * i as at from generate_series(0, 167) i) n
+      left join sums s on s.hour = n.at);
+end $$;
+
+-- Return for each of 60 minutes from p_from on how long after their time its runs began. A percentile is the longest
+-- delay of the bucket that it falls into.
+create function public.giftcard_starts_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[])
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select m.minute, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_start_minutes m
+       where m.minute >= p_from and m.minute < p_from + interval '1 hour'
+      union all
+      select t.began, t.delay_bucket, 1, t.delay_ms from unnest(p_tail) t where t.delay_ms is not null),
+    buckets as (
+      select r.minute, max(r.ms) as ms,
+             sum(sum(r.runs)::integer) over (partition by r.minute order by r.bucket) as upto,
+             sum(sum(r.runs)::integer) over (partition by r.minute) as runs
+        from runs r group by r.minute, r.bucket),
+    minutes as (
+      select b.minute, max(b.runs) as runs, min(b.ms) filter (where 2 * b.upto >= b.runs) as p50,
+             min(b.ms) filter (where 20 * b.upto >= 19 * b.runs) as p95, max(b.ms) as longest
+        from buckets b group by b.minute)
+    select jsonb_agg(jsonb_build_object('at', n.at, 'runs', coalesce(m.runs, 0), 'p50_ms', m.p50, 'p95_ms', m.p95,
+                                        'max_ms', m.longest) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {stage: {runs, succeeded, p50_ms, p95_ms}} of the runs that ended within 60 minutes from p_from on. A run that
+-- was snoozed or released does not count; the durations are of those whose handler ended.
+create function public.giftcard_runs_by_stage(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.stage, m.result, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.stage, t.result, t.bucket, 1, t.ms from unnest(p_tail) t where t.ended >= p_from),
+    buckets as materialized (
+      select r.stage, r.bucket, sum(r.runs)::integer as runs, max(r.ms) as ms,
+             coalesce(sum(r.runs) filter (where r.result = 'SUCCESS'), 0)::integer as succeeded
+        from runs r where r.result in ('SUCCESS', 'FAILED', 'INTERRUPTED') group by r.stage, r.bucket),
+    times as (
+      select t.stage, min(t.ms) filter (where 2 * t.upto >= t.runs) as p50,
+             min(t.ms) filter (where 20 * t.upto >= 19 * t.runs) as p95
+        from (select b.stage, b.ms, sum(b.runs) over (partition by b.stage order by b.bucket) as upto,
+                     sum(b.runs) over (partition by b.stage) as runs from buckets b where b.bucket >= 0) t
+       group by t.stage)
+    select coalesce(jsonb_object_agg(s.stage, jsonb_build_object(
+        'runs', s.runs, 'succeeded', s.succeeded, 'p50_ms', t.p50, 'p95_ms', t.p95)), '{}')
+      from (select b.stage, sum(b.runs) as runs, sum(b.succeeded) as succeeded from buckets b
+             group by b.stage order by b.stage limit 1000) s
+      left join times t on t.stage = s.stage);
 end $$;
 
 -- Return {minutes, hours, starts, stages} of the overview: of the last 60 minutes and 168 hours, the present ones
@@ -8710,96 +8859,18 @@ end $$;
 create function public.giftcard_overview_runs(p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_minute timestamptz := date_trunc('minute', p_now, 'UTC') - interval '59 minutes';
-  v_hour timestamptz := date_trunc('hour', p_now, 'UTC') - interval '167 hours';
-  v_until timestamptz := (select until from public.giftcard_counter_watermarks where source = 'history');
+  v_minute timestamptz := date_bin('1 minute', p_now, '2000-01-01Z') - interval '59 minutes';
+  v_hour timestamptz := date_bin('1 hour', p_now, '2000-01-01Z') - interval '167 hours';
+  v_from timestamptz := (select greatest(until, v_hour - interval '1 microsecond')
+                           from public.giftcard_counter_watermarks where source = 'history');
+  v_tail public.giftcard_measured_run[] := array(select public.giftcard_measured_runs(v_from, p_now, 10000));
 begin
-  return (
-    with tail as materialized (
-      select * from public.giftcard_measured_runs(greatest(v_until, v_hour - interval '1 microsecond'), p_now, 10000)),
-    ended as materialized (
-      select minute, stage, result, bucket, runs, longest_ms from (
-        select * from public.giftcard_run_minutes where minute between v_minute and p_now
-          order by minute desc limit 50000) m
-      union all
-      select t.ended, t.stage, t.result, t.bucket, count(*), max(t.ms) from tail t where t.ended >= v_minute
-       group by 1, 2, 3, 4),
-    began as materialized (
-      select minute, bucket, runs, longest_ms from (
-        select * from public.giftcard_start_minutes where minute between v_minute and p_now
-          order by minute desc limit 10000) m
-      union all
-      select t.began, t.delay_bucket, count(*), max(t.delay_ms) from tail t
-       where t.delay_ms is not null and t.began between v_minute and p_now group by 1, 2),
-    hours as (
-      select hour, result, runs from public.giftcard_run_hours where hour between v_hour and p_now
-      union all
-      select date_trunc('hour', t.ended, 'UTC'), t.result, count(*) from tail t group by 1, 2)
-    select jsonb_build_object(
-      'minutes', (select public.giftcard_runs_by_time(jsonb_agg(to_jsonb(s)), v_minute, interval '1 minute', 60)
-                    from (select e.minute as at, e.result, sum(e.runs) as runs from ended e group by 1, 2) s),
-      'hours', (select public.giftcard_runs_by_time(jsonb_agg(to_jsonb(s)), v_hour, interval '1 hour', 168)
-                  from (select h.hour as at, h.result, sum(h.runs) as runs from hours h group by 1, 2) s),
-      'starts', (select public.giftcard_starts_by_minute(jsonb_agg(to_jsonb(s)), v_minute)
-                   from (select b.minute as at, b.bucket, sum(b.runs) as runs, max(b.longest_ms) as ms
-                           from began b group by 1, 2) s),
-      'stages', (select public.giftcard_runs_by_stage(jsonb_agg(to_jsonb(s)))
-                   from (select e.stage, e.result, e.bucket, sum(e.runs) as runs, max(e.longest_ms) as ms
-                           from ended e group by 1, 2, 3) s)));
+  return jsonb_build_object(
+    'minutes', public.giftcard_runs_by_minute(v_minute, v_tail),
+    'hours', public.giftcard_runs_by_hour(v_hour, v_tail),
+    'starts', public.giftcard_starts_by_minute(v_minute, v_tail),
+    'stages', public.giftcard_runs_by_stage(v_minute, v_tail));
 end $$;
-
--- Return p_count times from p_from on, each with its runs by result, of [{at, result, runs}].
-create function public.giftcard_runs_by_time(p_runs jsonb, p_from timestamptz, p_step interval, p_count integer)
-returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select jsonb_agg(jsonb_build_object(
-      'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
-      'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
-    from (select p_from + p_step * i as at from generate_series(0, p_count - 1) i) n
-    left join (
-      select r.at, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
-             sum(r.runs) filter (where r.result = 'FAILED') as failed,
-             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
-             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
-        from jsonb_to_recordset(p_runs) r(at timestamptz, result text, runs bigint) group by r.at) s on s.at = n.at
-$$;
-
--- Return 60 minutes from p_from on, each with how long after their time its runs began, of [{at, bucket, runs, ms}].
-create function public.giftcard_starts_by_minute(p_starts jsonb, p_from timestamptz) returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  select jsonb_agg(jsonb_build_object('at', n.at, 'runs', coalesce(s.runs, 0), 'p50_ms', s.p50, 'p95_ms', s.p95,
-                                      'max_ms', s.longest) order by n.at)
-    from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
-    left join (
-      select r.at, max(r.runs) as runs, min(r.ms) filter (where r.upto >= r.runs * 0.5) as p50,
-             min(r.ms) filter (where r.upto >= r.runs * 0.95) as p95, max(r.ms) as longest
-        from (select b.at, b.ms, sum(b.runs) over (partition by b.at order by b.bucket) as upto,
-                     sum(b.runs) over (partition by b.at) as runs
-                from jsonb_to_recordset(p_starts) b(at timestamptz, bucket integer, runs bigint, ms bigint)) r
-       group by r.at) s on s.at = n.at
-$$;
-
--- Return {stage: {runs, succeeded, p50_ms, p95_ms}} of [{stage, result, bucket, runs, ms}]. A run that was snoozed or
--- released does not count; the durations are of those whose handler ended.
-create function public.giftcard_runs_by_stage(p_runs jsonb) returns jsonb
-language sql stable security invoker set search_path = '' as $$
-  with r as materialized (
-    select * from jsonb_to_recordset(p_runs) r(stage text, result text, bucket integer, runs bigint, ms bigint)
-     where r.result in ('SUCCESS', 'FAILED', 'INTERRUPTED')),
-  buckets as (
-    select r.stage, r.bucket, sum(r.runs) as runs, max(r.ms) as ms from r where r.bucket >= 0 group by 1, 2),
-  times as (
-    select t.stage, min(t.ms) filter (where t.upto >= t.runs * 0.5) as p50,
-           min(t.ms) filter (where t.upto >= t.runs * 0.95) as p95
-      from (select b.stage, b.ms, sum(b.runs) over (partition by b.stage order by b.bucket) as upto,
-                   sum(b.runs) over (partition by b.stage) as runs from buckets b) t
-     group by t.stage)
-  select coalesce(jsonb_object_agg(s.stage, jsonb_build_object(
-      'runs', s.runs, 'succeeded', s.succeeded, 'p50_ms', t.p50, 'p95_ms', t.p95)), '{}')
-    from (select r.stage, sum(r.runs) as runs, coalesce(sum(r.runs) filter (where r.result = 'SUCCESS'), 0) as succeeded
-            from r group by r.stage) s
-    left join times t on t.stage = s.stage
-$$;
 -- The overview's ticks: the last that ended well, the newest, and the last 60 minutes of the clock.
 
 -- Return a tick as the overview shows it.
@@ -8807,8 +8878,11 @@ create function public.giftcard_overview_tick(t public.giftcard_ticks) returns j
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return jsonb_build_object(
-    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at, 'ended_at', t.ended_at,
-    'duration_ms', greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)), 'started', t.started,
+    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at,
+    'ended_at', public.giftcard_finite(t.ended_at),
+    'duration_ms', case when isfinite(t.ended_at)
+                        then greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)) end,
+    'started', t.started,
     'completed', t.completed, 'retried', t.retried, 'errored', t.errored, 'snoozed', t.snoozed,
     'interrupted', t.interrupted, 'stopped_because', t.stopped_because);
 end $$;
@@ -8883,52 +8957,69 @@ create index giftcard_jobs_retrying on public.giftcard_jobs (stage, id) where st
 -- Holds one row for each outage: when a circuit opened that was closed before.
 create index giftcard_circuit_openings on public.giftcard_circuit_changes (circuit, id) where from_state = 'closed';
 
--- Count the jobs of each stage that have not ended well: queued, 2,000 at most of a circuit; of these those that are
--- scheduled for later, and the time of the oldest that is due; running; dead, 1,000 at most.
+-- Count the jobs of each stage that have not ended well: queued, 2,000 at most; of these those that are scheduled for
+-- later, and the time of the oldest that is due; running; dead, 1,000 at most.
 create function public.giftcard_open_by_stage(p_now timestamptz)
 returns table (stage text, queued bigint, later bigint, oldest_due_at timestamptz, running bigint, dead bigint)
-language sql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-  select o.stage, coalesce(sum(o.queued), 0)::bigint, coalesce(sum(o.later), 0)::bigint, min(o.due_at),
-         coalesce(sum(o.running), 0)::bigint, coalesce(sum(o.dead), 0)::bigint
-    from (
-      select h.stage, q.jobs as queued, l.jobs as later,
-             case when h.head_at <= p_now and isfinite(h.head_at) then h.head_at end as due_at, 0 as running, 0 as dead
-        from (select * from public.giftcard_queue_heads(null, p_now) limit 1000) h
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    with heads as materialized (select * from public.giftcard_queue_heads(null, p_now) limit 1000),
+    counts as (
+      select s.stage, q.jobs as queued, l.jobs as later, s.due_at, 0::bigint as running, 0::bigint as dead
+        from (select h.stage, min(h.head_at) filter (where h.head_at <= p_now and isfinite(h.head_at)) as due_at
+                from heads h group by h.stage) s
        cross join lateral (select count(*) as jobs from (
-         select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c) q
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c
+          where h.stage = s.stage limit 2000) c) q
        cross join lateral (select count(*) as jobs from (
-         select from public.giftcard_jobs j
-          where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c) l
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c
+          where h.stage = s.stage limit 1000) c) l
       union all
       select r.stage, 0, 0, null, count(*), 0
         from (select j.stage from public.giftcard_jobs j where j.status = 'running' limit 10000) r group by r.stage
       union all
       select d.stage, 0, 0, null, 0, n.jobs
         from public.giftcard_dead_stages() d cross join lateral (select count(*) as jobs from (
-          select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit 1000) c) n) o
-   group by o.stage order by o.stage limit 1000
-$$;
+          select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit 1000) c) n)
+    select c.stage, sum(c.queued)::bigint, sum(c.later)::bigint, min(c.due_at), sum(c.running)::bigint,
+           sum(c.dead)::bigint
+      from counts c group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a time; null if it is not finite: it was written by hand, and no client reads it.
+create function public.giftcard_finite(p_time timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then p_time end;
+end $$;
 
 -- Return the worst availability of the circuits of each stage that are not closed: blocked or probing, as in
 -- giftcard_queue_heads.
 create function public.giftcard_availabilities(p_now timestamptz) returns table (stage text, availability text)
-language sql stable security invoker
+language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-  select c.stage, case when bool_or(c.probe_at > p_now) then 'blocked' else 'probing' end
-    from (select public.giftcard_stage_of(k.circuit) as stage,
-                 public.giftcard_probe_at(k.circuit, k.open_until, p_now) as probe_at
-            from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
-                   order by circuit limit 10000) k
-           where k.state <> 'closed' order by k.circuit limit 1000) c
-   group by c.stage order by c.stage limit 1000
-$$;
+begin
+  return query
+    select c.stage, case when bool_or(c.probe_at > p_now) then 'blocked' else 'probing' end
+      from (select public.giftcard_stage_of(k.circuit) as stage,
+                   public.giftcard_probe_at(k.circuit, k.open_until, p_now) as probe_at
+              from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                     order by circuit limit 10000) k
+             where k.state <> 'closed' order by k.circuit limit 1000) c
+     group by c.stage order by c.stage limit 1000;
+end $$;
 
 -- Return a pause as the overview shows it; null for a stage that is not paused.
 create function public.giftcard_pause_of(p_stage text) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since', s.paused_at)
+  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since',
+                                    public.giftcard_finite(s.paused_at))
             from public.giftcard_stages s where s.stage = p_stage and s.paused_at is not null);
 end $$;
 
@@ -8965,43 +9056,55 @@ begin
         where j.status = 'queued' and j.attempts > 0 and j.stage = n.stage limit 1000) c) r);
 end $$;
 
--- Return {circuits, circuits_more} of the overview: 20 at most that are not closed, those that most jobs wait behind
--- first. since: when it opened after it was closed; failures: those that opened it, and the probes that failed since
--- then. Of many, those that stages have by themselves are looked at first, 200 in all.
-create function public.giftcard_overview_circuits(p_now timestamptz) returns jsonb
+-- Return an open circuit as the overview shows it. since: when it opened after it was closed; failures: those that
+-- opened it, and the probes that have failed since then.
+create function public.giftcard_overview_circuit(p_circuit text, p_waiting bigint, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-  v_found jsonb;
+  c public.giftcard_circuits;
+  o public.giftcard_circuit_changes;
+  v_cause text;
+  v_probes bigint;
 begin
-  select coalesce(jsonb_agg(f.shown order by f.waiting desc, f.since, f.circuit), '[]') into v_found from (
-    select c.circuit, w.waiting, coalesce(o.changed_at, c.changed_at) as since, jsonb_build_object(
-             'circuit', left(c.circuit, 300), 'stage', left(public.giftcard_stage_of(c.circuit), 200),
-             'state', case when c.state = 'open' and c.open_until > p_now then 'open' else 'half_open' end,
-             'failures', coalesce(substring(o.cause from '^(\d{1,9}) failures in a row')::bigint, 0) + b.probes,
-             'since', nullif(coalesce(o.changed_at, c.changed_at), '-infinity'), 'open_until', c.open_until,
-             'waiting', w.waiting, 'last_error', left(regexp_replace(
-               l.cause, '^(\d+ failures in a row, the last|probe failed): ', ''), 500)) as shown
-      from (select k.* from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
-                              order by circuit limit 10000) k
-             where k.state <> 'closed' order by strpos(k.circuit, ':') > 0, k.circuit limit 200) c
-      left join lateral (
-        select g.id, g.changed_at, g.cause from public.giftcard_circuit_changes g
-         where g.circuit = c.circuit and g.from_state = 'closed' order by g.id desc limit 1) o on true
-      left join lateral (
-        select g.cause from public.giftcard_circuit_changes g
-         where g.circuit = c.circuit and g.to_state = 'open' order by g.id desc limit 1) l on true
-     cross join lateral (
-        select count(*) filter (where g.to_state = 'open') as probes from (
-          select to_state from public.giftcard_circuit_changes g
-           where g.circuit = c.circuit and g.id > o.id order by g.id limit 500) g) b
-     cross join lateral (select count(*) as waiting from (
-        select from public.giftcard_jobs j
-         where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at <= p_now limit 1000) q) w) f;
-  return jsonb_build_object('circuits', (
-      select coalesce(jsonb_agg(e.value order by e.ordinality), '[]')
-        from jsonb_array_elements(v_found) with ordinality e where e.ordinality <= 20),
-    'circuits_more', jsonb_array_length(v_found) > 20);
+  select * into c from public.giftcard_circuits where circuit = p_circuit;
+  select * into o from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.from_state = 'closed' order by g.id desc limit 1;
+  select g.cause into v_cause from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.to_state = 'open' order by g.id desc limit 1;
+  select count(*) into v_probes from (
+    select g.to_state from public.giftcard_circuit_changes g
+     where g.circuit = p_circuit and g.id > o.id order by g.id limit 500) g where g.to_state = 'open';
+  return jsonb_build_object(
+    'circuit', left(p_circuit, 300), 'stage', left(public.giftcard_stage_of(p_circuit), 200),
+    'state', case when c.state = 'open' and c.open_until > p_now then 'open' else 'half_open' end,
+    'failures', coalesce(substring(o.cause from '^(\d{1,9}) failures in a row')::bigint, 0) + v_probes,
+    'since', public.giftcard_finite(coalesce(o.changed_at, c.changed_at)),
+    'open_until', public.giftcard_finite(c.open_until),
+    'waiting', p_waiting, 'last_error', left(regexp_replace(
+      v_cause, '^(\d+ failures in a row, the last|probe failed): ', ''), 500));
+end $$;
+
+-- Return {circuits, circuits_more} of the overview: 20 at most that are not closed, those that most due jobs wait
+-- behind first. Of many, 200 are looked at, those that have the name of their stage first.
+create function public.giftcard_overview_circuits(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (
+      select k.circuit, w.waiting
+        from (select r.circuit from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                                order by circuit limit 10000) r
+               where r.state <> 'closed' order by strpos(r.circuit, ':') > 0, r.circuit limit 200) k
+       cross join lateral (select count(*) as waiting from (
+          select from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = k.circuit and j.scheduled_at <= p_now limit 1000) q) w)
+    select jsonb_build_object(
+        'circuits', coalesce(jsonb_agg(public.giftcard_overview_circuit(f.circuit, f.waiting, p_now)
+                                       order by f.waiting desc, f.circuit), '[]'),
+        'circuits_more', (select count(*) > 20 from found))
+      from (select * from found order by waiting desc, circuit limit 20) f);
 end $$;
 
 -- Return the job that has been due for longest, and why it waits, as giftcard_waiting_for has it; null: none is due.
@@ -9022,12 +9125,12 @@ begin
   v_why := public.giftcard_waiting_for(j, p_stages, p_missing, p_now);
   return jsonb_build_object(
     'job_id', j.id, 'stage', left(j.stage, 200), 'tenant_id', left(j.tenant_id, 200),
-    'since', case when isfinite(j.scheduled_at) then j.scheduled_at end,
+    'since', public.giftcard_finite(j.scheduled_at),
     'reason', v_why -> 'reason', 'text', v_why -> 'text');
 end $$;
 
 -- Return {dead, dead_more} of the overview: dead letters by stage and kind of error, ten at most, the most first. Of a
--- stage the newest 250 are grouped; capped: it has as many, so that there may be more of each of its kinds.
+-- stage the newest 1,000 are read; capped: it has as many, so that there may be more of each of its kinds.
 create function public.giftcard_overview_dead() returns jsonb
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -9035,27 +9138,20 @@ declare
   v_found jsonb;
 begin
   with dead as (
-    select d.*, count(*) over (partition by d.stage) >= 250 as capped
+    select d.*, count(*) over (partition by d.stage) >= 1000 as capped
       from (select * from public.giftcard_dead_stages() limit 200) s cross join lateral (
-        select j.id, j.stage, j.finished_at, j.revive_at, left(j.last_error, 500) as error from public.giftcard_jobs j
-         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 250) d),
-  -- By text first: each is read once.
-  texts as (
-    select d.stage, d.error, count(*) as n, min(d.finished_at) as since, max(d.finished_at) as last_at,
-           (array_agg(d.id order by d.finished_at desc, d.id desc))[1] as job_id, min(d.revive_at) as revive_at,
-           bool_or(d.capped) as capped
-      from dead d group by d.stage, d.error),
+        select j.id, j.stage, public.giftcard_finite(j.finished_at) as at, public.giftcard_finite(j.revive_at)
+                 as revive_at, coalesce(j.error_kind, public.giftcard_error_kind(null)) as kind
+          from public.giftcard_jobs j
+         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 1000) d),
   kinds as (
-    select t.stage, public.giftcard_error_kind(t.error) as kind, sum(t.n) as count, bool_or(t.capped) as capped,
-           min(t.since) as since, max(t.last_at) as last_at,
-           (array_agg(t.job_id order by t.last_at desc, t.job_id desc))[1] as job_id, min(t.revive_at) as revive_at
-      from texts t group by t.stage, public.giftcard_error_kind(t.error))
-  select coalesce(jsonb_agg(jsonb_build_object(
-      'stage', left(k.stage, 200), 'kind', k.kind, 'count', k.count, 'capped', k.capped, 'since', k.since,
-      'last_at', k.last_at, 'job_id', k.job_id, 'revive_at', k.revive_at)
-      order by k.count desc, k.last_at desc, k.stage, k.kind), '[]')
-    into v_found
-    from (select * from kinds order by count desc, last_at desc, stage, kind limit 11) k;
+    select d.stage, d.kind, count(*) as count, bool_or(d.capped) as capped, min(d.at) as since, max(d.at) as last_at,
+           (array_agg(d.id order by d.at desc nulls last, d.id desc))[1] as job_id, min(d.revive_at) as revive_at
+      from dead d group by d.stage, d.kind
+     order by count desc, last_at desc nulls last, d.stage, d.kind limit 11)
+  select coalesce(jsonb_agg(to_jsonb(k) || jsonb_build_object('stage', left(k.stage, 200))
+                            order by k.count desc, k.last_at desc nulls last, k.stage, k.kind), '[]')
+    into v_found from kinds k;
   return jsonb_build_object('dead', v_found - 10, 'dead_more', jsonb_array_length(v_found) > 10);
 end $$;
 -- The overview's things that stopped: killed runs that no tick has taken over, webhook endpoints that are off.
@@ -9166,7 +9262,8 @@ end $$;
 create function public.giftcard_overview(
   p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_runs jsonb := public.giftcard_overview_runs(v_now);

@@ -42,10 +42,15 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 begin
   perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
     with h as (
-      select left(stage, 200) as stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0
-               as seconds,
-             case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                  then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
+      -- giftcard_milliseconds, inline
+      select left(stage, 200) as stage, result,
+             case when isfinite(started_at)
+                  then round((date_part('epoch', finished_at) - date_part('epoch', started_at)) * 1000)
+                       / 1000 end as seconds,
+             case when result <> 'RELEASED' and isfinite(scheduled_at) and isfinite(started_at)
+                       and started_at >= scheduled_at
+                  then round((date_part('epoch', started_at) - date_part('epoch', scheduled_at)) * 1000)
+                       / 1000 end as delay
         from public.giftcard_job_history where finished_at > p_from and finished_at <= p_to)
     select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
     union all

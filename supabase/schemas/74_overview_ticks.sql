@@ -5,8 +5,11 @@ create function public.giftcard_overview_tick(t public.giftcard_ticks) returns j
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return jsonb_build_object(
-    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at, 'ended_at', t.ended_at,
-    'duration_ms', greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)), 'started', t.started,
+    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at,
+    'ended_at', public.giftcard_finite(t.ended_at),
+    'duration_ms', case when isfinite(t.ended_at)
+                        then greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)) end,
+    'started', t.started,
     'completed', t.completed, 'retried', t.retried, 'errored', t.errored, 'snoozed', t.snoozed,
     'interrupted', t.interrupted, 'stopped_because', t.stopped_because);
 end $$;

@@ -68,7 +68,8 @@ end $$;
 create function public.giftcard_overview(
   p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
   p_now timestamptz default null) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_runs jsonb := public.giftcard_overview_runs(v_now);
