@@ -11,6 +11,6 @@ wording    numbers with their nouns, short texts, placeholders of times
 
 from lib.monitoring.verdict.facts import Action
 from lib.monitoring.verdict.judge import LONGEST, Verdict, away, verdict
-from lib.monitoring.verdict.wording import parts, rendered
+from lib.monitoring.verdict.wording import after, at, moment, parts, rendered
 
-__all__ = ["LONGEST", "Action", "Verdict", "away", "parts", "rendered", "verdict"]
+__all__ = ["LONGEST", "Action", "Verdict", "after", "at", "away", "moment", "parts", "rendered", "verdict"]

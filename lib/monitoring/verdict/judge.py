@@ -102,7 +102,7 @@ def _found(finder: Finder, facts: Facts) -> Iterator[Trouble]:
 
 def _ok(facts: Facts) -> Verdict:
     tick = facts.ticks.get("last_good") or {}
-    ran = many(number(tick, "started"), "job")
+    ran = many(started, "job") if (started := number(tick, "started")) else "no job"
     last = f"the last tick ended {at(tick.get('ended_at'))} and ran {ran}" if tick else "no tick is missing"
     return Verdict("ok", "ok", f"All is well: {last}; {_longest_wait(facts)}.", "Ticks go on once a minute.")
 

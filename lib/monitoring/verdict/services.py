@@ -44,13 +44,13 @@ def endpoints(facts: Facts) -> Iterator[Trouble]:
 def _circuit(circuit: Json, facts: Facts) -> Trouble:
     name, noun = _name(circuit), facts.noun(circuit["stage"])
     failures, held = number(circuit, "failures"), number(circuit, "waiting")
-    error = cause(circuit.get("last_error"), 90)
     how_often = f" {times(failures)} in a row" if failures > 1 else ""
+    why = cause(circuit["last_error"], 90) if circuit.get("last_error") else "it failed" if how_often else ""
     state = "is down" if circuit.get("state") == "open" else "is tried again after it was down"
     return Trouble(
         "circuit",
         "warning" if circuit["stage"] == WEBHOOK else "error",
-        f"{name} {state}{since(circuit.get('since'))}: {error}{how_often}.",
+        f"{name} {state}{since(circuit.get('since'))}{f': {why}{how_often}' if why else ''}.",
         sentence(f"{waiting(held, noun, capped=held >= _CAP)}; {_probe(circuit, facts, held=held)}"),
         Action("Close the circuit", "reset_circuit", str(circuit["circuit"])),
     )

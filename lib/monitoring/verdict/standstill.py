@@ -15,12 +15,17 @@ def unfit(facts: Facts) -> Iterator[Trouble]:
     for check in red_checks(facts):
         if check["check"] in _NEEDED or (check["check"] == "grants" and hides_rows(facts)):
             then = f"Jobs wait and lose no attempt until this is done: {short(check.get('fix'), 140)}"
-            yield Trouble("unfit", "error", sentence(short(check["message"], 190)), sentence(then), DOCTOR)
+            yield Trouble("unfit", "error", finding(check), sentence(then), DOCTOR)
 
 
 def red_checks(facts: Facts) -> list[Json]:
     """Return the doctor's red lines."""
     return [check for check in facts.overview.get("checks") or () if check["level"] == "red"]
+
+
+def finding(check: Json) -> str:
+    """Return what a check found, as a sentence."""
+    return sentence(short(check.get("message"), 190)) or f"The check {short(check['check'], 40)} is red."
 
 
 def hides_rows(facts: Facts) -> bool:

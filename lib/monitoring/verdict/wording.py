@@ -6,7 +6,7 @@ on hover, a terminal as local time.
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lib.telemetry.redact import clean
@@ -62,6 +62,11 @@ def sentence(text: str) -> str:
     """Return a text with a capital letter and a full stop."""
     text = text.strip()
     return f"{text[:1].upper()}{text[1:].rstrip('. ')}." if text else ""
+
+
+def after(time: str, seconds: float) -> str:
+    """Return the time so many seconds after another one."""
+    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).isoformat()
 
 
 def parts(text: str) -> Iterator[str | datetime]:

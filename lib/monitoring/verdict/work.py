@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from lib.jobs.shown import is_setting
 from lib.monitoring.verdict.facts import DOCTOR, Action, Facts, Json, Trouble, is_one, number, waiting
-from lib.monitoring.verdict.standstill import hides_rows, paused, red_checks
+from lib.monitoring.verdict.standstill import finding, hides_rows, paused, red_checks
 from lib.monitoring.verdict.wording import at, cause, many, sentence, short, since
 
 # Seconds that a killed run, a due job and the start of a run may take before they are a trouble.
@@ -120,7 +120,7 @@ def red_lines(facts: Facts) -> Iterator[Trouble]:
         if check["check"] in listed:
             continue
         then = f"nothing fixes this by itself: {short(check.get('fix'), 150)}"
-        yield Trouble("red_line", "error", sentence(short(check["message"], 190)), sentence(then), DOCTOR)
+        yield Trouble("red_line", "error", finding(check), sentence(then), DOCTOR)
 
 
 def late_starts(facts: Facts) -> Iterator[Trouble]:
