@@ -1,6 +1,7 @@
 """The first screen: what is wrong, whether it works, what is stuck, what happened today."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from flask import Blueprint, current_app, request
@@ -60,6 +61,7 @@ def show() -> ResponseReturnValue:
         fix=_fix(found),
         upcoming=_upcoming(found),
         overdue=_is_overdue(found),
+        troubles=list(_troubles(found)),
         ticks=pictures.strip(found["ticks"]["minutes"]),
         by_hour=by_hour,
         runs=pictures.bars(found["runs"]["hours" if by_hour else "minutes"], hours=by_hour),
@@ -124,6 +126,20 @@ def _upcoming(found: Json) -> str | None:
     now = verdict.moment(found["now"])
     times = [part for part in verdict.parts(found["verdict"]["next"]) if not isinstance(part, str)]
     return next((time.isoformat() for time in times if now and time > now), None)
+
+
+def _troubles(found: Json) -> Iterator[str]:
+    """Yield how much of each kind is stuck."""
+    if _is_overdue(found):
+        yield "a job is overdue"
+    if circuits := found["circuits"]:
+        yield render.counted(len(circuits), "open circuit")
+    if dead := found["dead"]:
+        yield render.counted(len(dead), "kind of dead letters", "kinds of dead letters")
+    if red := [check for check in found["checks"] if check["level"] == "red"]:
+        yield render.counted(len(red), "red line of the doctor", "red lines of the doctor")
+    if differences := found["differences"]["count"]:
+        yield render.counted(differences, "difference in the books", "differences in the books")
 
 
 def _is_overdue(found: Json) -> bool:
