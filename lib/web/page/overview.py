@@ -117,7 +117,9 @@ def _fix(found: Json) -> Json | None:
     action: Json | None = found["verdict"]["action"]
     if not action or action["kind"] != "requeue":
         return action
-    groups = [group for group in found["dead"] if (group["stage"], group["kind"]) == (action["stage"], action["target"])]
+    groups = [
+        group for group in found["dead"] if (group["stage"], group["kind"]) == (action["stage"], action["target"])
+    ]
     return action | {"group": groups[0]} if groups else None
 
 
