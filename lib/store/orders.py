@@ -8,7 +8,7 @@ from lib.store.calls import Calls
 
 
 class OrderCalls(Calls):
-    """Documented in `supabase/schemas/`, 41 to 47."""
+    """Documented in `supabase/schemas/`, 41 to 48."""
 
     def submit_order(self, **arguments: Any) -> dict[str, Any]:
         """Store an order and enqueue its first job, in one transaction. `lib.giftcards.submit` prepares the job."""
@@ -20,6 +20,11 @@ class OrderCalls(Calls):
             "giftcard_books", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id
         )
         return books
+
+    def card_page(self, page_id: int) -> dict[str, Any] | None:
+        """Return what the customer's page of an order shows; None: no order has this id."""
+        page: dict[str, Any] | None = self._wire.call("giftcard_card_page", repeat=True, page_id=page_id)
+        return page
 
     def take_order(self, **arguments: Any) -> dict[str, Any]:
         """Take in the order of a flow that has none yet. Return its books, of the order that was there first."""

@@ -8,6 +8,7 @@ from flask import Blueprint, current_app
 from pydantic import Field
 
 from lib.caller import DEFAULT_TENANT
+from lib.giftcards.card_links import page_url
 from lib.giftcards.orders import Order, body_hash
 from lib.giftcards.submit import submit_order
 from lib.jobs.schemas import FlowPage
@@ -58,7 +59,7 @@ def submit() -> tuple[dict[str, Any], int]:
         idempotency_key=idempotency_key(),
     )
     found = {"correlation_id": submitted["correlation_id"], "tenant_id": tenant_id}
-    return found | {"status_url": _status_url(**found)}, 202
+    return found | {"status_url": _status_url(**found), "page_url": page_url(submitted["page_id"], own.settings)}, 202
 
 
 def _status_url(tenant_id: str, correlation_id: str) -> str:

@@ -4303,8 +4303,12 @@ create table public.giftcard_orders (
   free_of_charge boolean not null default false,
   cancelled_at timestamptz,
   created_at timestamptz not null,
+  -- The digits of a UUID that are random: its first eight, and its last.
+  page_id bigint not null
+    default ('x' || left(gen_random_uuid()::text, 8) || right(gen_random_uuid()::text, 8))::bit(64)::bigint,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
+  constraint giftcard_orders_page_id_key unique (page_id),
   -- What payments and cards refer to: an order's payment and card have its amount and currency, or do not exist.
   constraint giftcard_orders_terms_key unique (tenant_id, correlation_id, amount, currency, free_of_charge),
   constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
@@ -4319,6 +4323,8 @@ comment on column public.giftcard_orders.details is
 comment on column public.giftcard_orders.locale is 'The language of the mail, from details. Null: the default.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
+comment on column public.giftcard_orders.page_id is
+  'Random: names the order in the link to its page, which the application signs. The id alone opens nothing.';
 comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
 
 -- Refuse to change what an order was taken in with.
@@ -4358,7 +4364,7 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id}.
+-- Return {correlation_id, created, job_id, page_id}.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -4381,7 +4387,8 @@ begin
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
-    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
+    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
+                              'page_id', o.page_id);
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then
@@ -4395,7 +4402,8 @@ begin
     end if;
   end if;
   -- An order outlives its jobs: sent again, it makes no new ones, archived or not.
-  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
+  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'page_id', o.page_id,
+                            'job_id', coalesce(
     (select id from public.giftcard_jobs
       where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest'
         and dedup_key = ''),
@@ -4405,7 +4413,7 @@ begin
       order by id limit 1)));
 end $$;
 
--- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled},
+-- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled, page_id},
 -- payment: {reference, amount, currency, worth, provider}, or null, card: {id, reference, number_encrypted,
 -- number_hash, last4, state, unpaid, provider, personal_code}, or null}. null: there is no such order.
 create function public.giftcard_books(p_tenant_id text, p_correlation_id text) returns jsonb
@@ -4415,7 +4423,8 @@ begin
     select jsonb_build_object(
       'order', jsonb_build_object(
         'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000),
-        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null),
+        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null,
+        'page_id', o.page_id),
       'payment', (
         select jsonb_build_object('reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
                                   'worth', p.worth, 'provider', p.provider)
@@ -5756,6 +5765,68 @@ end $$;
 create trigger giftcard_jobs_reopen_their_order after update of status on public.giftcard_jobs
     for each row when (old.status in ('cancelled', 'completed') and new.status = 'queued')
     execute function public.giftcard_reopen_order();
+-- The customer's page of an order: one call returns all that it shows.
+
+-- Return what state the page of an order shows: the first of these that holds.
+--   erased      the customer was erased
+--   cancelled   the order is cancelled
+--   blocked     the card is blocked, or is to be: its payment went back
+--   spent       nothing is left on the card
+--   ready       there is a card
+--   refunded    the payment went back before there was a card
+--   late        a job of the flow is a dead letter, none is open, or there is no card 15 minutes after the payment
+--   paid        the card is being made
+--   received    the payment is waited for
+create function public.giftcard_page_state(
+  o public.giftcard_orders, c public.giftcard_cards, p public.giftcard_payments, p_now timestamptz) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return case
+    when o.details = '{}' then 'erased'
+    when o.cancelled_at is not null then 'cancelled'
+    when c.state = 'blocked' or c.unpaid > 0 then 'blocked'
+    when c.state = 'redeemed' then 'spent'
+    when c.id is not null then 'ready'
+    when p.worth < o.amount then 'refunded'
+    when p.created_at < p_now - interval '15 minutes'
+      or exists (select from public.giftcard_jobs j
+                  where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id and j.status = 'error'
+                    and not public.giftcard_is_webhook(j.stage))
+      or not exists (select from public.giftcard_jobs j
+                      where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+                        and j.status in ('queued', 'running') and not public.giftcard_is_webhook(j.stage)) then 'late'
+    when p.id is not null or o.free_of_charge then 'paid'
+    else 'received' end;
+end $$;
+
+-- Return what the page of an order shows: {tenant_id, correlation_id, state, locale,
+-- order: {amount, currency, details}, card: {number_encrypted, number_hash, balance, personal_code}}. order and card are
+-- null unless the state is ready. null: no order has this id.
+create function public.giftcard_card_page(p_page_id bigint, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  o public.giftcard_orders;
+  c public.giftcard_cards;
+  p public.giftcard_payments;
+  v_state text;
+begin
+  select * into o from public.giftcard_orders where page_id = p_page_id;
+  if not found then
+    return null;
+  end if;
+  select * into c from public.giftcard_cards
+   where tenant_id = o.tenant_id and correlation_id = o.correlation_id;
+  select * into p from public.giftcard_payments
+   where tenant_id = o.tenant_id and correlation_id = o.correlation_id;
+  v_state := public.giftcard_page_state(o, c, p, coalesce(p_now, clock_timestamp()));
+  return jsonb_build_object(
+    'tenant_id', o.tenant_id, 'correlation_id', o.correlation_id, 'state', v_state, 'locale', left(o.locale, 100),
+    'order', case when v_state = 'ready' then jsonb_build_object(
+      'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000)) end,
+    'card', case when v_state = 'ready' then jsonb_build_object(
+      'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash, 'balance', c.balance,
+      'personal_code', (select u.personal_code from public.giftcard_customers u where u.id = c.customer_id)) end);
+end $$;
 -- Schedules: work at set times. Python computes the times; 51_occurrences.sql turns them into jobs.
 
 create table public.giftcard_schedules (

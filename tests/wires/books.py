@@ -16,11 +16,14 @@ def one_order(t: Teller) -> None:
     t.do("record_payment", **FLOW, **MONEY, idempotency_key="pay-2")
     t.do("record_payment", tenant_id="shop", correlation_id="order-2", **MONEY, idempotency_key="pay-1")
     t.ask("find_payment", idempotency_key="pay-1")
+    page_id = t.ask("books", **FLOW)["order"]["page_id"]
+    t.do("card_page", page_id=page_id)
     card = {"provider_ref": "r", "number_encrypted": "é" * 300, "number_hash": "h", "last4": "4242"}
     t.do("record_card", **FLOW, **MONEY, **card)
     t.do("record_card", **FLOW, **MONEY, **(card | {"provider_ref": "another"}))
     t.do("record_card", **(FLOW | {"correlation_id": "order-2"}), **MONEY, **card)
     t.ask("books", **FLOW)
+    t.do("card_page", page_id=page_id)
 
 
 def _take(t: Teller, flow: str, details: dict[str, Any]) -> None:

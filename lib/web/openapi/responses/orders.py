@@ -10,6 +10,8 @@ class Order(Response):
     tenant_id: str
     status_url: str
     """The path of the order's flow."""
+    page_url: str | None
+    """The link to the customer's page: anyone who has it sees the card. Null: orders have no page."""
 
 
 class FlowJob(Response):
