@@ -106,6 +106,7 @@ def _environment(url: str) -> dict[str, str]:
         "DATABASE_URL": url,
         "GIFTCARD_ENV": "development",
         "GIFTCARD_MAIL_DIR": str(LOCAL / "mails"),
+        "GIFTCARD_PAGE_OPEN": "1",
         **secrets_file(LOCAL / "secrets.json"),
     }
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}

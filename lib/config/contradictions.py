@@ -10,6 +10,8 @@ def contradictions(settings: Settings, overrides: Mapping[str, StageOverrides]) 
     """Return a sentence for each contradiction, which names both variables."""
     if settings.giftcard_inline and settings.is_production:
         yield f"GIFTCARD_INLINE requires GIFTCARD_ENV=development or test, but this is {settings.environment}"
+    if settings.giftcard_page_open and settings.is_production:
+        yield f"GIFTCARD_PAGE_OPEN requires GIFTCARD_ENV=development or test, but this is {settings.environment}"
     base, cap = settings.giftcard_backoff_base_seconds, settings.giftcard_backoff_cap_seconds
     if base > cap:
         yield (

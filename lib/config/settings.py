@@ -61,6 +61,8 @@ class Settings(BaseSettings):
     giftcard_allow_preview: kinds.Switch = False
     giftcard_execution_id_header: kinds.Header = "x-vercel-execution-id"
     giftcard_inline: kinds.Switch = False
+    # The page of operators lets requests of this machine in without a token
+    giftcard_page_open: kinds.Switch = False
     # Failure policy
     giftcard_max_attempts: kinds.Whole = Field(default=5, ge=1, le=25)
     giftcard_backoff_base_seconds: kinds.Number = Field(default=5, gt=0, le=86_400)

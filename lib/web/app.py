@@ -22,6 +22,7 @@ from lib.web import (
     tokens,
     webhooks,
 )
+from lib.web.areas import with_page
 from lib.web.paths import decoded
 from lib.web.services import Services
 
@@ -46,6 +47,7 @@ def create_app(services: Services) -> Flask:
     app.after_request(_flushed)
     for resource in _RESOURCES:
         app.register_blueprint(resource.blueprint)
+    app.wsgi_app = with_page(app.wsgi_app, services)  # type: ignore[method-assign, assignment]
     if services.settings.vercel_env in ("production", "preview"):
         app.wsgi_app = decoded(app.wsgi_app)  # type: ignore[method-assign, assignment]
     return app

@@ -5,7 +5,7 @@ while it is away. Any other token is a row of `giftcard_tokens`. An endpoint dec
 """
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import Literal, ParamSpec, TypeVar, get_args
@@ -41,7 +41,7 @@ _DENIED = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Access:
+class Access:
     """A caller, and the scopes of the token that they presented."""
 
     caller: Caller
@@ -64,12 +64,7 @@ def scope(required: Required, *, all_tenants: bool = False) -> Callable[[Callabl
     def decorated(view: Callable[P, T]) -> Callable[P, T]:
         @wraps(view)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-            access = _presented_access(required)
-            g.caller, g.scopes = access.caller, access.scopes
-            require(required)
-            if all_tenants and (own := access.caller.tenant_id) is not None:
-                detail = f"this token is for the tenant {own} only, and this endpoint is about all tenants"
-                raise Problem(403, "not allowed for one tenant", detail=detail)
+            let_in(_presented_access(required), required, all_tenants=all_tenants)
             return view(*args, **kwargs)
 
         # The OpenAPI document reads them.
@@ -79,14 +74,32 @@ def scope(required: Required, *, all_tenants: bool = False) -> Callable[[Callabl
     return decorated
 
 
+def let_in(access: Access, required: Required, *, all_tenants: bool) -> None:
+    """Make this request one of `access`.
+
+    Raises:
+        Problem: 403 for a token without the scope, or of one tenant.
+    """
+    g.caller, g.scopes = access.caller, access.scopes
+    require(required)
+    if all_tenants and (own := access.caller.tenant_id) is not None:
+        detail = f"this token is for the tenant {own} only, and this endpoint is about all tenants"
+        raise Problem(403, "not allowed for one tenant", detail=detail)
+
+
 def require(required: Required) -> None:
     """Require a scope of the token that let this request in.
 
     Raises:
         Problem: 403 without it.
     """
-    if required not in g.scopes and not (required in _EVERY_SCOPE and "admin" in g.scopes):
+    if not allows(g.scopes, required):
         raise Problem(403, "not allowed with this token", detail=f"this requires a token with the scope {required}")
+
+
+def allows(scopes: frozenset[str], required: Required) -> bool:
+    """Return whether these scopes include one."""
+    return required in scopes or (required in _EVERY_SCOPE and "admin" in scopes)
 
 
 def caller() -> Caller:
@@ -95,37 +108,45 @@ def caller() -> Caller:
     return found
 
 
-def _presented_access(required: Required) -> _Access:
-    known = list(_environment(services(current_app).settings))
+def _presented_access(required: Required) -> Access:
+    known = list(environment(services(current_app).settings))
     presented = _presented()
-    # Compare all of them, so that the time does not reveal which one was close.
-    matches = [access for secret, access in known if hmac.compare_digest(presented, secret)]
-    if matches:
+    if matches := matching(presented, known):
         scopes = frozenset[str]().union(*(access.scopes for access in matches))
-        return _Access(next((a for a in matches if required in a.scopes), matches[0]).caller, scopes)
+        return Access(next((a for a in matches if required in a.scopes), matches[0]).caller, scopes)
     if not presented.startswith(PREFIX.encode()) and not any(required in access.scopes for _, access in known):
         raise disabled(_variable(required))
     wanted = "the value of CRON_SECRET" if required == "ticks" else f"a token with the scope {required}"
     if not presented:
         raise Problem(401, "not allowed", detail=f"send Authorization: Bearer and {wanted}")
-    return _access_of_row(presented)
+    return access_of_row(hash_of(presented))
 
 
-def _access_of_row(presented: bytes) -> _Access:
-    row = services(current_app).store.check_token(hash_of(presented), bucket=throttle.bucket())
+def matching(presented: bytes, known: Iterable[tuple[bytes, Access]]) -> list[Access]:
+    """Return what the tokens that equal this one allow. All are compared: the time does not reveal a close one."""
+    return [access for secret, access in known if hmac.compare_digest(presented, secret)]
+
+
+def access_of_row(hash: str) -> Access:
+    """Return what the token with this hash allows.
+
+    Raises:
+        Problem: 401 for an unknown, expired or revoked one, 429 after too many of them; it is counted.
+    """
+    row = services(current_app).store.check_token(hash, bucket=throttle.bucket())
     if "reason" in row:
         raise throttle.denied(row, Problem(401, "not allowed", detail=_DENIED[row["reason"]]))
-    return _Access(Caller(f"token {row['name']}", row["tenant_id"]), frozenset(row["scopes"]))
+    return Access(Caller(f"token {row['name']}", row["tenant_id"]), frozenset(row["scopes"]))
 
 
-def _environment(settings: Settings) -> Iterator[tuple[bytes, _Access]]:
+def environment(settings: Settings) -> Iterator[tuple[bytes, Access]]:
     """Yield the tokens of the environment that are set, each with what it allows."""
     for variable, scopes in _SCOPES.items():
         secret = getattr(settings, variable.lower())
         value = secret.get_secret_value() if secret else ""
         if value.strip():
             name = variable.removeprefix("GIFTCARD_").replace("_", " ").lower()
-            yield value.encode(), _Access(Caller(name), scopes)
+            yield value.encode(), Access(Caller(name), scopes)
 
 
 def _variable(required: Required) -> str:

@@ -8,6 +8,7 @@ WALL_CLOCK = re.compile(r"datetime\.(?:now|utcnow|today)\(|date\.today\(|\btime\
 
 READ_IN = {
     "lib/monitoring/doctor/examine.py": "compares it with the database's, which is the check",
+    "lib/web/page/session.py": "ends a session, which no database knows",
     "lib/safe_http/response.py": "reads a Retry-After of a server that sends no Date",
 }
 

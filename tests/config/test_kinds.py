@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "giftcard_webhook_retry_seconds": ("30, 60,,60", "nan inf 1e999 1_0 １２ ten -1 , 30;60 30\n60 30,nan"),
     **dict.fromkeys(
         """giftcard_tick_linger giftcard_paused giftcard_allow_preview giftcard_inline giftcard_payment_lookup
-        giftcard_card_lookup giftcard_ledger_is_meant""".split(),
+        giftcard_card_lookup giftcard_ledger_is_meant giftcard_page_open""".split(),
         ("Yes", SWITCHES),
     ),
     "giftcard_customer_page": ("No", SWITCHES),
@@ -200,6 +200,7 @@ def test_secret_of_a_job_is_cleaned_or_refused() -> None:
     ("environ", "names"),
     [
         ({"GIFTCARD_INLINE": 1, "GIFTCARD_ENV": "production"}, "GIFTCARD_INLINE GIFTCARD_ENV"),
+        ({"GIFTCARD_PAGE_OPEN": 1, "GIFTCARD_ENV": "production"}, "GIFTCARD_PAGE_OPEN GIFTCARD_ENV"),
         ({"GIFTCARD_BACKOFF_BASE_SECONDS": 600}, "GIFTCARD_BACKOFF_BASE_SECONDS GIFTCARD_BACKOFF_CAP_SECONDS"),
         ({"GIFTCARD_STAGE_EMAIL_BASE_SECONDS": 9, "GIFTCARD_STAGE_EMAIL_CAP_SECONDS": 8},
          "GIFTCARD_STAGE_EMAIL_BASE_SECONDS GIFTCARD_STAGE_EMAIL_CAP_SECONDS"),

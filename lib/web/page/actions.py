@@ -1,0 +1,57 @@
+"""Forms that change something: carry a verb out, then lead back to a page with a notice of what happened."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from flask import flash, redirect, request
+from flask.typing import ResponseReturnValue
+from pydantic import BaseModel
+
+from lib.errors import Conflict, Forbidden, Invalid, Refused
+from lib.web.problems import Problem
+from lib.web.request_data import validated
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def form(model: type[M], **given: Any) -> M:
+    """Return the request's form as `model`; empty fields count as left out. `given`: values that are no field of it.
+
+    Raises:
+        Problem: 422 for an invalid field.
+    """
+    sent = {name: value for name, value in request.form.items() if name in model.model_fields and value != ""}
+    return validated(model, sent | given)
+
+
+def act(verb: Callable[[], Any], *, done: str | Callable[[Any], str], to: str) -> ResponseReturnValue:
+    """Carry out a verb and lead to a page of ours, with `done` as its notice, or with what is wrong.
+
+    `done`: a sentence, or a function of the verb's result.
+    """
+    try:
+        result = verb()
+    except (Invalid, Forbidden, Refused, Conflict, Problem) as error:
+        flash(sentence_of(error), "error")
+    else:
+        flash(done if isinstance(done, str) else done(result), "done")
+    return redirect(to, 303)
+
+
+def sentence_of(error: Exception) -> str:
+    """Return what is wrong with a request, for the one who sent it."""
+    if isinstance(error, Problem):
+        return f"{error.title}: {error.detail}" if error.detail else error.title
+    return str(error)
+
+
+def back(default: str, fields: Mapping[str, str] | None = None) -> str:
+    """Return the page of ours that a form asks to lead back to (`back`), else `default`."""
+    address = (request.form if fields is None else fields).get("back", "")
+    return address if is_own(address) else default
+
+
+def is_own(address: str) -> bool:
+    """Return whether an address is a path of this site: a redirect to it cannot lead elsewhere."""
+    begins_well = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return begins_well and address.isprintable() and "\\" not in address and len(address) <= 2000

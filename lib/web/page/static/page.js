@@ -1,0 +1,100 @@
+// What a page gains from scripts: local times, polls, and the buttons of selected rows. All of it works without, too.
+(() => {
+  "use strict";
+  const POLL_MS = 5000;
+  const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+  const steps = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [Infinity, "day", 86400]];
+  const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
+
+  function ago(seconds) {
+    const [, unit, size] = steps.find(([most]) => Math.abs(seconds) < most);
+    return relative.format(Math.trunc(seconds / size), unit);
+  }
+
+  function left(seconds) {
+    const whole = Math.max(0, Math.ceil(seconds));
+    return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  }
+
+  function show(element) {
+    const moment = new Date(element.dateTime);
+    const seconds = (moment - Date.now()) / 1000;
+    const kind = element.dataset.show;
+    const text =
+      kind === "ago" ? ago(seconds)
+      : kind === "left" ? left(seconds)
+      : moment.toDateString() === new Date().toDateString() ? clock.format(moment)
+      : `${day.format(moment)} ${clock.format(moment)}`;
+    if (element.textContent !== text) element.textContent = text;
+    const title = `${element.dateTime.replace("T", " ").replace("Z", " UTC")} · ${full.format(moment)}`;
+    if (element.title !== title) element.title = title;
+  }
+
+  function showTimes() {
+    document.querySelectorAll("time[datetime]").forEach(show);
+  }
+
+  // A poll must not take a field, a selection or an open form from under the hands of its user.
+  function isBusy() {
+    const active = document.activeElement;
+    return document.hidden
+      || (active && active.matches("main input, main textarea, main select"))
+      || document.querySelector("main details.action[open], main input[name=job]:checked, main [data-edited]") !== null;
+  }
+
+  function poll() {
+    const main = document.getElementById("main");
+    if (main && main.hasAttribute("hx-get") && !isBusy()) htmx.trigger(main, "poll");
+  }
+
+  function countSelected() {
+    const boxes = [...document.querySelectorAll("main input[name=job]")];
+    const selected = boxes.filter((box) => box.checked).length;
+    document.querySelectorAll("[data-selected]").forEach((element) => {
+      element.textContent = selected === 1 ? "1 selected" : `${selected} selected`;
+    });
+    const all = document.querySelector("main input[data-all]");
+    if (all) {
+      all.checked = boxes.length > 0 && selected === boxes.length;
+      all.indeterminate = selected > 0 && selected < boxes.length;
+    }
+  }
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("main input[data-all]")) {
+      document.querySelectorAll("main input[name=job]").forEach((box) => { box.checked = event.target.checked; });
+    }
+    countSelected();
+  });
+  document.addEventListener("input", (event) => {
+    if (event.target.matches("main textarea")) event.target.dataset.edited = "";
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !event.target.closest("input, textarea, select")) {
+      document.querySelector(".search input")?.focus();
+      event.preventDefault();
+    }
+    if (event.key === "Escape") event.target.closest("details.action")?.removeAttribute("open");
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    const main = document.getElementById("main");
+    if (main?.dataset.title) document.title = main.dataset.title;
+    showTimes();
+    countSelected();
+  });
+  // A double click sends a form once.
+  document.addEventListener("submit", (event) => {
+    if (event.target.dataset.sent) event.preventDefault();
+    else event.target.dataset.sent = "1";
+  });
+  window.addEventListener("pageshow", () => {
+    document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent);
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
+  showTimes();
+  countSelected();
+  setInterval(showTimes, 1000);
+  setInterval(poll, POLL_MS);
+})();
