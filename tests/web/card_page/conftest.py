@@ -4,10 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flask import Flask
-from flask.testing import FlaskClient
 
-from lib.web.card_page.routes import blueprint
 from tests.support.world import World
 
 PUBLIC_URL = "https://cards.example.com"
@@ -29,11 +26,7 @@ def visit() -> Callable[..., Any]:
     """Opens a link, or a token, as a browser does."""
 
     def get(world: World, link: str, **options: Any) -> Any:
-        app = Flask("page", static_folder=None)
-        app.extensions["services"] = world.services
-        app.register_blueprint(blueprint)
-        client: FlaskClient = app.test_client()
         path = link.removeprefix(PUBLIC_URL) if link.startswith(PUBLIC_URL) else f"/o/{link}"
-        return client.get(path, **options)
+        return world.client.get(path, **options)
 
     return get
