@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from dev import LOCAL
 from dev.clock import run_clock
@@ -27,6 +27,7 @@ from dev.migrate import migrate, place
 from dev.postgres import check_is_local, database
 from dev.reload import run_reloading, watched_folders
 from lib.errors import Misconfigured, SettingsError, StoreError
+from lib.telemetry.redact import covered
 from lib.web.services import services
 
 _HOST = "127.0.0.1"
@@ -83,6 +84,8 @@ def main() -> int:
             os.environ.update(variables)
             with _free_port(int(os.environ.get("PORT") or 8000)) as listener, ExitStack() as stack:
                 os.environ["PORT"] = str(listener.getsockname()[1])
+                os.environ["GIFTCARD_PUBLIC_URL"] = os.environ.get("GIFTCARD_PUBLIC_URL") or _address()
+                variables["GIFTCARD_PUBLIC_URL"] = os.environ["GIFTCARD_PUBLIC_URL"]
                 about_the_database = _EMBEDDED.format(database=url) if embedded else ""
                 _log(_welcome(stack, variables) + about_the_database)
                 command = [sys.executable, "-m", "dev.serve", _APPLICATION, str(listener.fileno())]
@@ -114,7 +117,7 @@ def _environment(url: str) -> dict[str, str]:
 
 def _welcome(stack: ExitStack, variables: Mapping[str, str]) -> str:
     """Write `.env` until the end of `stack`, and return what to do with the application."""
-    url = f"http://{_HOST}:{os.environ['PORT']}"
+    url = _address()
     try:
         stack.enter_context(env_file({name: value for name, value in variables.items() if value}, url=url))
         commands = _COMMANDS.format(env=FILE.name)
@@ -147,6 +150,13 @@ def _run(fd: int) -> None:
         clock.join()
 
 
+class _Requests(WSGIRequestHandler):
+    """Logs requests without the tokens of customers' pages."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        super().log(type, "%s", covered(message % args))
+
+
 def _end_with_parent(parent: int) -> None:
     """End this process when `make dev` was killed: it would tick on unseen, and keep the port."""
     while os.getppid() == parent:
@@ -157,7 +167,7 @@ def _end_with_parent(parent: int) -> None:
 @contextmanager
 def _serve(app: Any, fd: int) -> Iterator[str]:
     """Serve the application, with a thread per request as on Vercel; yield its URL."""
-    server = make_server(_HOST, int(os.environ["PORT"]), app, threaded=True, fd=fd)
+    server = make_server(_HOST, int(os.environ["PORT"]), app, threaded=True, fd=fd, request_handler=_Requests)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
     try:
@@ -175,6 +185,10 @@ def _free_port(first: int) -> socket.socket:
         except OSError:
             continue
     raise SystemExit(f"No free port from {first} to {first + 99}: set PORT to another one.")
+
+
+def _address() -> str:
+    return f"http://{_HOST}:{os.environ['PORT']}"
 
 
 def _log(line: str) -> None:
