@@ -42,24 +42,18 @@ def giftcard_mail(
         PermanentError, TransientError: see `new_mail`.
     """
     found = templates(_TEMPLATES, first=own_templates)
-    values = card_values(order, personal_code, card_number, default_locale)
-    values |= _values_of_mail(order, default_locale, found.list_templates()) | {"page_url": page_url}
-    language = values["language"]
+    values = card_values(order, personal_code, card_number, default_locale) | {"page_url": page_url}
+    values |= _values_of_mail(order, default_locale, found.list_templates())
+    language, name = values["language"], f"{values['given_name']} {shown_name(order.customer.family_name or '')}"
     text = found.get_template(f"mail.{language}.txt").make_module(values)
     subject = str(getattr(text, "subject", ""))
     if not subject:  # the template is at fault, not the job
         raise TransientError(f"the template mail.{language}.txt sets no subject", counts=False)
     message = new_mail(
-        sender=sender,
-        to=order.customer.email,
-        name=f"{shown_name(order.customer.given_name)} {shown_name(order.customer.family_name or '')}",
-        subject=subject,
-        message_id=message_id,
-        sent_at=sent_at,
+        sender=sender, to=order.customer.email, name=name, subject=subject, message_id=message_id, sent_at=sent_at
     )
     message.set_content(str(text))
-    page = found.get_template(f"mail.{language}.html").render(values, subject=subject)
-    _add_page(message, page, card_number)
+    _add_page(message, found.get_template(f"mail.{language}.html").render(values, subject=subject), card_number)
     return message
 
 

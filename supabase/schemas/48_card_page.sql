@@ -33,8 +33,8 @@ begin
 end $$;
 
 -- Return what the page of an order shows: {tenant_id, correlation_id, state, locale,
--- order: {amount, currency, details}, card: {number_encrypted, number_hash, balance, personal_code}}. order and card are
--- null unless the state is ready. null: no order has this id.
+-- order: {amount, currency, details}, card: {number_encrypted, number_hash, balance, personal_code}}. order and card
+-- are null unless the state is ready. null: no order has this id.
 create function public.giftcard_card_page(p_page_id bigint, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
