@@ -27,6 +27,8 @@
 --   giftcard_tokens                 a token of the API: its hash, tenant and scopes
 --   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_run_minutes, giftcard_run_hours                 how many runs ended lately, with what result, how fast
+--   giftcard_start_minutes          how many runs began lately, and how long after their time
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
 --
@@ -770,8 +772,9 @@ create table public.giftcard_maintenance_tasks (
 comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
-insert into public.giftcard_maintenance_tasks (task, every) values 
-  ('alerts', '50 seconds'), ('prune', '10 minutes'), ('operations', '1 millisecond');
+insert into public.giftcard_maintenance_tasks (task, every) values
+  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
+  ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -788,12 +791,14 @@ begin
   update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
 end $$;
 
--- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Operations are due while one runs.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
+-- something to count, operations while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
            where public.giftcard_is_due(last_at, every, p_now)
+             and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
              and (task <> 'operations'
                   or exists (select from public.giftcard_operations where state = 'running')));
 end $$;
@@ -8343,41 +8348,77 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
+-- Count the runs that ended after p_from and until p_to. A name that is too long for an index is cut.
+create function public.giftcard_count_runs(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with h as (
+      -- giftcard_milliseconds, inline
+      select left(stage, 200) as stage, result,
+             case when isfinite(started_at)
+                  then round((date_part('epoch', finished_at) - date_part('epoch', started_at)) * 1000)
+                       / 1000 end as seconds,
+             case when result <> 'RELEASED' and isfinite(scheduled_at) and isfinite(started_at)
+                       and started_at >= scheduled_at
+                  then round((date_part('epoch', started_at) - date_part('epoch', scheduled_at)) * 1000)
+                       / 1000 end as delay
+        from public.giftcard_job_history where finished_at > p_from and finished_at <= p_to)
+    select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
+    union all
+    select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
+    union all
+    select 'start_delays', stage, b.le, count(*) from h
+     cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
+                 ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
+     where delay <= b.most::double precision group by stage, b.le
+    union all
+    select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+end $$;
+
+-- Count the ticks that ended after p_from and until p_to.
+create function public.giftcard_count_ticks(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with t as (select * from public.giftcard_ticks
+               where ended_at is not null and ended_at > p_from and ended_at <= p_to)
+    select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
+    union all
+    select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
+      from t
+     having count(*) > 0
+    union all
+    select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
+    union all
+    select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+end $$;
+
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
--- skipped. At most p_limit rows of each kind a call; the rest is counted by the next. Of two calls at once, one counts.
+-- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
+-- next. Of two calls at once, one counts. Return how many runs were found, p_limit at
+-- most.
 create function public.giftcard_update_counters(
-  p_limit integer default 20000, p_now timestamptz default null) returns void
+  p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_settled timestamptz := v_now - interval '10 seconds';
+  v_runs bigint;
   v_from timestamptz;
   v_to timestamptz;
 begin
   select until into v_from from public.giftcard_counter_watermarks where source = 'history' for update skip locked;
   if not found then
-    return;
+    return 0::bigint;
   end if;
   -- All rows of the last instant are counted: the next call begins after it.
-  select max(finished_at) into v_to from (
+  select max(finished_at), count(*) into v_to, v_runs from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
       order by finished_at limit p_limit) h;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with h as (
-        select stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0 as seconds,
-               case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                    then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
-          from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
-      select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
-      union all
-      select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
-      union all
-      select 'start_delays', stage, b.le, count(*) from h
-       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
-                   ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
-       where delay <= b.most::double precision group by stage, b.le
-      union all
-      select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+    perform public.giftcard_count_runs(v_from, v_to);
+    perform public.giftcard_fold_runs(v_from, v_to, v_now);
     update public.giftcard_counter_watermarks set until = v_to where source = 'history';
   end if;
   select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
@@ -8385,20 +8426,21 @@ begin
     select ended_at from public.giftcard_ticks
       where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with t as (select * from public.giftcard_ticks
-                 where ended_at is not null and ended_at > v_from and ended_at <= v_to)
-      select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
-      union all
-      select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
-        from t
-       having count(*) > 0
-      union all
-      select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
-      union all
-      select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+    perform public.giftcard_count_ticks(v_from, v_to);
     update public.giftcard_counter_watermarks set until = v_to where source = 'ticks';
   end if;
+  return v_runs;
+end $$;
+
+-- Return whether giftcard_update_counters would find runs to count: one probe of an index.
+create function public.giftcard_has_uncounted_runs(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+begin
+  return exists (
+    select from public.giftcard_job_history
+     where finished_at > (select until from public.giftcard_counter_watermarks where source = 'history')
+       and finished_at <= p_now - interval '10 seconds');
 end $$;
 
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
@@ -9000,6 +9042,592 @@ begin
                order by a.xact_start limit 1) o),
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
     'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
+end $$;
+-- Recent runs: how many ended in each minute and hour, how long they took and how late they began. Folded from the
+-- history with the counters (70_metrics.sql); what is not folded yet is read from the history itself.
+
+create table public.giftcard_run_minutes (
+  minute timestamptz not null,
+  stage text collate "C" not null,
+  result text collate "C" not null,
+  bucket smallint not null,
+  runs integer not null,
+  longest_ms bigint,
+  constraint giftcard_run_minutes_pkey primary key (minute, stage, result, bucket)
+);
+
+comment on table public.giftcard_run_minutes is
+  'Runs of a stage that ended in a minute with a result and took about as long. Kept for two hours.';
+comment on column public.giftcard_run_minutes.bucket is
+  'Of the duration: giftcard_measured_runs. -1: the handler did not end.';
+
+create table public.giftcard_start_minutes (
+  minute timestamptz not null,
+  bucket smallint not null,
+  runs integer not null,
+  longest_ms bigint not null,
+  constraint giftcard_start_minutes_pkey primary key (minute, bucket)
+);
+
+comment on table public.giftcard_start_minutes is
+  'Runs that began in a minute, about as long after their time. Kept for two hours.';
+
+create table public.giftcard_run_hours (
+  hour timestamptz not null,
+  result text collate "C" not null,
+  runs integer not null,
+  constraint giftcard_run_hours_pkey primary key (hour, result)
+);
+
+comment on table public.giftcard_run_hours is 'Runs that ended in an hour with a result. Kept for eight days.';
+
+-- A run, as recent runs count it: the minutes in which it began and ended; ms: its duration, if its handler ended;
+-- delay_ms: how long after its time it began, as in giftcard_precision. Both also in buckets, ten to each power of ten:
+-- times of one bucket differ by a quarter at most.
+create type public.giftcard_measured_run as (
+  ended timestamptz, began timestamptz, stage text, result text, bucket smallint, ms bigint, delay_bucket smallint,
+  delay_ms bigint);
+
+-- Return the newest p_limit runs (null: all) that ended after p_from and until p_to.
+create function public.giftcard_measured_runs(p_from timestamptz, p_to timestamptz, p_limit integer)
+returns setof public.giftcard_measured_run
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return query
+    select date_bin('1 minute', h.finished_at, '2000-01-01Z'), date_bin('1 minute', h.started_at, '2000-01-01Z'),
+           left(h.stage, 200), h.result::text,
+           case when d.ms < 1 then 0 when d.ms is not null then 1 + ceil(10 * log(d.ms)) else -1 end::smallint,
+           d.ms::bigint,
+           case when w.ms < 1 then 0 when w.ms is not null then 1 + ceil(10 * log(w.ms)) end::smallint, w.ms::bigint
+      from (select * from public.giftcard_job_history r
+             where r.finished_at > p_from and r.finished_at <= p_to order by r.finished_at desc limit p_limit) h
+     cross join lateral (select date_part('epoch', h.started_at) as began) s
+     cross join lateral (
+        select case when h.result in ('SUCCESS', 'FAILED') and isfinite(h.started_at)
+                    then greatest(0, round((date_part('epoch', h.finished_at) - s.began) * 1000)) end as ms) d
+     cross join lateral (
+        select case when h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
+                         and h.started_at >= h.scheduled_at
+                    then round((s.began - date_part('epoch', h.scheduled_at)) * 1000) end as ms) w;
+end $$;
+
+-- Fold the runs that ended after p_from and until p_to, and forget what is too old to be shown, or from the future: a
+-- clock went wrong. giftcard_update_counters calls it, once for each run.
+create function public.giftcard_fold_runs(p_from timestamptz, p_to timestamptz, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_minutes timestamptz := p_now - interval '2 hours';
+  v_hours timestamptz := p_now - interval '192 hours';
+begin
+  delete from public.giftcard_run_minutes where minute < v_minutes or minute > p_now;
+  delete from public.giftcard_start_minutes where minute < v_minutes or minute > p_now;
+  delete from public.giftcard_run_hours where hour < v_hours or hour > p_now;
+  with h as materialized (
+    select * from public.giftcard_measured_runs(greatest(p_from, v_hours), p_to, null)),
+  ended as (
+    insert into public.giftcard_run_minutes as m (minute, stage, result, bucket, runs, longest_ms)
+    select h.ended, h.stage, h.result, h.bucket, count(*), max(h.ms) from h where h.ended >= v_minutes
+     group by 1, 2, 3, 4 order by 1, 2, 3, 4
+    on conflict (minute, stage, result, bucket) do update
+      set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms)),
+  began as (
+    insert into public.giftcard_start_minutes as m (minute, bucket, runs, longest_ms)
+    select h.began, h.delay_bucket, count(*), max(h.delay_ms) from h
+     where h.delay_ms is not null and h.began between v_minutes and p_now group by 1, 2 order by 1, 2
+    on conflict (minute, bucket) do update
+      set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms))
+  insert into public.giftcard_run_hours as m (hour, result, runs)
+  select date_bin('1 hour', h.ended, '2000-01-01Z'), h.result, count(*) from h group by 1, 2 order by 1, 2
+  on conflict (hour, result) do update set runs = m.runs + excluded.runs;
+end $$;
+
+-- Return how many runs ended in each of 60 minutes from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.minute, m.result, m.runs from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.ended, t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.minute, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join sums s on s.minute = n.at);
+end $$;
+
+-- Return how many runs ended in each of 168 hours from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_hour(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select h.hour, h.result, h.runs from public.giftcard_run_hours h
+       where h.hour >= p_from and h.hour < p_from + interval '168 hours'
+      union all
+      select date_bin('1 hour', t.ended, '2000-01-01Z'), t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.hour, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.hour)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 hour' * i as at from generate_series(0, 167) i) n
+      left join sums s on s.hour = n.at);
+end $$;
+
+-- Return for each of 60 minutes from p_from on how long after their time its runs began. A percentile is the longest
+-- delay of the bucket that it falls into.
+create function public.giftcard_starts_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[])
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select m.minute, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_start_minutes m
+       where m.minute >= p_from and m.minute < p_from + interval '1 hour'
+      union all
+      select t.began, t.delay_bucket, 1, t.delay_ms from unnest(p_tail) t where t.delay_ms is not null),
+    buckets as (
+      select r.minute, max(r.ms) as ms,
+             sum(sum(r.runs)::integer) over (partition by r.minute order by r.bucket) as upto,
+             sum(sum(r.runs)::integer) over (partition by r.minute) as runs
+        from runs r group by r.minute, r.bucket),
+    minutes as (
+      select b.minute, max(b.runs) as runs, min(b.ms) filter (where 2 * b.upto >= b.runs) as p50,
+             min(b.ms) filter (where 20 * b.upto >= 19 * b.runs) as p95, max(b.ms) as longest
+        from buckets b group by b.minute)
+    select jsonb_agg(jsonb_build_object('at', n.at, 'runs', coalesce(m.runs, 0), 'p50_ms', m.p50, 'p95_ms', m.p95,
+                                        'max_ms', m.longest) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {stage: {runs, succeeded, p50_ms, p95_ms}} of the runs that ended within 60 minutes from p_from on. A run that
+-- was snoozed or released does not count; the durations are of those whose handler ended.
+create function public.giftcard_runs_by_stage(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.stage, m.result, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.stage, t.result, t.bucket, 1, t.ms from unnest(p_tail) t where t.ended >= p_from),
+    buckets as materialized (
+      select r.stage, r.bucket, sum(r.runs)::integer as runs, max(r.ms) as ms,
+             coalesce(sum(r.runs) filter (where r.result = 'SUCCESS'), 0)::integer as succeeded
+        from runs r where r.result in ('SUCCESS', 'FAILED', 'INTERRUPTED') group by r.stage, r.bucket),
+    times as (
+      select t.stage, min(t.ms) filter (where 2 * t.upto >= t.runs) as p50,
+             min(t.ms) filter (where 20 * t.upto >= 19 * t.runs) as p95
+        from (select b.stage, b.ms, sum(b.runs) over (partition by b.stage order by b.bucket) as upto,
+                     sum(b.runs) over (partition by b.stage) as runs from buckets b where b.bucket >= 0) t
+       group by t.stage)
+    select coalesce(jsonb_object_agg(s.stage, jsonb_build_object(
+        'runs', s.runs, 'succeeded', s.succeeded, 'p50_ms', t.p50, 'p95_ms', t.p95)), '{}')
+      from (select b.stage, sum(b.runs) as runs, sum(b.succeeded) as succeeded from buckets b
+             group by b.stage order by b.stage limit 1000) s
+      left join times t on t.stage = s.stage);
+end $$;
+
+-- Return {minutes, hours, starts, stages} of the overview: of the last 60 minutes and 168 hours, the present ones
+-- included. What is not folded yet is read live, the newest 10,000 runs of it.
+create function public.giftcard_overview_runs(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_minute timestamptz := date_bin('1 minute', p_now, '2000-01-01Z') - interval '59 minutes';
+  v_hour timestamptz := date_bin('1 hour', p_now, '2000-01-01Z') - interval '167 hours';
+  v_from timestamptz := (select greatest(until, v_hour - interval '1 microsecond')
+                           from public.giftcard_counter_watermarks where source = 'history');
+  v_tail public.giftcard_measured_run[] := array(select public.giftcard_measured_runs(v_from, p_now, 10000));
+begin
+  return jsonb_build_object(
+    'minutes', public.giftcard_runs_by_minute(v_minute, v_tail),
+    'hours', public.giftcard_runs_by_hour(v_hour, v_tail),
+    'starts', public.giftcard_starts_by_minute(v_minute, v_tail),
+    'stages', public.giftcard_runs_by_stage(v_minute, v_tail));
+end $$;
+-- The overview's ticks: the last that ended well, the newest, and the last 60 minutes of the clock.
+
+-- Return a tick as the overview shows it.
+create function public.giftcard_overview_tick(t public.giftcard_ticks) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at,
+    'ended_at', public.giftcard_finite(t.ended_at),
+    'duration_ms', case when isfinite(t.ended_at)
+                        then greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)) end,
+    'started', t.started,
+    'completed', t.completed, 'retried', t.retried, 'errored', t.errored, 'snoozed', t.snoozed,
+    'interrupted', t.interrupted, 'stopped_because', t.stopped_because);
+end $$;
+
+-- Return the ticks of the last 60 minutes, minute by minute, of the newest 2,000. A tick belongs to the minute in which
+-- it began. failed: it failed, or its function was killed. overlapping: it began while an earlier one was under way,
+-- which does no harm. missing: no tick began in that minute, nor was one under way throughout it, although there were
+-- ticks before; the present minute is never missing.
+create function public.giftcard_overview_minutes(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_last timestamptz := date_trunc('minute', p_now, 'UTC');
+begin
+  return (
+    with seen as materialized (
+      select t.*, case when t.ended_at is not null then t.ended_at when t.live_until > p_now then p_now end as until
+        from (select id, started_at, ended_at, live_until, source, stopped_because::text as why, started
+                from public.giftcard_ticks order by id desc limit 2000) t
+       where t.started_at between '2000-01-01' and p_now),
+    placed as (
+      select s.*, date_trunc('minute', s.started_at, 'UTC') as minute,
+             s.why is distinct from 'duplicate' and s.started_at < max(s.until) over (
+               order by s.started_at, s.id rows between unbounded preceding and 1 preceding) as overlaps
+        from seen s where s.started_at >= v_last - interval '2 hours'),
+    minutes as (
+      select p.minute, count(*) as ticks, sum(p.started) as started,
+             count(*) filter (where p.why = 'failed' or p.ended_at is null and p.live_until <= p_now) as failed,
+             count(*) filter (where p.why = 'duplicate') as doubled, count(*) filter (where p.overlaps) as overlapping,
+             count(*) filter (where p.why in ('limit', 'budget')) as "limit",
+             min(p.started_at) filter (where p.source = 'cron') as first_at
+        from placed p group by p.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'ticks', coalesce(m.ticks, 0), 'started', coalesce(m.started, 0), 'failed', coalesce(m.failed, 0),
+        'doubled', coalesce(m.doubled, 0), 'overlapping', coalesce(m.overlapping, 0),
+        'late_s', floor(extract(epoch from m.first_at - n.at)), 'limit', coalesce(m."limit", 0),
+        'missing', m.ticks is null and n.at < v_last and coalesce(n.at > f.at, false) and not exists (
+          select from seen s where s.started_at <= n.at and s.until >= n.at + interval '1 minute')) order by n.at)
+      from (select v_last - interval '1 minute' * i as at from generate_series(0, 59) i) n
+     cross join (select min(s.started_at) as at from seen s) f
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {last_good, newest, silent, silence_began, minutes} of the overview. A tick in the future was written while a
+-- clock went wrong: it is passed over.
+create function public.giftcard_overview_ticks(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_good public.giftcard_ticks;
+  v_newest public.giftcard_ticks;
+  s record;
+begin
+  select t.* into v_newest from (select * from public.giftcard_ticks order by id desc limit 2000) t
+   where t.started_at between '2000-01-01' and p_now order by t.id desc limit 1;
+  select t.* into v_good from (select * from public.giftcard_ticks order by id desc limit 2000) t
+   where t.started_at between '2000-01-01' and p_now and t.ended_at between t.started_at and p_now
+     and public.giftcard_ended_well(t.ended_at, t.stopped_because) order by t.id desc limit 1;
+  select * into s from public.giftcard_newest_silence(p_now);
+  -- A silence that a tick has ended is over.
+  s.silent := coalesce(s.silent and s.ended > p_now - interval '1 second', false);
+  return jsonb_build_object(
+    'last_good', case when v_good.id is not null then public.giftcard_overview_tick(v_good) end,
+    'newest', case when v_newest.id is not null
+                   then public.giftcard_overview_tick(v_newest)
+                        || jsonb_build_object('error', left(v_newest.error, 500)) end,
+    'silent', s.silent, 'silence_began', case when s.silent then s.began end,
+    'minutes', public.giftcard_overview_minutes(p_now));
+end $$;
+-- The overview's queues: stages, open circuits, the oldest due job, dead letters.
+
+-- Holds only jobs that wait for another attempt.
+create index giftcard_jobs_retrying on public.giftcard_jobs (stage, id) where status = 'queued' and attempts > 0;
+-- Holds one row for each outage: when a circuit opened that was closed before.
+create index giftcard_circuit_openings on public.giftcard_circuit_changes (circuit, id) where from_state = 'closed';
+
+-- Count the jobs of each stage that have not ended well: queued, 2,000 at most; of these those that are scheduled for
+-- later, and the time of the oldest that is due; running; dead, 1,000 at most.
+create function public.giftcard_open_by_stage(p_now timestamptz)
+returns table (stage text, queued bigint, later bigint, oldest_due_at timestamptz, running bigint, dead bigint)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    with heads as materialized (select * from public.giftcard_queue_heads(null, p_now) limit 1000),
+    counts as (
+      select s.stage, q.jobs as queued, l.jobs as later, s.due_at, 0::bigint as running, 0::bigint as dead
+        from (select h.stage, min(h.head_at) filter (where h.head_at <= p_now and isfinite(h.head_at)) as due_at
+                from heads h group by h.stage) s
+       cross join lateral (select count(*) as jobs from (
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c
+          where h.stage = s.stage limit 2000) c) q
+       cross join lateral (select count(*) as jobs from (
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c
+          where h.stage = s.stage limit 1000) c) l
+      union all
+      select r.stage, 0, 0, null, count(*), 0
+        from (select j.stage from public.giftcard_jobs j where j.status = 'running' limit 10000) r group by r.stage
+      union all
+      select d.stage, 0, 0, null, 0, n.jobs
+        from public.giftcard_dead_stages() d cross join lateral (select count(*) as jobs from (
+          select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit 1000) c) n)
+    select c.stage, sum(c.queued)::bigint, sum(c.later)::bigint, min(c.due_at), sum(c.running)::bigint,
+           sum(c.dead)::bigint
+      from counts c group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a time; null if it is not finite: it was written by hand, and no client reads it.
+create function public.giftcard_finite(p_time timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then p_time end;
+end $$;
+
+-- Return the worst availability of the circuits of each stage that are not closed: blocked or probing, as in
+-- giftcard_queue_heads.
+create function public.giftcard_availabilities(p_now timestamptz) returns table (stage text, availability text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    select c.stage, case when bool_or(c.probe_at > p_now) then 'blocked' else 'probing' end
+      from (select public.giftcard_stage_of(k.circuit) as stage,
+                   public.giftcard_probe_at(k.circuit, k.open_until, p_now) as probe_at
+              from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                     order by circuit limit 10000) k
+             where k.state <> 'closed' order by k.circuit limit 1000) c
+     group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a pause as the overview shows it; null for a stage that is not paused.
+create function public.giftcard_pause_of(p_stage text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since',
+                                    public.giftcard_finite(s.paused_at))
+            from public.giftcard_stages s where s.stage = p_stage and s.paused_at is not null);
+end $$;
+
+-- Return the stages of the overview, by name: those of p_stages and p_missing, and all that have open jobs, a pause or
+-- runs (p_runs, of giftcard_overview_runs). A count of 1,000 means that there may be more; with 1,000 retrying jobs,
+-- waiting is that of 2,000 queued ones.
+create function public.giftcard_overview_stages(p_stages jsonb, p_missing jsonb, p_runs jsonb, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with open as materialized (select * from public.giftcard_open_by_stage(p_now)),
+    names as (
+      select jsonb_object_keys(p_stages) as stage union select jsonb_object_keys(p_missing) union
+      select jsonb_object_keys(p_runs) union select o.stage from open o union
+      (select s.stage from public.giftcard_stages s where s.paused_at is not null and s.stage <> '*'
+        order by s.stage limit 200))
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'stage', left(n.stage, 200), 'waiting', least(1000, greatest(0, coalesce(o.queued, 0) - r.jobs)),
+        'retrying', r.jobs, 'later', least(1000, coalesce(o.later, 0)),
+        'running', least(1000, coalesce(o.running, 0)), 'dead', coalesce(o.dead, 0), 'cap', 1000,
+        'oldest_due_at', o.oldest_due_at,
+        'availability', case when p.paused is not null or not coalesce(p_stages ? n.stage, true) then 'parked'
+                             else coalesce(a.availability, 'ready') end,
+        'paused', p.paused, 'runs', coalesce((p_runs -> n.stage ->> 'runs')::bigint, 0),
+        'succeeded', coalesce((p_runs -> n.stage ->> 'succeeded')::bigint, 0),
+        'p50_ms', p_runs -> n.stage -> 'p50_ms', 'p95_ms', p_runs -> n.stage -> 'p95_ms') order by n.stage), '[]')
+      from (select m.stage collate "C" as stage from names m order by 1 limit 200) n
+      left join open o on o.stage = n.stage
+      left join public.giftcard_availabilities(p_now) a on a.stage = n.stage
+     cross join lateral (select public.giftcard_pause_of(n.stage) as paused) p
+     cross join lateral (select count(*) as jobs from (
+       select from public.giftcard_jobs j
+        where j.status = 'queued' and j.attempts > 0 and j.stage = n.stage limit 1000) c) r);
+end $$;
+
+-- Return an open circuit as the overview shows it. since: when it opened after it was closed; failures: those that
+-- opened it, and the probes that have failed since then.
+create function public.giftcard_overview_circuit(p_circuit text, p_waiting bigint, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  c public.giftcard_circuits;
+  o public.giftcard_circuit_changes;
+  v_cause text;
+  v_probes bigint;
+begin
+  select * into c from public.giftcard_circuits where circuit = p_circuit;
+  select * into o from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.from_state = 'closed' order by g.id desc limit 1;
+  select g.cause into v_cause from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.to_state = 'open' order by g.id desc limit 1;
+  select count(*) into v_probes from (
+    select g.to_state from public.giftcard_circuit_changes g
+     where g.circuit = p_circuit and g.id > o.id order by g.id limit 500) g where g.to_state = 'open';
+  return jsonb_build_object(
+    'circuit', left(p_circuit, 300), 'stage', left(public.giftcard_stage_of(p_circuit), 200),
+    'state', case when c.state = 'open' and c.open_until > p_now then 'open' else 'half_open' end,
+    'failures', coalesce(substring(o.cause from '^(\d{1,9}) failures in a row')::bigint, 0) + v_probes,
+    'since', public.giftcard_finite(coalesce(o.changed_at, c.changed_at)),
+    'open_until', public.giftcard_finite(c.open_until),
+    'waiting', p_waiting, 'last_error', left(regexp_replace(
+      v_cause, '^(\d+ failures in a row, the last|probe failed): ', ''), 500));
+end $$;
+
+-- Return {circuits, circuits_more} of the overview: 20 at most that are not closed, those that most due jobs wait
+-- behind first. Of many, 200 are looked at, those that have the name of their stage first.
+create function public.giftcard_overview_circuits(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (
+      select k.circuit, w.waiting
+        from (select r.circuit from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                                order by circuit limit 10000) r
+               where r.state <> 'closed' order by strpos(r.circuit, ':') > 0, r.circuit limit 200) k
+       cross join lateral (select count(*) as waiting from (
+          select from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = k.circuit and j.scheduled_at <= p_now limit 1000) q) w)
+    select jsonb_build_object(
+        'circuits', coalesce(jsonb_agg(public.giftcard_overview_circuit(f.circuit, f.waiting, p_now)
+                                       order by f.waiting desc, f.circuit), '[]'),
+        'circuits_more', (select count(*) > 20 from found))
+      from (select * from found order by waiting desc, circuit limit 20) f);
+end $$;
+
+-- Return the job that has been due for longest, and why it waits, as giftcard_waiting_for has it; null: none is due.
+create function public.giftcard_overview_oldest(p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_circuit text := (select h.circuit from public.giftcard_queue_heads(p_stages, p_now) h
+                      where h.head_at <= p_now order by h.head_at, h.circuit limit 1);
+  j public.giftcard_jobs;
+  v_why jsonb;
+begin
+  select * into j from public.giftcard_jobs
+   where status = 'queued' and circuit = v_circuit order by scheduled_at, id limit 1;
+  if not found then
+    return null;
+  end if;
+  v_why := public.giftcard_waiting_for(j, p_stages, p_missing, p_now);
+  return jsonb_build_object(
+    'job_id', j.id, 'stage', left(j.stage, 200), 'tenant_id', left(j.tenant_id, 200),
+    'since', public.giftcard_finite(j.scheduled_at),
+    'reason', v_why -> 'reason', 'text', v_why -> 'text');
+end $$;
+
+-- Return {dead, dead_more} of the overview: dead letters by stage and kind of error, ten at most, the most first. Of a
+-- stage the newest 1,000 are read; capped: it has as many, so that there may be more of each of its kinds.
+create function public.giftcard_overview_dead() returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_found jsonb;
+begin
+  with dead as (
+    select d.*, count(*) over (partition by d.stage) >= 1000 as capped
+      from (select * from public.giftcard_dead_stages() limit 200) s cross join lateral (
+        select j.id, j.stage, public.giftcard_finite(j.finished_at) as at, public.giftcard_finite(j.revive_at)
+                 as revive_at, coalesce(j.error_kind, public.giftcard_error_kind(null)) as kind
+          from public.giftcard_jobs j
+         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 1000) d),
+  kinds as (
+    select d.stage, d.kind, count(*) as count, bool_or(d.capped) as capped, min(d.at) as since, max(d.at) as last_at,
+           (array_agg(d.id order by d.at desc nulls last, d.id desc))[1] as job_id, min(d.revive_at) as revive_at
+      from dead d group by d.stage, d.kind
+     order by count desc, last_at desc nulls last, d.stage, d.kind limit 11)
+  select coalesce(jsonb_agg(to_jsonb(k) || jsonb_build_object('stage', left(k.stage, 200))
+                            order by k.count desc, k.last_at desc nulls last, k.stage, k.kind), '[]')
+    into v_found from kinds k;
+  return jsonb_build_object('dead', v_found - 10, 'dead_more', jsonb_array_length(v_found) > 10);
+end $$;
+-- The overview: the first screen of the operators' page, in one call. All times are absolute: an answer changes only
+-- when something happens.
+
+create index giftcard_orders_by_time on public.giftcard_orders (created_at) include (currency, amount);
+create index giftcard_payments_by_time on public.giftcard_payments (created_at) include (currency, amount)
+    where correlation_id is not null;
+create index giftcard_cards_by_time on public.giftcard_cards (created_at) include (currency, amount);
+
+-- Return what happened since a time (null: the beginning of the day, in UTC): {since, orders, cards, mails, capped,
+-- sums: [{currency, ordered, paid, issued}]}, in minor units. Of each kind the newest 10,000 are read; capped: there
+-- may be more.
+create function public.giftcard_overview_today(p_since timestamptz, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_since timestamptz := coalesce(p_since, date_trunc('day', p_now, 'UTC'));
+begin
+  return (
+    with moved as (
+      (select 'order' as what, o.currency, o.amount from public.giftcard_orders o
+        where o.created_at >= v_since and o.created_at <= p_now order by o.created_at desc limit 10000)
+      union all
+      (select 'payment', p.currency, p.amount from public.giftcard_payments p
+        where p.correlation_id is not null and p.created_at >= v_since and p.created_at <= p_now
+        order by p.created_at desc limit 10000)
+      union all
+      (select 'card', c.currency, c.amount from public.giftcard_cards c
+        where c.created_at >= v_since and c.created_at <= p_now order by c.created_at desc limit 10000)),
+    sums as materialized (
+      select left(m.currency, 20) as currency, count(*) filter (where m.what = 'order') as orders,
+             count(*) filter (where m.what = 'payment') as payments, count(*) filter (where m.what = 'card') as cards,
+             coalesce(sum(m.amount) filter (where m.what = 'order'), 0) as ordered,
+             coalesce(sum(m.amount) filter (where m.what = 'payment'), 0) as paid,
+             coalesce(sum(m.amount) filter (where m.what = 'card'), 0) as issued
+        from moved m group by 1),
+    mails as (
+      select count(*) as jobs from (
+        select from public.giftcard_jobs j
+         where j.status = 'completed' and j.stage = 'email' and j.finished_at >= v_since and j.finished_at <= p_now
+         limit 10000) e)
+    select jsonb_build_object(
+        'since', v_since, 'orders', coalesce(sum(s.orders), 0), 'cards', coalesce(sum(s.cards), 0),
+        'mails', (select m.jobs from mails m),
+        'capped', greatest(sum(s.orders), sum(s.payments), sum(s.cards), (select m.jobs from mails m)) >= 10000,
+        'sums', coalesce(jsonb_agg(jsonb_build_object(
+            'currency', s.currency, 'ordered', s.ordered, 'paid', s.paid, 'issued', s.issued) order by s.currency)
+          filter (where s.currency is not null), '[]'))
+      from (select * from sums order by orders desc, currency limit 200) s);
+end $$;
+
+-- Return the differences of the overview: how many (capped: 1,000 or more), and the five oldest.
+create function public.giftcard_overview_differences() returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (select r.*, row_number() over () as n from public.giftcard_reconcile() r)
+    select jsonb_build_object(
+        'count', count(*), 'capped', count(*) >= 1000,
+        'lines', coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(f) - 'n', 20000) order by f.n)
+                          filter (where f.n <= 5), '[]'))
+      from found f);
+end $$;
+
+-- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
+-- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
+-- dead_more, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
+-- giftcard_doctor returns it}.
+create function public.giftcard_overview(
+  p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_runs jsonb := public.giftcard_overview_runs(v_now);
+begin
+  return jsonb_build_object(
+      'now', v_now, 'schema', public.giftcard_schema_version() -> 'version',
+      'ticks', public.giftcard_overview_ticks(v_now),
+      'stages', public.giftcard_overview_stages(p_stages, p_missing, v_runs -> 'stages', v_now),
+      'oldest_due', public.giftcard_overview_oldest(p_stages, p_missing, v_now),
+      'differences', public.giftcard_overview_differences(), 'all_paused', public.giftcard_pause_of('*'),
+      'today', public.giftcard_overview_today(p_since, v_now),
+      'runs', jsonb_build_object('minutes', v_runs -> 'minutes', 'hours', v_runs -> 'hours'),
+      'starts', v_runs -> 'starts', 'doctor', public.giftcard_doctor(p_stages, v_now))
+    || public.giftcard_overview_circuits(v_now) || public.giftcard_overview_dead();
 end $$;
 -- pgmq import, reading: messages of pgmq queues (Supabase Queues) become jobs. A tick reads messages, prepares a job of
 -- each as it prepares every job, and imports them (82_pgmq_import.sql). A message that was read and not imported is

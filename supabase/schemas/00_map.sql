@@ -27,6 +27,8 @@
 --   giftcard_tokens                 a token of the API: its hash, tenant and scopes
 --   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_run_minutes, giftcard_run_hours                 how many runs ended lately, with what result, how fast
+--   giftcard_start_minutes          how many runs began lately, and how long after their time
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
 --
