@@ -63,7 +63,7 @@ end $$;
 
 -- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
 -- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
--- dead_more, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
+-- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
 -- giftcard_doctor returns it}.
 create function public.giftcard_overview(
   p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
@@ -83,5 +83,6 @@ begin
       'today', public.giftcard_overview_today(p_since, v_now),
       'runs', jsonb_build_object('minutes', v_runs -> 'minutes', 'hours', v_runs -> 'hours'),
       'starts', v_runs -> 'starts', 'doctor', public.giftcard_doctor(p_stages, v_now))
-    || public.giftcard_overview_circuits(v_now) || public.giftcard_overview_dead();
+    || public.giftcard_overview_circuits(v_now) || public.giftcard_overview_dead()
+    || public.giftcard_overview_stopped(v_now);
 end $$;

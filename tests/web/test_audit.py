@@ -165,7 +165,8 @@ def test_each_act_over_http_has_the_name_of_its_caller(world: World, route: tupl
 
 def test_orders_of_customers_ticks_and_plain_reads_are_no_acts(world: World) -> None:
     issued(world)
-    for path in ("/api/v1/jobs", "/api/v1/jobs/1", "/api/v1/audit", "/api/v1/schedules", "/api/status"):
+    paths = ("/api/v1/jobs", "/api/v1/jobs/1", "/api/v1/audit", "/api/v1/schedules", "/api/status", "/api/overview")
+    for path in paths:
         ask(world, "GET", path)
     assert ask(world, "GET", "/api/v1/audit") == {"acts": [], "older": None}
 

@@ -83,18 +83,9 @@ def every_route(world: World, day: str) -> None:
 
 # Words of each command that only reads; the walk below compares them with the commands that exist.
 READS: dict[str, list[list[Any]]] = {
-    **{words: [[]] for words in ("list", "errors", "status", "stages", "circuits", "precision", "audit")},
-    **{
-        words: [[]]
-        for words in (
-            "schedules list",
-            "webhooks list",
-            "tokens list",
-            "operations list",
-            "reports list",
-            "reports show",
-        )
-    },
+    **{words: [[]] for words in ("list", "errors", "status", "stages", "circuits", "precision", "audit", "top")},
+    **{words: [[]] for words in ("schedules list", "webhooks list", "tokens list", "operations list")},
+    **{words: [[]] for words in ("reports list", "reports show")},
     **{words: [[1]] for words in ("schedules show", "schedules history", "webhooks show")},
     **{words: [[1], [2], [3], [4]] for words in ("show", "history")},
     "operations show": [[1]],

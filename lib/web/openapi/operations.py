@@ -26,6 +26,7 @@ from lib.web.openapi.responses import (
     jobs,
     monitoring,
     orders,
+    overview,
     reports,
     schedules,
     stages,
@@ -36,6 +37,7 @@ from lib.webhooks import schemas as webhook_requests
 
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
+    "health.overview": Operation("get_overview", "monitoring", overview.Overview),
     "health.status": Operation("get_status", "monitoring", monitoring.Status, query=(health.StatusQuery,)),
     "metrics.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
     "health.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
