@@ -10,6 +10,7 @@
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
@@ -26,6 +27,8 @@
 --   giftcard_tokens                 a token of the API: its hash, tenant and scopes
 --   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_run_minutes, giftcard_run_hours                 how many runs ended lately, with what result, how fast
+--   giftcard_start_minutes          how many runs began lately, and how long after their time
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
 --
@@ -39,9 +42,9 @@
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
 --   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
---                                                         giftcard_requeue_dead_letters
+--                                                         giftcard_requeue_dead_letters, giftcard_step_operation
 --   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
---                                                         giftcard_cancel_flow
+--                                                         giftcard_cancel_flow, giftcard_step_operation
 --   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
 --   archived → ended                restore               giftcard_restore_job
 --
@@ -78,11 +81,11 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
--- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
--- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
--- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
--- order.
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and
+-- circuit rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot
+-- break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
@@ -167,6 +170,40 @@ begin
   return case when isfinite(p_time) then to_char(p_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
               else p_time::text end;
 end $$;
+-- The kind of an error: giftcard_jobs keeps it beside the text, so that equal errors are found and acted on together.
+
+-- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
+-- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
+-- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain. A kind
+-- is one line, without blanks around it, as a filter takes it.
+create function public.giftcard_error_kind(p_error text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_text text := regexp_replace(
+    left(p_error, 500),
+    '[[:cntrl:][:space:]\u0080-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g');
+  v_rule text[];
+begin
+  foreach v_rule slice 1 in array array[
+    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
+    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
+    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
+    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
+    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
+    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
+    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
+    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
+    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
+     || 'internal|invalid)\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
+    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
+    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
+  end loop;
+  return coalesce(nullif(rtrim(left(btrim(v_text), 200)), ''), 'no error text');
+end $$;
 -- Jobs and their history.
 
 -- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
@@ -221,6 +258,8 @@ create table public.giftcard_jobs (
   revive_at timestamptz,
   revivals public.giftcard_attempts not null default 0,
   last_error text,
+  error_kind text generated always as (
+    case when last_error is not null then public.giftcard_error_kind(last_error) end) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   finished_at timestamptz,
@@ -248,6 +287,9 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.error_kind is
+  'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
+  'set. A role that inserts jobs needs EXECUTE on that function.';
 comment on column public.giftcard_jobs.lease_id is
   'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
   'operator''s UPDATE leaves in it has no effect.';
@@ -730,7 +772,9 @@ create table public.giftcard_maintenance_tasks (
 comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
-insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
+insert into public.giftcard_maintenance_tasks (task, every) values
+  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
+  ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -747,12 +791,16 @@ begin
   update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
 end $$;
 
--- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
+-- something to count, operations while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-           where public.giftcard_is_due(last_at, every, p_now));
+           where public.giftcard_is_due(last_at, every, p_now)
+             and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
+             and (task <> 'operations'
+                  or exists (select from public.giftcard_operations where state = 'running')));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -3111,8 +3159,9 @@ end $$;
 -- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
--- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
--- or null fits all jobs. The callers spell the conditions out for the planner.
+-- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
+-- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
+-- callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -3122,8 +3171,8 @@ begin
     perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
-    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after',
-                      'created_before') then
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
+                      'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
@@ -3149,6 +3198,7 @@ declare
   v_tenant text := p_filter ->> 'tenant_id';
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
+  v_kind text := p_filter ->> 'error_kind';
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
@@ -3164,6 +3214,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id limit least(p_limit, 1000)) f;
   else
@@ -3174,6 +3225,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id desc limit least(p_limit, 1000)) f;
   end if;
@@ -3567,6 +3619,8 @@ begin
      and j.tenant_id = coalesce(p_filter ->> 'tenant_id', j.tenant_id)
      and j.correlation_id = coalesce(p_filter ->> 'correlation_id', j.correlation_id)
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
+     and (p_filter ->> 'error_kind' is null
+          or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;
@@ -3896,6 +3950,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
   return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);
@@ -3959,7 +4014,10 @@ begin
   if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
     v_job := v_job || '{"status": "error"}';
   end if;
-  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+  return public.giftcard_readable_row(v_job || jsonb_build_object(
+    'error_kind', case when v_job ->> 'last_error' is not null
+                       then public.giftcard_error_kind(v_job ->> 'last_error') end,
+    'archived_at', a.archived_at));
 exception when data_exception or integrity_constraint_violation then
   return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
     'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
@@ -3977,8 +4035,8 @@ begin
     delete from public.giftcard_jobs where id = any (p_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+         -- Without columns that are null and what last_error gives; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context,error_kind}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
@@ -4021,6 +4079,30 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
+-- Insert a job as the archive has it, unless another has its id or its place in its flow. Return whether it is there.
+create function public.giftcard_insert_archived(p_job jsonb) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_inserted boolean;
+begin
+  perform set_config('giftcard.writer', 'restore', true);
+  insert into public.giftcard_jobs (
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at)
+  select
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at
+    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    on conflict do nothing;
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  return v_inserted;
+end $$;
+
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
@@ -4030,7 +4112,6 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
-  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)
@@ -4047,12 +4128,7 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  perform set_config('giftcard.writer', 'restore', true);
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
-    on conflict do nothing;
-  v_inserted := found;
-  perform set_config('giftcard.writer', '', true);
-  if not v_inserted then
+  if not public.giftcard_insert_archived(v_job) then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
@@ -4160,40 +4236,11 @@ begin
 end $$;
 -- Errors, grouped: what fails, how often, since when.
 
--- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
--- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
--- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain.
-create function public.giftcard_error_kind(p_error text) returns text
-language plpgsql immutable security invoker set search_path = '' as $$
-declare
-  v_text text := regexp_replace(left(p_error, 500), '[[:cntrl:][:space:]]+', ' ', 'g');
-  v_rule text[];
-begin
-  foreach v_rule slice 1 in array array[
-    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
-    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
-    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
-    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
-    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
-    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
-    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
-    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
-    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
-     || 'internal|invalid)\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
-    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
-    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
-  end loop;
-  return coalesce(nullif(left(btrim(v_text), 200), ''), 'no error text');
-end $$;
-
 -- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
 -- queue. capped: its stage or queue has as many as are read, so that there may be more.
 create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   with recursive stages as (
@@ -4203,13 +4250,13 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     select n.stage from stages s cross join lateral (
       select j.stage from public.giftcard_jobs j
        where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
-  (select 'dead', d.stage, d.tenant_id, d.last_error, d.finished_at, d.id,
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.id,
           count(*) over (partition by d.stage) >= p_scan
      from (select * from stages limit 200) s cross join lateral (
        select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
         order by j.finished_at desc, j.id desc limit p_scan) d)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, r.seen >= p_scan
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, r.seen >= p_scan
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
@@ -4217,28 +4264,29 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
           order by j.scheduled_at, j.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, false
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, false
      from (select j.* from public.giftcard_jobs j where j.status = 'running'
             order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
     where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
 $$;
 
 -- Return the runs that have failed since a time, the newest 10,000, as giftcard_failed_jobs does. A run belongs to the
--- tenant of its job; null: the job is gone.
+-- tenant of its job; null: the job is gone. Their kinds are not kept.
 create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select 'run', h.stage, coalesce(
            (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
            (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
-         h.error, h.finished_at, h.job_id, count(*) over () >= 10000
+         h.error, null, h.finished_at, h.job_id, count(*) over () >= 10000
     from (select * from public.giftcard_job_history r
            where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
            order by r.finished_at desc limit 10000) h
    where p_stage is null or h.stage = p_stage
 $$;
 
--- Return errors by stage and kind (giftcard_error_kind), the most frequent first: {errors: [{stage, error, count: of
+-- Return errors by stage and kind, the most frequent first: {errors: [{stage, error, count: of
 -- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
 -- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
 create function public.giftcard_errors(
@@ -4253,15 +4301,15 @@ begin
     select * from public.giftcard_failed_jobs(p_stage, 1000, coalesce(p_now, clock_timestamp()))
     union all
     select * from public.giftcard_failed_runs(p_stage, p_since) where p_since is not null),
-  -- By text first: each is read once.
+  -- By text first: the kind of each is made once.
   texts as (
-    select f.kind, f.stage, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at, max(f.at) as last_at,
-           max(f.job_id) as job_id, bool_or(f.capped) as capped
+    select f.kind, f.stage, f.error_kind, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at,
+           max(f.at) as last_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
       from failures f
      where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
-     group by f.kind, f.stage, left(f.error, 500)),
+     group by f.kind, f.stage, f.error_kind, left(f.error, 500)),
   kinds as (
-    select t.stage, public.giftcard_error_kind(t.error) as error,
+    select t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)) as error,
            coalesce(sum(t.n) filter (where t.kind <> 'run'), 0) as count,
            coalesce(sum(t.n) filter (where t.kind = 'dead'), 0) as dead,
            coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
@@ -4269,12 +4317,394 @@ begin
            bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
            (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
            (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
-      from texts t group by t.stage, public.giftcard_error_kind(t.error))
+      from texts t group by t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)))
   select coalesce(jsonb_agg(to_jsonb(k) order by greatest(k.count, k.runs) desc, k.last_at desc, k.stage, k.error),
                   '[]') into v_found from (
       select * from kinds order by greatest(count, runs) desc, last_at desc, stage, error limit v_limit + 1) k;
   -- One more than the list holds: its presence means that there are more.
   return jsonb_build_object('errors', v_found - v_limit, 'more', jsonb_array_length(v_found) > v_limit);
+end $$;
+-- Operations: what operators do to many jobs. A row is one operation, with its progress. Ticks carry it out in steps:
+-- 39_operation_steps.sql.
+
+create table public.giftcard_operations (
+  id bigint generated always as identity,
+  idempotency_key text collate "C" not null default gen_random_uuid()::text,
+  action text collate "C" not null,
+  tenant_id text collate "C",
+  filter jsonb not null default '{}',
+  job_ids bigint[],
+  reason text not null,
+  created_by text collate "C" not null,
+  per_minute double precision,
+  state text collate "C" not null default 'running',
+  total integer not null,
+  capped boolean not null,
+  matched bigint not null default 0,
+  changed bigint not null default 0,
+  after_id bigint not null default 0,
+  until_id bigint not null,
+  first_job_id bigint,
+  next_at timestamptz,
+  stopped_because text,
+  error text,
+  created_at timestamptz not null,
+  last_at timestamptz,
+  finished_at timestamptz,
+  constraint giftcard_operations_pkey primary key (id),
+  constraint giftcard_operations_action_is_known check (action in ('requeue', 'requeue_slowly', 'cancel')),
+  constraint giftcard_operations_state_is_known check (state in ('running', 'stopped', 'completed', 'failed')),
+  constraint giftcard_operations_filter_is_an_object check (jsonb_typeof(filter) = 'object'),
+  constraint giftcard_operations_per_minute_is_positive check (
+    case action when 'requeue_slowly' then per_minute > 0 and per_minute <= 60000 else per_minute is null end)
+);
+create unique index giftcard_operations_by_key on public.giftcard_operations
+  (coalesce(tenant_id, ''), idempotency_key);
+create index giftcard_operations_by_tenant on public.giftcard_operations (tenant_id, id);
+create index giftcard_operations_running on public.giftcard_operations (last_at, id) where state = 'running';
+
+comment on table public.giftcard_operations is
+  'One row is one operation on many jobs, done by ticks in steps. It is removed 30 days after its end.';
+comment on column public.giftcard_operations.tenant_id is 'The only tenant whose jobs it changes; null: all.';
+comment on column public.giftcard_operations.job_ids is 'The selected jobs, instead of a filter.';
+comment on column public.giftcard_operations.total is
+  'How many jobs it would have changed when it was created; capped: there were more.';
+comment on column public.giftcard_operations.matched is 'Jobs that it has met; changed: those that still fitted then.';
+comment on column public.giftcard_operations.after_id is 'It goes up by id: all jobs up to this one are done.';
+comment on column public.giftcard_operations.until_id is 'The last job that there was when it was created.';
+comment on column public.giftcard_operations.first_job_id is 'Slowly: the job that runs first, alone.';
+comment on column public.giftcard_operations.next_at is
+  'Slowly: when the next job is due; null: the first has not ended.';
+
+-- Refuse an operation that is none. Return its filter, with the tenant that the caller is limited to. An empty filter
+-- fits all jobs.
+create function public.giftcard_check_operation(
+  p_action text, p_filter jsonb, p_job_ids bigint[], p_tenant_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_filter jsonb := coalesce(p_filter, '{}');
+begin
+  if p_action is null or p_action not in ('requeue', 'requeue_slowly', 'cancel') then
+    perform public.giftcard_refuse('GC400', 'action must be requeue, requeue_slowly or cancel', 'action');
+  end if;
+  perform public.giftcard_check_filter(v_filter);
+  v_filter := jsonb_strip_nulls(v_filter);
+  if p_tenant_id <> v_filter ->> 'tenant_id' then
+    perform public.giftcard_refuse('GC400', 'the filter names another tenant than yours', 'filter.tenant_id');
+  elsif p_action = 'cancel' and v_filter ->> 'status' not in ('queued', 'running', 'error') then
+    perform public.giftcard_refuse(
+      'GC400', 'only jobs that are queued, running or in error are cancelled', 'filter.status');
+  elsif p_action <> 'cancel' and v_filter ->> 'status' not in ('error', 'cancelled') then
+    perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'filter.status');
+  elsif p_job_ids is not null and v_filter - 'tenant_id' <> '{}' then
+    perform public.giftcard_refuse('GC400', 'job_ids and filter exclude each other: give one of them', 'job_ids');
+  elsif cardinality(p_job_ids) not between 1 and 1000 or array_position(p_job_ids, null) is not null then
+    perform public.giftcard_refuse('GC400', 'job_ids must be 1 to 1000 ids', 'job_ids');
+  end if;
+  return v_filter || jsonb_strip_nulls(jsonb_build_object('tenant_id', p_tenant_id));
+end $$;
+
+-- Return up to p_limit ids above p_after of the jobs that an operation is about, upwards. The filter is a checked one.
+create function public.giftcard_operation_jobs(
+  p_action text, p_filter jsonb, p_job_ids bigint[], p_after bigint, p_limit integer) returns bigint[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_statuses text[] := case
+    when p_filter ? 'status' then array[p_filter ->> 'status']
+    when p_action = 'cancel' then array['queued', 'running', 'error']
+    when p_job_ids is not null then array['error', 'cancelled']
+    else array['error'] end;
+  v_status text;
+  v_page bigint[];
+  v_found bigint[];
+  v_all bigint[] := '{}'::bigint[];
+begin
+  if p_job_ids is not null then
+    return array(
+      select j.id from public.giftcard_jobs j
+       where j.id = any (p_job_ids) and j.id > p_after and j.status = any (v_statuses)
+         and public.giftcard_fits(j, p_filter)
+       order by j.id limit p_limit);
+  end if;
+  foreach v_status in array v_statuses loop
+    v_found := '{}'::bigint[];
+    loop
+      v_page := public.giftcard_find_jobs(
+        p_filter || jsonb_build_object('status', v_status), coalesce(v_found[cardinality(v_found)], p_after),
+        least(1000, p_limit - cardinality(v_found)), true);
+      v_found := v_found || v_page;
+      exit when cardinality(v_page) < 1000 or cardinality(v_found) >= p_limit;
+    end loop;
+    v_all := v_all || v_found;
+  end loop;
+  return array(select i from unnest(v_all) i order by i limit p_limit);
+end $$;
+
+-- Count what an operation would change: {count: up to 10,000, capped: there are more, by_stage: [{stage, count}], the
+-- most first, at most 50}.
+create function public.giftcard_preview_operation(
+  p_action text, p_filter jsonb default '{}', p_job_ids bigint[] default null, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_filter jsonb := public.giftcard_check_operation(p_action, p_filter, p_job_ids, p_tenant_id);
+  v_ids bigint[] := public.giftcard_operation_jobs(p_action, v_filter, p_job_ids, 0, 10001);
+begin
+  return jsonb_build_object(
+    'count', least(cardinality(v_ids), 10000), 'capped', cardinality(v_ids) > 10000,
+    'by_stage', (
+      select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'count', s.count) order by s.count desc, s.stage),
+                      '[]')
+        from (select j.stage, count(*) as count from public.giftcard_jobs j where j.id = any (v_ids[:10000])
+               group by j.stage order by count(*) desc, j.stage limit 50) s));
+end $$;
+
+-- Return an operation as the API shows it; p_with_ids: with the ids of the jobs that were selected.
+create function public.giftcard_operation_json(o public.giftcard_operations, p_with_ids boolean default false)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_readable_row(
+    to_jsonb(o) - '{idempotency_key,created_by,job_ids,until_id}'::text[] || jsonb_build_object(
+      'by', o.created_by, 'selected', cardinality(o.job_ids),
+      'job_ids', case when p_with_ids then to_jsonb(o.job_ids[:1000]) end), 50000);
+end $$;
+
+-- Return an operation. GC404 for none.
+create function public.giftcard_show_operation(p_id bigint, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('operation %s does not exist', p_id), 'operation_id');
+  end if;
+  return public.giftcard_operation_json(o, true);
+end $$;
+
+-- Return a page of operations, the newest first: {operations, older}: the id to continue from, null at the end.
+-- p_state: only those in it.
+create function public.giftcard_list_operations(
+  p_state text default null, p_older bigint default null, p_limit integer default 50, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  o public.giftcard_operations;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for o in select * from public.giftcard_operations
+            where (p_older is null or id < p_older) and (p_state is null or state = p_state)
+              and (p_tenant_id is null or tenant_id = p_tenant_id)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_operation_json(o);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('operations', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
+-- Operations begin, are carried out by ticks, and are stopped. Each step is one transaction that changes jobs and moves
+-- the cursor: killed anywhere, an operation goes on where it was, and no job is changed twice.
+
+-- Create an operation, which the next tick begins. p_job_ids: selected jobs, instead of a filter; p_per_minute: the
+-- rate of requeue_slowly. It changes only jobs that there are now: ended ones that have not changed since, others with
+-- an id up to the highest. Called again with the same key, it returns the same operation with created false: the first
+-- reply was lost. GC422: the key was used for another operation.
+create function public.giftcard_create_operation(
+  p_action text, p_reason text, p_filter jsonb default '{}', p_job_ids bigint[] default null,
+  p_per_minute double precision default 10, p_idempotency_key text default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_filter jsonb := public.giftcard_check_operation(p_action, p_filter, p_job_ids, p_tenant_id);
+  v_rate double precision := case p_action when 'requeue_slowly' then coalesce(p_per_minute, 10) end;
+  v_key text := coalesce(p_idempotency_key, gen_random_uuid()::text);
+  v_preview jsonb := public.giftcard_preview_operation(p_action, v_filter, p_job_ids, p_tenant_id);
+  o public.giftcard_operations;
+begin
+  if coalesce(btrim(p_reason), '') = '' or char_length(p_reason) > 1000 then
+    perform public.giftcard_refuse('GC400', 'reason is required: why, in up to 1000 characters', 'reason');
+  elsif not v_rate between 1e-3 and 60000 then
+    perform public.giftcard_refuse('GC400', 'per_minute must be between 0.001 and 60000', 'per_minute');
+  end if;
+  insert into public.giftcard_operations
+    (idempotency_key, action, tenant_id, filter, job_ids, reason, created_by, per_minute, total, capped, until_id,
+     created_at)
+  values (v_key, p_action, v_filter ->> 'tenant_id', v_filter, p_job_ids, p_reason, public.giftcard_actor(p_by), v_rate,
+          (v_preview ->> 'count')::integer, (v_preview ->> 'capped')::boolean,
+          coalesce((select max(id) from public.giftcard_jobs), 0), v_now)
+  on conflict (coalesce(tenant_id, ''), idempotency_key) do nothing returning * into o;
+  if found then
+    -- The text of an error may name a person.
+    perform public.giftcard_record_act(
+      p_by, o.tenant_id, 'create_operation', 'operation ' || o.id, jsonb_build_object(
+        'action', p_action, 'filter', v_filter - '{error,error_kind}'::text[], 'selected', cardinality(p_job_ids),
+        'by_error', nullif(v_filter ?| '{error,error_kind}', false), 'total', o.total, 'capped', o.capped or null,
+        'reason', p_reason), v_now);
+    return public.giftcard_operation_json(o, true) || '{"created": true}';
+  end if;
+  select * into o from public.giftcard_operations
+   where coalesce(tenant_id, '') = coalesce(v_filter ->> 'tenant_id', '') and idempotency_key = v_key;
+  if (o.action, o.filter, o.job_ids, o.per_minute) is distinct from (p_action, v_filter, p_job_ids, v_rate) then
+    perform public.giftcard_refuse('GC422', 'this Idempotency-Key was used for another operation', 'Idempotency-Key');
+  end if;
+  return public.giftcard_operation_json(o, true) || '{"created": false}';
+end $$;
+
+-- Stop an operation between two of its steps: what it has changed stays. One that is stopped already stays as it is.
+-- GC404 for none, GC409 for one that has ended otherwise.
+create function public.giftcard_stop_operation(
+  p_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('operation %s does not exist', p_id), 'operation_id');
+  elsif o.state in ('completed', 'failed') then
+    perform public.giftcard_refuse(
+      'GC409', format('operation %s is %s: there is nothing to stop', p_id, o.state), 'state');
+  elsif o.state = 'running' then
+    update public.giftcard_operations
+       set state = 'stopped', stopped_because = 'stopped by ' || public.giftcard_actor(p_by), finished_at = v_now
+     where id = p_id returning * into o;
+    perform public.giftcard_record_act(
+      p_by, o.tenant_id, 'stop_operation', 'operation ' || p_id,
+      jsonb_build_object('matched', o.matched, 'changed', o.changed), v_now);
+  end if;
+  return public.giftcard_operation_json(o, true);
+end $$;
+
+-- Return why a slow requeue does not go on after its first job: 'waits' while that has not run, a sentence if it has
+-- failed; null: it has completed.
+create function public.giftcard_first_job_stops(p_job_id bigint) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  j public.giftcard_jobs;
+begin
+  select * into j from public.giftcard_jobs where id = p_job_id;
+  return case when not found then format('job %s, which was to run first, is gone', p_job_id)
+              when j.status = 'running' or j.status = 'queued' and j.attempts = 0 then 'waits'
+              when j.status <> 'completed'
+              then format('job %s ran first and is %s, not completed', p_job_id, j.status) end;
+end $$;
+
+-- Requeue or cancel the jobs of one step that fit the operation still once they are locked. p_first_in: seconds until
+-- the first is due. Return the ids of those that were changed.
+create function public.giftcard_change_operation_jobs(
+  o public.giftcard_operations, p_found bigint[], p_first_in double precision, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ids bigint[] := array(
+    select j.id from public.giftcard_jobs j
+     where j.id = any (p_found)
+       and case when o.filter ? 'status' then j.status = o.filter ->> 'status'
+                when o.action = 'cancel' then j.status in ('queued', 'error')
+                     or j.status = 'running' and j.cancel_requested_at is null
+                else j.status = 'error' or j.status = 'cancelled' and o.job_ids is not null end
+       and (j.status in ('queued', 'running') or greatest(j.finished_at, j.updated_at) <= o.created_at)
+       and public.giftcard_fits(j, o.filter)
+     order by j.id for update);
+begin
+  if o.action = 'cancel' then
+    perform public.giftcard_cancel_locked(v_ids, p_now);
+  else
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, coalesce(60 / o.per_minute, 0), p_now);
+  end if;
+  perform public.giftcard_record_jobs(
+    o.created_by, case o.action when 'cancel' then 'cancel' else 'requeue' end, v_ids,
+    jsonb_build_object('operation', o.id), p_now);
+  return v_ids;
+end $$;
+
+-- Carry out one step of an operation whose row is locked. Return whether the operation waits: for its first job, or,
+-- at its rate, for time to pass. Slowly: only jobs that are due in the next two minutes are requeued, so that a stop
+-- holds back the others.
+create function public.giftcard_step(o public.giftcard_operations, p_limit integer, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_first boolean := o.action = 'requeue_slowly' and o.first_job_id is null;
+  v_slowly boolean := o.action = 'requeue_slowly' and not v_first;
+  v_from timestamptz := greatest(o.next_at, p_now);
+  v_limit integer := case when v_first then 1 else p_limit end;
+  v_stops text;
+  v_found bigint[];
+  v_ids bigint[];
+  v_done boolean;
+begin
+  if v_slowly then
+    v_stops := case when o.next_at is null then public.giftcard_first_job_stops(o.first_job_id) end;
+    v_limit := greatest(0, least(p_limit, floor(
+      extract(epoch from p_now + interval '2 minutes' - v_from)::double precision * o.per_minute / 60) + 1))::integer;
+    if v_stops = 'waits' or v_stops is null and v_limit < 1 then
+      update public.giftcard_operations set last_at = p_now where id = o.id;
+      return true;
+    elsif v_stops is not null then
+      update public.giftcard_operations
+         set state = 'stopped', stopped_because = v_stops, last_at = p_now, finished_at = p_now where id = o.id;
+      return false;
+    end if;
+  end if;
+  v_found := public.giftcard_operation_jobs(o.action, o.filter, o.job_ids, o.after_id, v_limit);
+  v_done := cardinality(v_found) < v_limit or v_found[cardinality(v_found)] >= o.until_id;
+  v_found := array(select i from unnest(v_found) i where i <= o.until_id order by i);
+  v_ids := public.giftcard_change_operation_jobs(o, v_found, extract(epoch from v_from - p_now), p_now);
+  update public.giftcard_operations
+     set matched = matched + cardinality(v_found), changed = changed + cardinality(v_ids), last_at = p_now,
+         after_id = coalesce(v_found[cardinality(v_found)], after_id),
+         first_job_id = case when v_first then v_ids[1] else first_job_id end,
+         next_at = case when v_slowly then v_from + cardinality(v_ids) * make_interval(secs => 60 / per_minute) end,
+         state = case when v_done then 'completed' else state end,
+         finished_at = case when v_done then p_now end
+   where id = o.id;
+  return v_first and v_ids <> '{}' and not v_done;
+end $$;
+
+-- Carry out one step of the operation that has waited longest: up to p_limit jobs. p_skip: operations that wait. Return
+-- {id, state, matched, changed: its sums, waits: nothing can be done now}; null: no operation is left. An operation
+-- whose step fails has failed, with the error; its earlier steps stay.
+create function public.giftcard_step_operation(
+  p_limit integer default 500, p_skip bigint[] default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_waits boolean := false;
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where state = 'running' and id <> all (coalesce(p_skip, '{}'))
+   order by last_at nulls first, id limit 1 for update skip locked;
+  if not found then
+    return null;
+  end if;
+  begin
+    v_waits := public.giftcard_step(o, least(greatest(coalesce(p_limit, 500), 1), 500), v_now);
+  exception when others then
+    if public.giftcard_is_unavailable(sqlstate) then
+      raise;
+    end if;
+    update public.giftcard_operations
+       set state = 'failed', error = public.giftcard_error_text(sqlstate, sqlerrm), last_at = v_now, finished_at = v_now
+     where id = o.id;
+  end;
+  select * into o from public.giftcard_operations where id = o.id;
+  return jsonb_build_object(
+    'id', o.id, 'state', o.state, 'matched', o.matched, 'changed', o.changed, 'waits', v_waits);
 end $$;
 -- Orders and customers. Money is in minor units.
 
@@ -7989,41 +8419,77 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
+-- Count the runs that ended after p_from and until p_to. A name that is too long for an index is cut.
+create function public.giftcard_count_runs(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with h as (
+      -- giftcard_milliseconds, inline
+      select left(stage, 200) as stage, result,
+             case when isfinite(started_at)
+                  then round((date_part('epoch', finished_at) - date_part('epoch', started_at)) * 1000)
+                       / 1000 end as seconds,
+             case when result <> 'RELEASED' and isfinite(scheduled_at) and isfinite(started_at)
+                       and started_at >= scheduled_at
+                  then round((date_part('epoch', started_at) - date_part('epoch', scheduled_at)) * 1000)
+                       / 1000 end as delay
+        from public.giftcard_job_history where finished_at > p_from and finished_at <= p_to)
+    select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
+    union all
+    select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
+    union all
+    select 'start_delays', stage, b.le, count(*) from h
+     cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
+                 ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
+     where delay <= b.most::double precision group by stage, b.le
+    union all
+    select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+end $$;
+
+-- Count the ticks that ended after p_from and until p_to.
+create function public.giftcard_count_ticks(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with t as (select * from public.giftcard_ticks
+               where ended_at is not null and ended_at > p_from and ended_at <= p_to)
+    select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
+    union all
+    select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
+      from t
+     having count(*) > 0
+    union all
+    select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
+    union all
+    select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+end $$;
+
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
--- skipped. At most p_limit rows of each kind a call; the rest is counted by the next. Of two calls at once, one counts.
+-- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
+-- next. Of two calls at once, one counts. Return how many runs were found, p_limit at
+-- most.
 create function public.giftcard_update_counters(
-  p_limit integer default 20000, p_now timestamptz default null) returns void
+  p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_settled timestamptz := v_now - interval '10 seconds';
+  v_runs bigint;
   v_from timestamptz;
   v_to timestamptz;
 begin
   select until into v_from from public.giftcard_counter_watermarks where source = 'history' for update skip locked;
   if not found then
-    return;
+    return 0::bigint;
   end if;
   -- All rows of the last instant are counted: the next call begins after it.
-  select max(finished_at) into v_to from (
+  select max(finished_at), count(*) into v_to, v_runs from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
       order by finished_at limit p_limit) h;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with h as (
-        select stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0 as seconds,
-               case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                    then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
-          from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
-      select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
-      union all
-      select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
-      union all
-      select 'start_delays', stage, b.le, count(*) from h
-       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
-                   ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
-       where delay <= b.most::double precision group by stage, b.le
-      union all
-      select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+    perform public.giftcard_count_runs(v_from, v_to);
+    perform public.giftcard_fold_runs(v_from, v_to, v_now);
     update public.giftcard_counter_watermarks set until = v_to where source = 'history';
   end if;
   select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
@@ -8031,20 +8497,21 @@ begin
     select ended_at from public.giftcard_ticks
       where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with t as (select * from public.giftcard_ticks
-                 where ended_at is not null and ended_at > v_from and ended_at <= v_to)
-      select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
-      union all
-      select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
-        from t
-       having count(*) > 0
-      union all
-      select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
-      union all
-      select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+    perform public.giftcard_count_ticks(v_from, v_to);
     update public.giftcard_counter_watermarks set until = v_to where source = 'ticks';
   end if;
+  return v_runs;
+end $$;
+
+-- Return whether giftcard_update_counters would find runs to count: one probe of an index.
+create function public.giftcard_has_uncounted_runs(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+begin
+  return exists (
+    select from public.giftcard_job_history
+     where finished_at > (select until from public.giftcard_counter_watermarks where source = 'history')
+       and finished_at <= p_now - interval '10 seconds');
 end $$;
 
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
@@ -8646,6 +9113,631 @@ begin
                order by a.xact_start limit 1) o),
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
     'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
+end $$;
+-- Recent runs: how many ended in each minute and hour, how long they took and how late they began. Folded from the
+-- history with the counters (70_metrics.sql); what is not folded yet is read from the history itself.
+
+create table public.giftcard_run_minutes (
+  minute timestamptz not null,
+  stage text collate "C" not null,
+  result text collate "C" not null,
+  bucket smallint not null,
+  runs integer not null,
+  longest_ms bigint,
+  constraint giftcard_run_minutes_pkey primary key (minute, stage, result, bucket)
+);
+
+comment on table public.giftcard_run_minutes is
+  'Runs of a stage that ended in a minute with a result and took about as long. Kept for two hours.';
+comment on column public.giftcard_run_minutes.bucket is
+  'Of the duration: giftcard_measured_runs. -1: the handler did not end.';
+
+create table public.giftcard_start_minutes (
+  minute timestamptz not null,
+  bucket smallint not null,
+  runs integer not null,
+  longest_ms bigint not null,
+  constraint giftcard_start_minutes_pkey primary key (minute, bucket)
+);
+
+comment on table public.giftcard_start_minutes is
+  'Runs that began in a minute, about as long after their time. Kept for two hours.';
+
+create table public.giftcard_run_hours (
+  hour timestamptz not null,
+  result text collate "C" not null,
+  runs integer not null,
+  constraint giftcard_run_hours_pkey primary key (hour, result)
+);
+
+comment on table public.giftcard_run_hours is 'Runs that ended in an hour with a result. Kept for eight days.';
+
+-- A run, as recent runs count it: the minutes in which it began and ended; ms: its duration, if its handler ended;
+-- delay_ms: how long after its time it began, as in giftcard_precision. Both also in buckets, ten to each power of ten:
+-- times of one bucket differ by a quarter at most.
+create type public.giftcard_measured_run as (
+  ended timestamptz, began timestamptz, stage text, result text, bucket smallint, ms bigint, delay_bucket smallint,
+  delay_ms bigint);
+
+-- Return the newest p_limit runs (null: all) that ended after p_from and until p_to.
+create function public.giftcard_measured_runs(p_from timestamptz, p_to timestamptz, p_limit integer)
+returns setof public.giftcard_measured_run
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return query
+    select date_bin('1 minute', h.finished_at, '2000-01-01Z'), date_bin('1 minute', h.started_at, '2000-01-01Z'),
+           left(h.stage, 200), h.result::text,
+           case when d.ms < 1 then 0 when d.ms is not null then 1 + ceil(10 * log(d.ms)) else -1 end::smallint,
+           d.ms::bigint,
+           case when w.ms < 1 then 0 when w.ms is not null then 1 + ceil(10 * log(w.ms)) end::smallint, w.ms::bigint
+      from (select * from public.giftcard_job_history r
+             where r.finished_at > p_from and r.finished_at <= p_to order by r.finished_at desc limit p_limit) h
+     cross join lateral (select date_part('epoch', h.started_at) as began) s
+     cross join lateral (
+        select case when h.result in ('SUCCESS', 'FAILED') and isfinite(h.started_at)
+                    then greatest(0, round((date_part('epoch', h.finished_at) - s.began) * 1000)) end as ms) d
+     cross join lateral (
+        select case when h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
+                         and h.started_at >= h.scheduled_at
+                    then round((s.began - date_part('epoch', h.scheduled_at)) * 1000) end as ms) w;
+end $$;
+
+-- Fold the runs that ended after p_from and until p_to, and forget what is too old to be shown, or from the future: a
+-- clock went wrong. giftcard_update_counters calls it, once for each run.
+create function public.giftcard_fold_runs(p_from timestamptz, p_to timestamptz, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_minutes timestamptz := p_now - interval '2 hours';
+  v_hours timestamptz := p_now - interval '192 hours';
+begin
+  delete from public.giftcard_run_minutes where minute < v_minutes or minute > p_now;
+  delete from public.giftcard_start_minutes where minute < v_minutes or minute > p_now;
+  delete from public.giftcard_run_hours where hour < v_hours or hour > p_now;
+  with h as materialized (
+    select * from public.giftcard_measured_runs(greatest(p_from, v_hours), p_to, null)),
+  ended as (
+    insert into public.giftcard_run_minutes as m (minute, stage, result, bucket, runs, longest_ms)
+    select h.ended, h.stage, h.result, h.bucket, count(*), max(h.ms) from h where h.ended >= v_minutes
+     group by 1, 2, 3, 4 order by 1, 2, 3, 4
+    on conflict (minute, stage, result, bucket) do update
+      set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms)),
+  began as (
+    insert into public.giftcard_start_minutes as m (minute, bucket, runs, longest_ms)
+    select h.began, h.delay_bucket, count(*), max(h.delay_ms) from h
+     where h.delay_ms is not null and h.began between v_minutes and p_now group by 1, 2 order by 1, 2
+    on conflict (minute, bucket) do update
+      set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms))
+  insert into public.giftcard_run_hours as m (hour, result, runs)
+  select date_bin('1 hour', h.ended, '2000-01-01Z'), h.result, count(*) from h group by 1, 2 order by 1, 2
+  on conflict (hour, result) do update set runs = m.runs + excluded.runs;
+end $$;
+
+-- Return how many runs ended in each of 60 minutes from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.minute, m.result, m.runs from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.ended, t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.minute, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join sums s on s.minute = n.at);
+end $$;
+
+-- Return how many runs ended in each of 168 hours from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_hour(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select h.hour, h.result, h.runs from public.giftcard_run_hours h
+       where h.hour >= p_from and h.hour < p_from + interval '168 hours'
+      union all
+      select date_bin('1 hour', t.ended, '2000-01-01Z'), t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.hour, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.hour)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 hour' * i as at from generate_series(0, 167) i) n
+      left join sums s on s.hour = n.at);
+end $$;
+
+-- Return for each of 60 minutes from p_from on how long after their time its runs began. A percentile is the longest
+-- delay of the bucket that it falls into.
+create function public.giftcard_starts_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[])
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select m.minute, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_start_minutes m
+       where m.minute >= p_from and m.minute < p_from + interval '1 hour'
+      union all
+      select t.began, t.delay_bucket, 1, t.delay_ms from unnest(p_tail) t where t.delay_ms is not null),
+    buckets as (
+      select r.minute, max(r.ms) as ms,
+             sum(sum(r.runs)::integer) over (partition by r.minute order by r.bucket) as upto,
+             sum(sum(r.runs)::integer) over (partition by r.minute) as runs
+        from runs r group by r.minute, r.bucket),
+    minutes as (
+      select b.minute, max(b.runs) as runs, min(b.ms) filter (where 2 * b.upto >= b.runs) as p50,
+             min(b.ms) filter (where 20 * b.upto >= 19 * b.runs) as p95, max(b.ms) as longest
+        from buckets b group by b.minute)
+    select jsonb_agg(jsonb_build_object('at', n.at, 'runs', coalesce(m.runs, 0), 'p50_ms', m.p50, 'p95_ms', m.p95,
+                                        'max_ms', m.longest) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {stage: {runs, succeeded, p50_ms, p95_ms}} of the runs that ended within 60 minutes from p_from on. A run that
+-- was snoozed or released does not count; the durations are of those whose handler ended.
+create function public.giftcard_runs_by_stage(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.stage, m.result, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.stage, t.result, t.bucket, 1, t.ms from unnest(p_tail) t where t.ended >= p_from),
+    buckets as materialized (
+      select r.stage, r.bucket, sum(r.runs)::integer as runs, max(r.ms) as ms,
+             coalesce(sum(r.runs) filter (where r.result = 'SUCCESS'), 0)::integer as succeeded
+        from runs r where r.result in ('SUCCESS', 'FAILED', 'INTERRUPTED') group by r.stage, r.bucket),
+    times as (
+      select t.stage, min(t.ms) filter (where 2 * t.upto >= t.runs) as p50,
+             min(t.ms) filter (where 20 * t.upto >= 19 * t.runs) as p95
+        from (select b.stage, b.ms, sum(b.runs) over (partition by b.stage order by b.bucket) as upto,
+                     sum(b.runs) over (partition by b.stage) as runs from buckets b where b.bucket >= 0) t
+       group by t.stage)
+    select coalesce(jsonb_object_agg(s.stage, jsonb_build_object(
+        'runs', s.runs, 'succeeded', s.succeeded, 'p50_ms', t.p50, 'p95_ms', t.p95)), '{}')
+      from (select b.stage, sum(b.runs) as runs, sum(b.succeeded) as succeeded from buckets b
+             group by b.stage order by b.stage limit 1000) s
+      left join times t on t.stage = s.stage);
+end $$;
+
+-- Return {minutes, hours, starts, stages} of the overview: of the last 60 minutes and 168 hours, the present ones
+-- included. What is not folded yet is read live, the newest 10,000 runs of it.
+create function public.giftcard_overview_runs(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_minute timestamptz := date_bin('1 minute', p_now, '2000-01-01Z') - interval '59 minutes';
+  v_hour timestamptz := date_bin('1 hour', p_now, '2000-01-01Z') - interval '167 hours';
+  v_from timestamptz := (select greatest(until, v_hour - interval '1 microsecond')
+                           from public.giftcard_counter_watermarks where source = 'history');
+  v_tail public.giftcard_measured_run[] := array(select public.giftcard_measured_runs(v_from, p_now, 10000));
+begin
+  return jsonb_build_object(
+    'minutes', public.giftcard_runs_by_minute(v_minute, v_tail),
+    'hours', public.giftcard_runs_by_hour(v_hour, v_tail),
+    'starts', public.giftcard_starts_by_minute(v_minute, v_tail),
+    'stages', public.giftcard_runs_by_stage(v_minute, v_tail));
+end $$;
+-- The overview's ticks: the last that ended well, the newest, and the last 60 minutes of the clock.
+
+-- Return a tick as the overview shows it.
+create function public.giftcard_overview_tick(t public.giftcard_ticks) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at,
+    'ended_at', public.giftcard_finite(t.ended_at),
+    'duration_ms', case when isfinite(t.ended_at)
+                        then greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)) end,
+    'started', t.started,
+    'completed', t.completed, 'retried', t.retried, 'errored', t.errored, 'snoozed', t.snoozed,
+    'interrupted', t.interrupted, 'stopped_because', t.stopped_because);
+end $$;
+
+-- Return the ticks of the last 60 minutes, minute by minute, of the newest 2,000. A tick belongs to the minute in which
+-- it began. failed: it failed, or its function was killed. overlapping: it began while an earlier one was under way,
+-- which does no harm. missing: no tick began in that minute, nor was one under way throughout it, although there were
+-- ticks before; the present minute is never missing.
+create function public.giftcard_overview_minutes(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_last timestamptz := date_trunc('minute', p_now, 'UTC');
+begin
+  return (
+    with seen as materialized (
+      select t.*, case when t.ended_at is not null then t.ended_at when t.live_until > p_now then p_now end as until
+        from (select id, started_at, ended_at, live_until, source, stopped_because::text as why, started
+                from public.giftcard_ticks order by id desc limit 2000) t
+       where t.started_at between '2000-01-01' and p_now),
+    placed as (
+      select s.*, date_trunc('minute', s.started_at, 'UTC') as minute,
+             s.why is distinct from 'duplicate' and s.started_at < max(s.until) over (
+               order by s.started_at, s.id rows between unbounded preceding and 1 preceding) as overlaps
+        from seen s where s.started_at >= v_last - interval '2 hours'),
+    minutes as (
+      select p.minute, count(*) as ticks, sum(p.started) as started,
+             count(*) filter (where p.why = 'failed' or p.ended_at is null and p.live_until <= p_now) as failed,
+             count(*) filter (where p.why = 'duplicate') as doubled, count(*) filter (where p.overlaps) as overlapping,
+             count(*) filter (where p.why in ('limit', 'budget')) as "limit",
+             min(p.started_at) filter (where p.source = 'cron') as first_at
+        from placed p group by p.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'ticks', coalesce(m.ticks, 0), 'started', coalesce(m.started, 0), 'failed', coalesce(m.failed, 0),
+        'doubled', coalesce(m.doubled, 0), 'overlapping', coalesce(m.overlapping, 0),
+        'late_s', floor(extract(epoch from m.first_at - n.at)), 'limit', coalesce(m."limit", 0),
+        'missing', m.ticks is null and n.at < v_last and coalesce(n.at > f.at, false) and not exists (
+          select from seen s where s.started_at <= n.at and s.until >= n.at + interval '1 minute')) order by n.at)
+      from (select v_last - interval '1 minute' * i as at from generate_series(0, 59) i) n
+     cross join (select min(s.started_at) as at from seen s) f
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {last_good, newest, silent, silence_began, minutes} of the overview. A tick in the future was written while a
+-- clock went wrong: it is passed over.
+create function public.giftcard_overview_ticks(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_good public.giftcard_ticks;
+  v_newest public.giftcard_ticks;
+  s record;
+begin
+  select t.* into v_newest from (select * from public.giftcard_ticks order by id desc limit 2000) t
+   where t.started_at between '2000-01-01' and p_now order by t.id desc limit 1;
+  select t.* into v_good from (select * from public.giftcard_ticks order by id desc limit 2000) t
+   where t.started_at between '2000-01-01' and p_now and t.ended_at between t.started_at and p_now
+     and public.giftcard_ended_well(t.ended_at, t.stopped_because) order by t.id desc limit 1;
+  select * into s from public.giftcard_newest_silence(p_now);
+  -- A silence that a tick has ended is over.
+  s.silent := coalesce(s.silent and s.ended > p_now - interval '1 second', false);
+  return jsonb_build_object(
+    'last_good', case when v_good.id is not null then public.giftcard_overview_tick(v_good) end,
+    'newest', case when v_newest.id is not null
+                   then public.giftcard_overview_tick(v_newest)
+                        || jsonb_build_object('error', left(v_newest.error, 500)) end,
+    'silent', s.silent, 'silence_began', case when s.silent then s.began end,
+    'minutes', public.giftcard_overview_minutes(p_now));
+end $$;
+-- The overview's queues: stages, open circuits, the oldest due job, dead letters.
+
+-- Holds only jobs that wait for another attempt.
+create index giftcard_jobs_retrying on public.giftcard_jobs (stage, id) where status = 'queued' and attempts > 0;
+-- Holds one row for each outage: when a circuit opened that was closed before.
+create index giftcard_circuit_openings on public.giftcard_circuit_changes (circuit, id) where from_state = 'closed';
+
+-- Count the jobs of each stage that have not ended well: queued, 2,000 at most; of these those that are scheduled for
+-- later, and the time of the oldest that is due; running; dead, 1,000 at most.
+create function public.giftcard_open_by_stage(p_now timestamptz)
+returns table (stage text, queued bigint, later bigint, oldest_due_at timestamptz, running bigint, dead bigint)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    with heads as materialized (select * from public.giftcard_queue_heads(null, p_now) limit 1000),
+    counts as (
+      select s.stage, q.jobs as queued, l.jobs as later, s.due_at, 0::bigint as running, 0::bigint as dead
+        from (select h.stage, min(h.head_at) filter (where h.head_at <= p_now and isfinite(h.head_at)) as due_at
+                from heads h group by h.stage) s
+       cross join lateral (select count(*) as jobs from (
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c
+          where h.stage = s.stage limit 2000) c) q
+       cross join lateral (select count(*) as jobs from (
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c
+          where h.stage = s.stage limit 1000) c) l
+      union all
+      select r.stage, 0, 0, null, count(*), 0
+        from (select j.stage from public.giftcard_jobs j where j.status = 'running' limit 10000) r group by r.stage
+      union all
+      select d.stage, 0, 0, null, 0, n.jobs
+        from public.giftcard_dead_stages() d cross join lateral (select count(*) as jobs from (
+          select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit 1000) c) n)
+    select c.stage, sum(c.queued)::bigint, sum(c.later)::bigint, min(c.due_at), sum(c.running)::bigint,
+           sum(c.dead)::bigint
+      from counts c group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a time; null if it is not finite: it was written by hand, and no client reads it.
+create function public.giftcard_finite(p_time timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then p_time end;
+end $$;
+
+-- Return the worst availability of the circuits of each stage that are not closed: blocked or probing, as in
+-- giftcard_queue_heads.
+create function public.giftcard_availabilities(p_now timestamptz) returns table (stage text, availability text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    select c.stage, case when bool_or(c.probe_at > p_now) then 'blocked' else 'probing' end
+      from (select public.giftcard_stage_of(k.circuit) as stage,
+                   public.giftcard_probe_at(k.circuit, k.open_until, p_now) as probe_at
+              from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                     order by circuit limit 10000) k
+             where k.state <> 'closed' order by k.circuit limit 1000) c
+     group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a pause as the overview shows it; null for a stage that is not paused.
+create function public.giftcard_pause_of(p_stage text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since',
+                                    public.giftcard_finite(s.paused_at))
+            from public.giftcard_stages s where s.stage = p_stage and s.paused_at is not null);
+end $$;
+
+-- Return the stages of the overview, by name: those of p_stages and p_missing, and all that have open jobs, a pause or
+-- runs (p_runs, of giftcard_overview_runs). A count of 1,000 means that there may be more; with 1,000 retrying jobs,
+-- waiting is that of 2,000 queued ones.
+create function public.giftcard_overview_stages(p_stages jsonb, p_missing jsonb, p_runs jsonb, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with open as materialized (select * from public.giftcard_open_by_stage(p_now)),
+    names as (
+      select jsonb_object_keys(p_stages) as stage union select jsonb_object_keys(p_missing) union
+      select jsonb_object_keys(p_runs) union select o.stage from open o union
+      (select s.stage from public.giftcard_stages s where s.paused_at is not null and s.stage <> '*'
+        order by s.stage limit 200))
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'stage', left(n.stage, 200), 'waiting', least(1000, greatest(0, coalesce(o.queued, 0) - r.jobs)),
+        'retrying', r.jobs, 'later', least(1000, coalesce(o.later, 0)),
+        'running', least(1000, coalesce(o.running, 0)), 'dead', coalesce(o.dead, 0), 'cap', 1000,
+        'oldest_due_at', o.oldest_due_at,
+        'availability', case when p.paused is not null or not coalesce(p_stages ? n.stage, true) then 'parked'
+                             else coalesce(a.availability, 'ready') end,
+        'paused', p.paused, 'runs', coalesce((p_runs -> n.stage ->> 'runs')::bigint, 0),
+        'succeeded', coalesce((p_runs -> n.stage ->> 'succeeded')::bigint, 0),
+        'p50_ms', p_runs -> n.stage -> 'p50_ms', 'p95_ms', p_runs -> n.stage -> 'p95_ms') order by n.stage), '[]')
+      from (select m.stage collate "C" as stage from names m order by 1 limit 200) n
+      left join open o on o.stage = n.stage
+      left join public.giftcard_availabilities(p_now) a on a.stage = n.stage
+     cross join lateral (select public.giftcard_pause_of(n.stage) as paused) p
+     cross join lateral (select count(*) as jobs from (
+       select from public.giftcard_jobs j
+        where j.status = 'queued' and j.attempts > 0 and j.stage = n.stage limit 1000) c) r);
+end $$;
+
+-- Return an open circuit as the overview shows it. since: when it opened after it was closed; failures: those that
+-- opened it, and the probes that have failed since then.
+create function public.giftcard_overview_circuit(p_circuit text, p_waiting bigint, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  c public.giftcard_circuits;
+  o public.giftcard_circuit_changes;
+  v_cause text;
+  v_probes bigint;
+begin
+  select * into c from public.giftcard_circuits where circuit = p_circuit;
+  select * into o from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.from_state = 'closed' order by g.id desc limit 1;
+  select g.cause into v_cause from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.to_state = 'open' order by g.id desc limit 1;
+  select count(*) into v_probes from (
+    select g.to_state from public.giftcard_circuit_changes g
+     where g.circuit = p_circuit and g.id > o.id order by g.id limit 500) g where g.to_state = 'open';
+  return jsonb_build_object(
+    'circuit', left(p_circuit, 300), 'stage', left(public.giftcard_stage_of(p_circuit), 200),
+    'state', case when c.state = 'open' and c.open_until > p_now then 'open' else 'half_open' end,
+    'failures', coalesce(substring(o.cause from '^(\d{1,9}) failures in a row')::bigint, 0) + v_probes,
+    'since', public.giftcard_finite(coalesce(o.changed_at, c.changed_at)),
+    'open_until', public.giftcard_finite(c.open_until),
+    'waiting', p_waiting, 'last_error', left(regexp_replace(
+      v_cause, '^(\d+ failures in a row, the last|probe failed): ', ''), 500));
+end $$;
+
+-- Return {circuits, circuits_more} of the overview: 20 at most that are not closed, those that most due jobs wait
+-- behind first. Of many, 200 are looked at, those that have the name of their stage first.
+create function public.giftcard_overview_circuits(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (
+      select k.circuit, w.waiting
+        from (select r.circuit from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                                order by circuit limit 10000) r
+               where r.state <> 'closed' order by strpos(r.circuit, ':') > 0, r.circuit limit 200) k
+       cross join lateral (select count(*) as waiting from (
+          select from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = k.circuit and j.scheduled_at <= p_now limit 1000) q) w)
+    select jsonb_build_object(
+        'circuits', coalesce(jsonb_agg(public.giftcard_overview_circuit(f.circuit, f.waiting, p_now)
+                                       order by f.waiting desc, f.circuit), '[]'),
+        'circuits_more', (select count(*) > 20 from found))
+      from (select * from found order by waiting desc, circuit limit 20) f);
+end $$;
+
+-- Return the job that has been due for longest, and why it waits, as giftcard_waiting_for has it; null: none is due.
+create function public.giftcard_overview_oldest(p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_circuit text := (select h.circuit from public.giftcard_queue_heads(p_stages, p_now) h
+                      where h.head_at <= p_now order by h.head_at, h.circuit limit 1);
+  j public.giftcard_jobs;
+  v_why jsonb;
+begin
+  select * into j from public.giftcard_jobs
+   where status = 'queued' and circuit = v_circuit order by scheduled_at, id limit 1;
+  if not found then
+    return null;
+  end if;
+  v_why := public.giftcard_waiting_for(j, p_stages, p_missing, p_now);
+  return jsonb_build_object(
+    'job_id', j.id, 'stage', left(j.stage, 200), 'tenant_id', left(j.tenant_id, 200),
+    'since', public.giftcard_finite(j.scheduled_at),
+    'reason', v_why -> 'reason', 'text', v_why -> 'text');
+end $$;
+
+-- Return {dead, dead_more} of the overview: dead letters by stage and kind of error, ten at most, the most first. Of a
+-- stage the newest 1,000 are read; capped: it has as many, so that there may be more of each of its kinds.
+create function public.giftcard_overview_dead() returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_found jsonb;
+begin
+  with dead as (
+    select d.*, count(*) over (partition by d.stage) >= 1000 as capped
+      from (select * from public.giftcard_dead_stages() limit 200) s cross join lateral (
+        select j.id, j.stage, public.giftcard_finite(j.finished_at) as at, public.giftcard_finite(j.revive_at)
+                 as revive_at, coalesce(j.error_kind, public.giftcard_error_kind(null)) as kind
+          from public.giftcard_jobs j
+         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 1000) d),
+  kinds as (
+    select d.stage, d.kind, count(*) as count, bool_or(d.capped) as capped, min(d.at) as since, max(d.at) as last_at,
+           (array_agg(d.id order by d.at desc nulls last, d.id desc))[1] as job_id, min(d.revive_at) as revive_at
+      from dead d group by d.stage, d.kind
+     order by count desc, last_at desc nulls last, d.stage, d.kind limit 11)
+  select coalesce(jsonb_agg(to_jsonb(k) || jsonb_build_object('stage', left(k.stage, 200))
+                            order by k.count desc, k.last_at desc nulls last, k.stage, k.kind), '[]')
+    into v_found from kinds k;
+  return jsonb_build_object('dead', v_found - 10, 'dead_more', jsonb_array_length(v_found) > 10);
+end $$;
+-- The overview's things that stopped: killed runs that no tick has taken over, webhook endpoints that are off.
+
+-- Return {killed, endpoints_off} of the overview, each null if there is none. killed: running jobs whose lease has
+-- ended, {count, capped, since, job_id, stage, until}: the oldest, and until when ticks pass over it because they fail
+-- on it. endpoints_off: endpoints that refused events for good, {count, capped, id, tenant_id, since, reason}: the
+-- newest; without those that were turned off by hand. A count of 1,000 is capped.
+create function public.giftcard_overview_stopped(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_killed jsonb;
+  v_off jsonb;
+begin
+  with killed as (
+    select j.id, j.stage, coalesce(j.lease_expires_at, '-infinity'::timestamptz) as ended_at
+      from public.giftcard_jobs j
+     where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) <= p_now
+     order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1000),
+  oldest as (select * from killed order by ended_at, id limit 1)
+  select jsonb_build_object(
+      'count', (select count(*) from killed), 'capped', (select count(*) >= 1000 from killed),
+      'since', case when isfinite(o.ended_at) then o.ended_at end, 'job_id', o.id, 'stage', left(o.stage, 200),
+      'until', (select f.skip_until from public.giftcard_faulty_rows f
+                 where f.kind = 'job' and f.row_id = o.id::text and f.skip_until > p_now
+                   and f.skip_until <= p_now + interval '1 hour'))
+    into v_killed from oldest o;
+  with off as (
+    select e.id, e.tenant_id, e.updated_at, e.disabled_reason
+      from (select * from public.giftcard_webhook_endpoints order by id desc limit 1000) e
+     where not e.enabled and e.disabled_reason not in ('turned off by hand', 'made off')),
+  newest as (select * from off order by updated_at desc, id desc limit 1)
+  select jsonb_build_object(
+      'count', (select count(*) from off), 'capped', (select count(*) >= 1000 from off), 'id', n.id,
+      'tenant_id', left(n.tenant_id, 200), 'since', case when isfinite(n.updated_at) then n.updated_at end,
+      'reason', left(n.disabled_reason, 500))
+    into v_off from newest n;
+  return jsonb_build_object('killed', v_killed, 'endpoints_off', v_off);
+end $$;
+-- The overview: the first screen of the operators' page, in one call. All times are absolute: an answer changes only
+-- when something happens.
+
+create index giftcard_orders_by_time on public.giftcard_orders (created_at) include (currency, amount);
+create index giftcard_payments_by_time on public.giftcard_payments (created_at) include (currency, amount)
+    where correlation_id is not null;
+create index giftcard_cards_by_time on public.giftcard_cards (created_at) include (currency, amount);
+
+-- Return what happened since a time (null: the beginning of the day, in UTC): {since, orders, cards, mails, capped,
+-- sums: [{currency, ordered, paid, issued}]}, in minor units. Of each kind the newest 10,000 are read; capped: there
+-- may be more.
+create function public.giftcard_overview_today(p_since timestamptz, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_since timestamptz := coalesce(p_since, date_trunc('day', p_now, 'UTC'));
+begin
+  return (
+    with moved as (
+      (select 'order' as what, o.currency, o.amount from public.giftcard_orders o
+        where o.created_at >= v_since and o.created_at <= p_now order by o.created_at desc limit 10000)
+      union all
+      (select 'payment', p.currency, p.amount from public.giftcard_payments p
+        where p.correlation_id is not null and p.created_at >= v_since and p.created_at <= p_now
+        order by p.created_at desc limit 10000)
+      union all
+      (select 'card', c.currency, c.amount from public.giftcard_cards c
+        where c.created_at >= v_since and c.created_at <= p_now order by c.created_at desc limit 10000)),
+    sums as materialized (
+      select left(m.currency, 20) as currency, count(*) filter (where m.what = 'order') as orders,
+             count(*) filter (where m.what = 'payment') as payments, count(*) filter (where m.what = 'card') as cards,
+             coalesce(sum(m.amount) filter (where m.what = 'order'), 0) as ordered,
+             coalesce(sum(m.amount) filter (where m.what = 'payment'), 0) as paid,
+             coalesce(sum(m.amount) filter (where m.what = 'card'), 0) as issued
+        from moved m group by 1),
+    mails as (
+      select count(*) as jobs from (
+        select from public.giftcard_jobs j
+         where j.status = 'completed' and j.stage = 'email' and j.finished_at >= v_since and j.finished_at <= p_now
+         limit 10000) e)
+    select jsonb_build_object(
+        'since', v_since, 'orders', coalesce(sum(s.orders), 0), 'cards', coalesce(sum(s.cards), 0),
+        'mails', (select m.jobs from mails m),
+        'capped', greatest(sum(s.orders), sum(s.payments), sum(s.cards), (select m.jobs from mails m)) >= 10000,
+        'sums', coalesce(jsonb_agg(jsonb_build_object(
+            'currency', s.currency, 'ordered', s.ordered, 'paid', s.paid, 'issued', s.issued) order by s.currency)
+          filter (where s.currency is not null), '[]'))
+      from (select * from sums order by orders desc, currency limit 200) s);
+end $$;
+
+-- Return the differences of the overview: how many (capped: 1,000 or more), and the five oldest.
+create function public.giftcard_overview_differences() returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (select r.*, row_number() over () as n from public.giftcard_reconcile() r)
+    select jsonb_build_object(
+        'count', count(*), 'capped', count(*) >= 1000,
+        'lines', coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(f) - 'n', 20000) order by f.n)
+                          filter (where f.n <= 5), '[]'))
+      from found f);
+end $$;
+
+-- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
+-- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
+-- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
+-- giftcard_doctor returns it}.
+create function public.giftcard_overview(
+  p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_runs jsonb := public.giftcard_overview_runs(v_now);
+begin
+  return jsonb_build_object(
+      'now', v_now, 'schema', public.giftcard_schema_version() -> 'version',
+      'ticks', public.giftcard_overview_ticks(v_now),
+      'stages', public.giftcard_overview_stages(p_stages, p_missing, v_runs -> 'stages', v_now),
+      'oldest_due', public.giftcard_overview_oldest(p_stages, p_missing, v_now),
+      'differences', public.giftcard_overview_differences(), 'all_paused', public.giftcard_pause_of('*'),
+      'today', public.giftcard_overview_today(p_since, v_now),
+      'runs', jsonb_build_object('minutes', v_runs -> 'minutes', 'hours', v_runs -> 'hours'),
+      'starts', v_runs -> 'starts', 'doctor', public.giftcard_doctor(p_stages, v_now))
+    || public.giftcard_overview_circuits(v_now) || public.giftcard_overview_dead()
+    || public.giftcard_overview_stopped(v_now);
 end $$;
 -- pgmq import, reading: messages of pgmq queues (Supabase Queues) become jobs. A tick reads messages, prepares a job of
 -- each as it prepares every job, and imports them (82_pgmq_import.sql). A message that was read and not imported is

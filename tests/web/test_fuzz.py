@@ -19,6 +19,7 @@ PATHS = [
     "/api/v1/giftcards/order-1",
     "/api/jobs/run",
     "/api/status",
+    "/api/overview",
     "/api/health",
     "/api/cron/giftcard-jobs",
     "/api/v1/jobs",

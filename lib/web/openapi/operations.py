@@ -19,12 +19,14 @@ from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
     audit,
     base,
+    bulk,
     circuits,
     decisions,
     docs,
     jobs,
     monitoring,
     orders,
+    overview,
     reports,
     schedules,
     stages,
@@ -35,6 +37,7 @@ from lib.webhooks import schemas as webhook_requests
 
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
+    "health.overview": Operation("get_overview", "monitoring", overview.Overview),
     "health.status": Operation("get_status", "monitoring", monitoring.Status, query=(health.StatusQuery,)),
     "metrics.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
     "health.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
@@ -121,6 +124,21 @@ _JOBS: Mapping[str, Operation] = {
     "archive.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
 }
 
+_OPERATIONS: Mapping[str, Operation] = {
+    "bulk.list_operations": Operation(
+        "list_operations", "operations", bulk.OperationPage, query=(schemas.OperationPage,)
+    ),
+    "bulk.create": Operation(
+        "create_operation",
+        "operations",
+        bulk.OperationResult,
+        body=(schemas.OperationRequest,),
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
+    ),
+    "bulk.show": Operation("get_operation", "operations", bulk.Operation),
+    "bulk.stop": Operation("stop_operation", "operations", bulk.Operation, errors=(409,)),
+}
+
 _CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
     "circuits.list_circuits": Operation(
         "list_circuits", "circuits", circuits.CircuitList, query=(schemas.CircuitPage,)
@@ -178,6 +196,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_ORDERS,
     **_DECISIONS,
     **_JOBS,
+    **_OPERATIONS,
     **_CIRCUITS_AND_STAGES,
     **_REPORTS,
     **_SCHEDULES,
