@@ -12,7 +12,6 @@ from lib.cli.tables import count
 from lib.cli.top_stages import is_idle, ordered, table
 from lib.cli.top_ticks import ticks
 from lib.cli.top_view import Line, View, cell, cut, fitted
-from lib.jobs.trouble import search_text
 from lib.monitoring.verdict import Verdict, at, moment, rendered
 
 Json = dict[str, Any]
@@ -143,9 +142,8 @@ def command(action: Json) -> str:
     if action["kind"] == "tick":
         return "flask jobs tick"
     if action["kind"] == "requeue":
-        text = search_text(target)
-        words = ["flask", "jobs", "requeue", "--stage", str(action["stage"]), *(["--error", text] if text else [])]
-        return shlex.join([*words, "--dry-run"])
+        only = ["--stage", str(action["stage"]), "--error-kind", target]
+        return shlex.join(["flask", "jobs", "requeue", *only, "--dry-run"])
     url = urlsplit(target)
     if url.path.startswith("/jobs/"):
         return shlex.join(["flask", "jobs", "show", url.path.removeprefix("/jobs/")])

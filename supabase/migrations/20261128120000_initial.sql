@@ -9621,7 +9621,8 @@ end $$;
 -- newest; without those that were turned off by hand. A count of 1,000 is capped.
 create function public.giftcard_overview_stopped(p_now timestamptz) returns jsonb
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_killed jsonb;
   v_off jsonb;
@@ -9716,8 +9717,8 @@ end $$;
 
 -- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
 -- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
--- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
--- giftcard_doctor returns it}.
+-- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours},
+-- starts, doctor: as giftcard_doctor returns it}.
 create function public.giftcard_overview(
   p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
   p_now timestamptz default null) returns jsonb

@@ -12,7 +12,7 @@ from tests.support.overview import add_run, add_tick, fold, overview
 
 NAMES = {
     "now", "schema", "ticks", "stages", "circuits", "circuits_more", "oldest_due", "dead", "dead_more", "differences",
-    "all_paused", "today", "runs", "starts", "doctor",
+    "all_paused", "today", "runs", "starts", "doctor", "killed", "endpoints_off",
 }  # fmt: skip
 MIDNIGHT = "2035-01-01T00:00:00+00:00"
 HUGE = "ß" * 100_000
