@@ -163,13 +163,6 @@ def run_application(fd: int, *, with_sample: bool = False) -> None:
         clock.join()
 
 
-class _Requests(WSGIRequestHandler):
-    """Logs requests without the tokens of customers' pages."""
-
-    def log(self, type: str, message: str, *args: Any) -> None:
-        super().log(type, "%s", covered(message % args))
-
-
 def _end_with_parent(parent: int) -> None:
     """End this process when `make dev` was killed: it would tick on unseen, and keep the port."""
     while os.getppid() == parent:
@@ -178,11 +171,14 @@ def _end_with_parent(parent: int) -> None:
 
 
 class _Requests(WSGIRequestHandler):
-    """Logs requests to the API; those of an open page come every few seconds."""
+    """Logs requests to the API; those of an open page come every few seconds. No line has a customer's token."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         if self.path.startswith("/api/"):
             super().log_request(code, size)
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        super().log(type, "%s", covered(message % args))
 
 
 @contextmanager
