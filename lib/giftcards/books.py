@@ -66,7 +66,7 @@ def _checked(books: Row | None, payload: Order | None) -> Books:
     row = books["order"]
     if row["cancelled"]:
         raise PermanentError("the order is cancelled: requeue one of its cancelled jobs to reopen it")
-    order = _order(row)
+    order = order_of(row)
     if payload is not None:
         _check_payload(payload, order)
     return Books(
@@ -78,7 +78,12 @@ def _checked(books: Row | None, payload: Order | None) -> Books:
     )
 
 
-def _order(row: Row) -> Order:
+def order_of(row: Row) -> Order:
+    """Return the order of a row of the books.
+
+    Raises:
+        PermanentError: its customer was erased, or the row is invalid.
+    """
     if not row["details"]:
         raise PermanentError("the customer of this order was erased")
     content = row["details"] | {"amount": {"amount": row["amount"], "currency": row["currency"]}}
