@@ -82,10 +82,10 @@ def _checked(books: Row | None, payload: Order | None) -> Books:
 
 
 def order_of(row: Row) -> Order:
-    """Return the order of a row: {amount, currency, details}.
+    """Return the order of a row of the books.
 
     Raises:
-        PermanentError: its customer was erased, or it is invalid.
+        PermanentError: its customer was erased, or the row is invalid.
     """
     if not row["details"]:
         raise PermanentError("the customer of this order was erased")

@@ -1,6 +1,8 @@
 """Mails to customers: the one that delivers a gift card, with its number as a QR code, and mails by template."""
 
+import base64
 import io
+from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
 from pathlib import Path
@@ -41,20 +43,65 @@ def giftcard_mail(
     Raises:
         PermanentError, TransientError: see `new_mail`.
     """
+    rendered = render(
+        order,
+        personal_code,
+        card_number,
+        page_url=page_url,
+        default_locale=default_locale,
+        own_templates=own_templates,
+    )
+    message = new_mail(
+        sender=sender,
+        to=order.customer.email,
+        name=f"{shown_name(order.customer.given_name)} {shown_name(order.customer.family_name or '')}",
+        subject=rendered.subject,
+        message_id=message_id,
+        sent_at=sent_at,
+    )
+    message.set_content(rendered.text)
+    _add_page(message, rendered.html, card_number)
+    return message
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A mail as its templates make it. The HTML refers to the QR code by its Content-ID."""
+
+    subject: str
+    text: str
+    html: str
+
+    def page(self, card_number: str) -> str:
+        """Return the HTML with the QR code of a number within it, for a browser."""
+        image = base64.b64encode(_qr_png(card_number)).decode()
+        return self.html.replace(f"cid:{_QR_CONTENT_ID}", f"data:image/png;base64,{image}")
+
+
+def render(
+    order: Order,
+    personal_code: str | None,
+    card_number: str,
+    *,
+    page_url: str | None = None,
+    default_locale: str = LAST_LANGUAGE,
+    own_templates: Path | None = None,
+) -> Rendered:
+    """Render the templates of an order's mail; the arguments are those of `giftcard_mail`.
+
+    Raises:
+        TransientError: a template sets no subject.
+    """
     found = templates(_TEMPLATES, first=own_templates)
     values = card_values(order, personal_code, card_number, default_locale) | {"page_url": page_url}
     values |= _values_of_mail(order, default_locale, found.list_templates())
-    language, name = values["language"], f"{values['given_name']} {shown_name(order.customer.family_name or '')}"
+    language = values["language"]
     text = found.get_template(f"mail.{language}.txt").make_module(values)
     subject = str(getattr(text, "subject", ""))
     if not subject:  # the template is at fault, not the job
         raise TransientError(f"the template mail.{language}.txt sets no subject", counts=False)
-    message = new_mail(
-        sender=sender, to=order.customer.email, name=name, subject=subject, message_id=message_id, sent_at=sent_at
-    )
-    message.set_content(str(text))
-    _add_page(message, found.get_template(f"mail.{language}.html").render(values, subject=subject), card_number)
-    return message
+    page = found.get_template(f"mail.{language}.html").render(values, subject=subject)
+    return Rendered(subject, str(text), page)
 
 
 def _values_of_mail(order: Order, default_locale: str, names: list[str]) -> dict[str, Any]:

@@ -36,7 +36,8 @@ create table public.giftcard_orders (
   constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
   constraint giftcard_orders_details_are_an_object check (jsonb_typeof(details) = 'object')
 );
-create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
+create index giftcard_orders_by_customer on public.giftcard_orders (customer_id, created_at)
+    where customer_id is not null;
 
 comment on table public.giftcard_orders is
   'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';

@@ -91,6 +91,8 @@ READS: dict[str, list[list[Any]]] = {
     "operations show": [[1]],
     "orders show": [["flow"]],
     "orders reconcile": [[]],
+    "orders find": [["fl"], ["1234"], ["r"]],
+    "orders story": [["flow"]],
     "keys status": [[]],
     "stuck": [[]],
 }
@@ -98,7 +100,7 @@ READS: dict[str, list[list[Any]]] = {
 NO_LISTS = (
     "doctor requeue cancel pause resume tick enqueue import-orders erase-customer prune restore reset create update "
 )
-NO_LISTS += "delete run test rotate-secret accept make-free correct-recipient record-event block"
+NO_LISTS += "delete run test rotate-secret accept make-free correct-recipient record-event block resend"
 NO_LISTS += " rotate revoke mail alert stop"
 
 

@@ -59,6 +59,15 @@ def decisions(t: Teller) -> None:
     t.ask("list_differences", tenant_id="shop", verify=True, limit=1)
     for name in ("order-1", "order-1", "none"):
         t.do("request_block", tenant_id="shop", correlation_id=name, by="kåte")
+    for text, tenant in (("order", None), ("Ü@example.org", "shop"), ("4242", "shop"), ("stray", None), ("none", None)):
+        t.ask("find_orders", text=text, limit=1, tenant_id=tenant)
+    t.ask("find_orders", text="", limit=1)
+    mail = {"tenant_id": "shop", "correlation_id": "order-1", "stage": "email", "scheduled_at": "2036-01-01T00:00:00Z"}
+    t.do("enqueue", jobs=[mail], replace=False)
+    for name in ("order-1", "free", "none"):
+        t.do("order_story", tenant_id="shop", correlation_id=name, stages={"email": 60}, missing={"payment": "É"})
+        again = {"job": {"payload": {"é": 2**60}}, "email": "ö@example.org", "reason": "Ärger", "by": "kåte"}
+        t.do("resend_mail", tenant_id="shop", correlation_id=name, **again)
     t.do("block_card", **FLOW, balance=2**40)
     t.do("block_card", tenant_id="shop", correlation_id="none", balance=None)
     accepted = {"kind": "money_without_order", "tenant_id": "shop", "item": "stray"}
