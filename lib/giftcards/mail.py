@@ -54,7 +54,7 @@ def giftcard_mail(
     message = new_mail(
         sender=sender,
         to=order.customer.email,
-        name=f"{shown_name(order.customer.given_name)} {shown_name(order.customer.family_name or '')}",
+        name=_name_of(order),
         subject=rendered.subject,
         message_id=message_id,
         sent_at=sent_at,
@@ -62,6 +62,11 @@ def giftcard_mail(
     message.set_content(rendered.text)
     _add_page(message, rendered.html, card_number)
     return message
+
+
+def _name_of(order: Order) -> str:
+    customer = order.customer
+    return f"{shown_name(customer.given_name)} {shown_name(customer.family_name or '')}"
 
 
 @dataclass(frozen=True, slots=True)
