@@ -97,7 +97,7 @@ def bars(rows: Sequence[Json], *, hours: bool = False) -> Picture:
 
 
 def spread(starts: Sequence[Json]) -> Picture:
-    """Return how long after their time runs began, as dots on a logarithmic scale: the median, and the 95th percentile."""
+    """Return how long after their time runs began, on a logarithmic scale: of half of them, and of 95 percent."""
     slowest = max((row["p95_ms"] for row in starts if row["p95_ms"] is not None), default=0)
     top = next((decade for decade in _DECADES[2:] if decade >= slowest), _DECADES[-1])
     scale = [decade for decade in _DECADES if decade <= top]
@@ -122,7 +122,7 @@ def _work(started: int) -> float:
 
 
 def _total(row: Json) -> int:
-    return sum(row[kind] for kind in OUTCOMES)
+    return int(sum(row[kind] for kind in OUTCOMES))
 
 
 def _round(most: int) -> int:
@@ -143,8 +143,8 @@ def _stacked(row: Json, top: int) -> tuple[tuple[str, float, float], ...]:
 
 def _height(ms: float, top: int) -> float:
     """Return the y of a delay. Ten milliseconds and less are at the bottom."""
-    low = math.log10(_DECADES[0])
-    return round(100 - 100 * (math.log10(max(_DECADES[0], ms)) - low) / (math.log10(top) - low), 2)
+    low, within = math.log10(_DECADES[0]), min(top, max(_DECADES[0], ms))
+    return round(100 - 100 * (math.log10(within) - low) / (math.log10(top) - low), 2)
 
 
 def _short(ms: int) -> str:
@@ -184,5 +184,6 @@ def _runs_title(row: Json, *, hours: bool) -> str:
 
 
 def _start_title(row: Json) -> str:
-    late = f"half within {duration(row['p50_ms'])}, 95 % within {duration(row['p95_ms'])}, all within {duration(row['max_ms'])}"
+    half, most, all_ = (duration(row[name]) for name in ("p50_ms", "p95_ms", "max_ms"))
+    late = f"half within {half}, 95 % within {most}, all within {all_}"
     return f"{_moment(row['at']):%H:%M} UTC: {counted(row['runs'], 'run')}, {late}"

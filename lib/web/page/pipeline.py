@@ -14,8 +14,9 @@ _COUNTS = ("waiting", "retrying", "later", "running", "dead", "runs", "succeeded
 def cards(overview: Json) -> tuple[list[Json], list[Json]]:
     """Return the cards of the order's stages, and of the others.
 
-    A card is a stage of the overview and `circuits`, those of it that are open; `trouble`: error (it stands), warning (it is paused), dead (only dead letters) or nothing;
-    `quiet`: nothing of it is under way; `reason`: why it cannot run here; `success`: percent of its runs.
+    A card is a stage of the overview and `circuits`, those of it that are open; `trouble`: error (its jobs cannot
+    run), warning (it is paused), dead (it has dead letters), or nothing; `quiet`: nothing of it is under way; `reason`:
+    why it cannot run here; `success`: percent of its runs.
     """
     known = {stage["stage"]: stage for stage in overview["stages"]}
     flow = [_card(known.pop(name, None) or _empty(name), overview) for name in overview["flow"]]
