@@ -11,6 +11,7 @@
     layout     wrapping at words, and what fits into a terminal's width
     inspect    list, show, history, stuck, errors, status, doctor, stages, circuits, precision
     manage     requeue, cancel, pause, resume
+    operations the group of operations on many jobs: list, show, create, stop, with its tables
     run        tick, enqueue
     import_orders
                import-orders

@@ -14,6 +14,7 @@ from lib.telemetry.redact import clean
 from lib.web.services import Services, decisions, operations
 
 if TYPE_CHECKING:
+    from lib.api_client.bulk import BulkClient
     from lib.api_client.jobs import JobsClient
     from lib.api_client.orders import OrdersClient
     from lib.api_client.reports import ReportsClient
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lib.api_client.transport import Transport
     from lib.api_client.webhooks import WebhooksClient
     from lib.giftcards.decisions import Decisions
+    from lib.jobs.bulk import BulkOperations
     from lib.reports.service import Reports
     from lib.schedules.service import Scheduling
     from lib.tokens.service import Tokens
@@ -48,6 +50,14 @@ def job_service() -> "Operations | JobsClient":
     from lib.api_client.jobs import JobsClient
 
     return select(lambda own: operations(current_app, caller=_operator()), JobsClient)
+
+
+def bulk_service() -> "BulkOperations | BulkClient":
+    """Return the service for operations on many jobs."""
+    from lib.api_client.bulk import BulkClient
+    from lib.jobs.bulk import BulkOperations
+
+    return select(lambda own: BulkOperations(own.store, caller=_operator()), BulkClient)
 
 
 def order_service() -> "Decisions | OrdersClient":

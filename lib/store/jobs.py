@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36, 37, 42 and 57.
+    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 to 39, 42 and 57.
 
     `caller`: who acts, recorded in the audit; a row of another tenant than theirs does not exist for them.
     """
@@ -112,6 +112,38 @@ class OperatorCalls(Calls):
     def flow(self, tenant_id: str, correlation_id: str, **page: int | None) -> dict[str, Any]:
         """Return the state of an order, with a page of its jobs (`older`, `limit`)."""
         return self._dict("giftcard_flow", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id, **page)
+
+    # Operations on many jobs
+
+    def preview_operation(self, *, caller: Caller, **wanted: Any) -> dict[str, Any]:
+        """Count what an operation would change, up to 10,000 jobs."""
+        return self._dict("giftcard_preview_operation", repeat=True, tenant_id=caller.tenant_id, **wanted)
+
+    def create_operation(self, *, idempotency_key: str, caller: Caller, **wanted: Any) -> dict[str, Any]:
+        """Create an operation, which ticks carry out. Called again with its key it returns the same one."""
+        wanted |= {"idempotency_key": idempotency_key}
+        return self._act("giftcard_create_operation", caller, repeat=True, **wanted)
+
+    def show_operation(self, operation_id: int, *, tenant_id: str | None) -> dict[str, Any]:
+        """Return an operation with its progress."""
+        return self._dict("giftcard_show_operation", repeat=True, id=operation_id, tenant_id=tenant_id)
+
+    def list_operations(self, **arguments: Any) -> dict[str, Any]:
+        """Return a page of operations, newest first."""
+        return self._dict("giftcard_list_operations", repeat=True, **arguments)
+
+    def stop_operation(self, operation_id: int, *, caller: Caller) -> dict[str, Any]:
+        """Stop an operation; what it has changed stays."""
+        return self._act("giftcard_stop_operation", caller, repeat=True, id=operation_id)
+
+    def step_operation(self, *, limit: int, skip: tuple[int, ...]) -> dict[str, Any] | None:
+        """Carry out one step of an operation that is not in `skip`. Return where it stands, None if none is left.
+
+        Not repeated on a lost connection, only so that the caller's time limit holds: a step that was done is not
+        done again.
+        """
+        step: dict[str, Any] | None = self._wire.call("giftcard_step_operation", limit=limit, skip=skip)
+        return step
 
     # Pruning and the archive
 

@@ -31,6 +31,12 @@ def _alerts(store: Store, registry: Registry, settings: Settings) -> Summary:
     return notify(store, registry, settings)
 
 
+def _operations(store: Store, _registry: Registry, _settings: Settings) -> Summary:
+    from lib.tick.operations import carry_out
+
+    return carry_out(store)
+
+
 def _has_alert_channel(settings: Settings) -> object:
     return settings.giftcard_alert_recipients or settings.giftcard_alert_url or settings.sentry_dsn
 
@@ -38,6 +44,7 @@ def _has_alert_channel(settings: Settings) -> object:
 # Each task imports its code when it runs: in most ticks, none is due.
 TASKS: Mapping[str, MaintenanceTask] = {
     "alerts": MaintenanceTask(_alerts, enabled=_has_alert_channel),
+    "operations": MaintenanceTask(_operations),
     "prune": MaintenanceTask(_prune),
 }
 

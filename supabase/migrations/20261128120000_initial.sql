@@ -10,6 +10,7 @@
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
@@ -39,9 +40,9 @@
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
 --   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
---                                                         giftcard_requeue_dead_letters
+--                                                         giftcard_requeue_dead_letters, giftcard_step_operation
 --   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
---                                                         giftcard_cancel_flow
+--                                                         giftcard_cancel_flow, giftcard_step_operation
 --   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
 --   archived → ended                restore               giftcard_restore_job
 --
@@ -78,11 +79,11 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
--- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
--- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
--- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
--- order.
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and
+-- circuit rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot
+-- break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
@@ -167,6 +168,40 @@ begin
   return case when isfinite(p_time) then to_char(p_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
               else p_time::text end;
 end $$;
+-- The kind of an error: giftcard_jobs keeps it beside the text, so that equal errors are found and acted on together.
+
+-- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
+-- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
+-- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain. A kind
+-- is one line, without blanks around it, as a filter takes it.
+create function public.giftcard_error_kind(p_error text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_text text := regexp_replace(
+    left(p_error, 500),
+    '[[:cntrl:][:space:]\u0080-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g');
+  v_rule text[];
+begin
+  foreach v_rule slice 1 in array array[
+    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
+    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
+    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
+    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
+    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
+    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
+    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
+    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
+    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
+     || 'internal|invalid)\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
+    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
+    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
+  end loop;
+  return coalesce(nullif(rtrim(left(btrim(v_text), 200)), ''), 'no error text');
+end $$;
 -- Jobs and their history.
 
 -- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
@@ -221,6 +256,8 @@ create table public.giftcard_jobs (
   revive_at timestamptz,
   revivals public.giftcard_attempts not null default 0,
   last_error text,
+  error_kind text generated always as (
+    case when last_error is not null then public.giftcard_error_kind(last_error) end) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   finished_at timestamptz,
@@ -248,6 +285,9 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.error_kind is
+  'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
+  'set. A role that inserts jobs needs EXECUTE on that function.';
 comment on column public.giftcard_jobs.lease_id is
   'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
   'operator''s UPDATE leaves in it has no effect.';
@@ -730,7 +770,8 @@ create table public.giftcard_maintenance_tasks (
 comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
-insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
+insert into public.giftcard_maintenance_tasks (task, every) values 
+  ('alerts', '50 seconds'), ('prune', '10 minutes'), ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -747,12 +788,14 @@ begin
   update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
 end $$;
 
--- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Operations are due while one runs.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-           where public.giftcard_is_due(last_at, every, p_now));
+           where public.giftcard_is_due(last_at, every, p_now)
+             and (task <> 'operations'
+                  or exists (select from public.giftcard_operations where state = 'running')));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -3111,8 +3154,9 @@ end $$;
 -- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
--- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
--- or null fits all jobs. The callers spell the conditions out for the planner.
+-- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
+-- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
+-- callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -3122,8 +3166,8 @@ begin
     perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
-    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after',
-                      'created_before') then
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
+                      'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
@@ -3149,6 +3193,7 @@ declare
   v_tenant text := p_filter ->> 'tenant_id';
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
+  v_kind text := p_filter ->> 'error_kind';
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
@@ -3164,6 +3209,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id limit least(p_limit, 1000)) f;
   else
@@ -3174,6 +3220,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id desc limit least(p_limit, 1000)) f;
   end if;
@@ -3567,6 +3614,8 @@ begin
      and j.tenant_id = coalesce(p_filter ->> 'tenant_id', j.tenant_id)
      and j.correlation_id = coalesce(p_filter ->> 'correlation_id', j.correlation_id)
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
+     and (p_filter ->> 'error_kind' is null
+          or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;
@@ -3896,6 +3945,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
   return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);
@@ -3959,7 +4009,10 @@ begin
   if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
     v_job := v_job || '{"status": "error"}';
   end if;
-  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+  return public.giftcard_readable_row(v_job || jsonb_build_object(
+    'error_kind', case when v_job ->> 'last_error' is not null
+                       then public.giftcard_error_kind(v_job ->> 'last_error') end,
+    'archived_at', a.archived_at));
 exception when data_exception or integrity_constraint_violation then
   return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
     'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
@@ -3977,8 +4030,8 @@ begin
     delete from public.giftcard_jobs where id = any (p_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+         -- Without columns that are null and what last_error gives; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context,error_kind}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
@@ -4021,6 +4074,30 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
+-- Insert a job as the archive has it, unless another has its id or its place in its flow. Return whether it is there.
+create function public.giftcard_insert_archived(p_job jsonb) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_inserted boolean;
+begin
+  perform set_config('giftcard.writer', 'restore', true);
+  insert into public.giftcard_jobs (
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at)
+  select
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at
+    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    on conflict do nothing;
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  return v_inserted;
+end $$;
+
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
@@ -4030,7 +4107,6 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
-  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)
@@ -4047,12 +4123,7 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  perform set_config('giftcard.writer', 'restore', true);
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
-    on conflict do nothing;
-  v_inserted := found;
-  perform set_config('giftcard.writer', '', true);
-  if not v_inserted then
+  if not public.giftcard_insert_archived(v_job) then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
@@ -4160,40 +4231,11 @@ begin
 end $$;
 -- Errors, grouped: what fails, how often, since when.
 
--- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
--- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
--- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain.
-create function public.giftcard_error_kind(p_error text) returns text
-language plpgsql immutable security invoker set search_path = '' as $$
-declare
-  v_text text := regexp_replace(left(p_error, 500), '[[:cntrl:][:space:]]+', ' ', 'g');
-  v_rule text[];
-begin
-  foreach v_rule slice 1 in array array[
-    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
-    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
-    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
-    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
-    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
-    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
-    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
-    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
-    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
-     || 'internal|invalid)\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
-    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
-    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
-  end loop;
-  return coalesce(nullif(left(btrim(v_text), 200), ''), 'no error text');
-end $$;
-
 -- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
 -- queue. capped: its stage or queue has as many as are read, so that there may be more.
 create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   with recursive stages as (
@@ -4203,13 +4245,13 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     select n.stage from stages s cross join lateral (
       select j.stage from public.giftcard_jobs j
        where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
-  (select 'dead', d.stage, d.tenant_id, d.last_error, d.finished_at, d.id,
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.id,
           count(*) over (partition by d.stage) >= p_scan
      from (select * from stages limit 200) s cross join lateral (
        select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
         order by j.finished_at desc, j.id desc limit p_scan) d)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, r.seen >= p_scan
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, r.seen >= p_scan
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
@@ -4217,28 +4259,29 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
           order by j.scheduled_at, j.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, false
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, false
      from (select j.* from public.giftcard_jobs j where j.status = 'running'
             order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
     where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
 $$;
 
 -- Return the runs that have failed since a time, the newest 10,000, as giftcard_failed_jobs does. A run belongs to the
--- tenant of its job; null: the job is gone.
+-- tenant of its job; null: the job is gone. Their kinds are not kept.
 create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select 'run', h.stage, coalesce(
            (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
            (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
-         h.error, h.finished_at, h.job_id, count(*) over () >= 10000
+         h.error, null, h.finished_at, h.job_id, count(*) over () >= 10000
     from (select * from public.giftcard_job_history r
            where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
            order by r.finished_at desc limit 10000) h
    where p_stage is null or h.stage = p_stage
 $$;
 
--- Return errors by stage and kind (giftcard_error_kind), the most frequent first: {errors: [{stage, error, count: of
+-- Return errors by stage and kind, the most frequent first: {errors: [{stage, error, count: of
 -- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
 -- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
 create function public.giftcard_errors(
@@ -4253,15 +4296,15 @@ begin
     select * from public.giftcard_failed_jobs(p_stage, 1000, coalesce(p_now, clock_timestamp()))
     union all
     select * from public.giftcard_failed_runs(p_stage, p_since) where p_since is not null),
-  -- By text first: each is read once.
+  -- By text first: the kind of each is made once.
   texts as (
-    select f.kind, f.stage, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at, max(f.at) as last_at,
-           max(f.job_id) as job_id, bool_or(f.capped) as capped
+    select f.kind, f.stage, f.error_kind, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at,
+           max(f.at) as last_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
       from failures f
      where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
-     group by f.kind, f.stage, left(f.error, 500)),
+     group by f.kind, f.stage, f.error_kind, left(f.error, 500)),
   kinds as (
-    select t.stage, public.giftcard_error_kind(t.error) as error,
+    select t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)) as error,
            coalesce(sum(t.n) filter (where t.kind <> 'run'), 0) as count,
            coalesce(sum(t.n) filter (where t.kind = 'dead'), 0) as dead,
            coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
@@ -4269,12 +4312,394 @@ begin
            bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
            (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
            (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
-      from texts t group by t.stage, public.giftcard_error_kind(t.error))
+      from texts t group by t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)))
   select coalesce(jsonb_agg(to_jsonb(k) order by greatest(k.count, k.runs) desc, k.last_at desc, k.stage, k.error),
                   '[]') into v_found from (
       select * from kinds order by greatest(count, runs) desc, last_at desc, stage, error limit v_limit + 1) k;
   -- One more than the list holds: its presence means that there are more.
   return jsonb_build_object('errors', v_found - v_limit, 'more', jsonb_array_length(v_found) > v_limit);
+end $$;
+-- Operations: what operators do to many jobs. A row is one operation, with its progress. Ticks carry it out in steps:
+-- 39_operation_steps.sql.
+
+create table public.giftcard_operations (
+  id bigint generated always as identity,
+  idempotency_key text collate "C" not null default gen_random_uuid()::text,
+  action text collate "C" not null,
+  tenant_id text collate "C",
+  filter jsonb not null default '{}',
+  job_ids bigint[],
+  reason text not null,
+  created_by text collate "C" not null,
+  per_minute double precision,
+  state text collate "C" not null default 'running',
+  total integer not null,
+  capped boolean not null,
+  matched bigint not null default 0,
+  changed bigint not null default 0,
+  after_id bigint not null default 0,
+  until_id bigint not null,
+  first_job_id bigint,
+  next_at timestamptz,
+  stopped_because text,
+  error text,
+  created_at timestamptz not null,
+  last_at timestamptz,
+  finished_at timestamptz,
+  constraint giftcard_operations_pkey primary key (id),
+  constraint giftcard_operations_action_is_known check (action in ('requeue', 'requeue_slowly', 'cancel')),
+  constraint giftcard_operations_state_is_known check (state in ('running', 'stopped', 'completed', 'failed')),
+  constraint giftcard_operations_filter_is_an_object check (jsonb_typeof(filter) = 'object'),
+  constraint giftcard_operations_per_minute_is_positive check (
+    case action when 'requeue_slowly' then per_minute > 0 and per_minute <= 60000 else per_minute is null end)
+);
+create unique index giftcard_operations_by_key on public.giftcard_operations
+  (coalesce(tenant_id, ''), idempotency_key);
+create index giftcard_operations_by_tenant on public.giftcard_operations (tenant_id, id);
+create index giftcard_operations_running on public.giftcard_operations (last_at, id) where state = 'running';
+
+comment on table public.giftcard_operations is
+  'One row is one operation on many jobs, done by ticks in steps. It is removed 30 days after its end.';
+comment on column public.giftcard_operations.tenant_id is 'The only tenant whose jobs it changes; null: all.';
+comment on column public.giftcard_operations.job_ids is 'The selected jobs, instead of a filter.';
+comment on column public.giftcard_operations.total is
+  'How many jobs it would have changed when it was created; capped: there were more.';
+comment on column public.giftcard_operations.matched is 'Jobs that it has met; changed: those that still fitted then.';
+comment on column public.giftcard_operations.after_id is 'It goes up by id: all jobs up to this one are done.';
+comment on column public.giftcard_operations.until_id is 'The last job that there was when it was created.';
+comment on column public.giftcard_operations.first_job_id is 'Slowly: the job that runs first, alone.';
+comment on column public.giftcard_operations.next_at is
+  'Slowly: when the next job is due; null: the first has not ended.';
+
+-- Refuse an operation that is none. Return its filter, with the tenant that the caller is limited to. An empty filter
+-- fits all jobs.
+create function public.giftcard_check_operation(
+  p_action text, p_filter jsonb, p_job_ids bigint[], p_tenant_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_filter jsonb := coalesce(p_filter, '{}');
+begin
+  if p_action is null or p_action not in ('requeue', 'requeue_slowly', 'cancel') then
+    perform public.giftcard_refuse('GC400', 'action must be requeue, requeue_slowly or cancel', 'action');
+  end if;
+  perform public.giftcard_check_filter(v_filter);
+  v_filter := jsonb_strip_nulls(v_filter);
+  if p_tenant_id <> v_filter ->> 'tenant_id' then
+    perform public.giftcard_refuse('GC400', 'the filter names another tenant than yours', 'filter.tenant_id');
+  elsif p_action = 'cancel' and v_filter ->> 'status' not in ('queued', 'running', 'error') then
+    perform public.giftcard_refuse(
+      'GC400', 'only jobs that are queued, running or in error are cancelled', 'filter.status');
+  elsif p_action <> 'cancel' and v_filter ->> 'status' not in ('error', 'cancelled') then
+    perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'filter.status');
+  elsif p_job_ids is not null and v_filter - 'tenant_id' <> '{}' then
+    perform public.giftcard_refuse('GC400', 'job_ids and filter exclude each other: give one of them', 'job_ids');
+  elsif cardinality(p_job_ids) not between 1 and 1000 or array_position(p_job_ids, null) is not null then
+    perform public.giftcard_refuse('GC400', 'job_ids must be 1 to 1000 ids', 'job_ids');
+  end if;
+  return v_filter || jsonb_strip_nulls(jsonb_build_object('tenant_id', p_tenant_id));
+end $$;
+
+-- Return up to p_limit ids above p_after of the jobs that an operation is about, upwards. The filter is a checked one.
+create function public.giftcard_operation_jobs(
+  p_action text, p_filter jsonb, p_job_ids bigint[], p_after bigint, p_limit integer) returns bigint[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_statuses text[] := case
+    when p_filter ? 'status' then array[p_filter ->> 'status']
+    when p_action = 'cancel' then array['queued', 'running', 'error']
+    when p_job_ids is not null then array['error', 'cancelled']
+    else array['error'] end;
+  v_status text;
+  v_page bigint[];
+  v_found bigint[];
+  v_all bigint[] := '{}'::bigint[];
+begin
+  if p_job_ids is not null then
+    return array(
+      select j.id from public.giftcard_jobs j
+       where j.id = any (p_job_ids) and j.id > p_after and j.status = any (v_statuses)
+         and public.giftcard_fits(j, p_filter)
+       order by j.id limit p_limit);
+  end if;
+  foreach v_status in array v_statuses loop
+    v_found := '{}'::bigint[];
+    loop
+      v_page := public.giftcard_find_jobs(
+        p_filter || jsonb_build_object('status', v_status), coalesce(v_found[cardinality(v_found)], p_after),
+        least(1000, p_limit - cardinality(v_found)), true);
+      v_found := v_found || v_page;
+      exit when cardinality(v_page) < 1000 or cardinality(v_found) >= p_limit;
+    end loop;
+    v_all := v_all || v_found;
+  end loop;
+  return array(select i from unnest(v_all) i order by i limit p_limit);
+end $$;
+
+-- Count what an operation would change: {count: up to 10,000, capped: there are more, by_stage: [{stage, count}], the
+-- most first, at most 50}.
+create function public.giftcard_preview_operation(
+  p_action text, p_filter jsonb default '{}', p_job_ids bigint[] default null, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_filter jsonb := public.giftcard_check_operation(p_action, p_filter, p_job_ids, p_tenant_id);
+  v_ids bigint[] := public.giftcard_operation_jobs(p_action, v_filter, p_job_ids, 0, 10001);
+begin
+  return jsonb_build_object(
+    'count', least(cardinality(v_ids), 10000), 'capped', cardinality(v_ids) > 10000,
+    'by_stage', (
+      select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'count', s.count) order by s.count desc, s.stage),
+                      '[]')
+        from (select j.stage, count(*) as count from public.giftcard_jobs j where j.id = any (v_ids[:10000])
+               group by j.stage order by count(*) desc, j.stage limit 50) s));
+end $$;
+
+-- Return an operation as the API shows it; p_with_ids: with the ids of the jobs that were selected.
+create function public.giftcard_operation_json(o public.giftcard_operations, p_with_ids boolean default false)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_readable_row(
+    to_jsonb(o) - '{idempotency_key,created_by,job_ids,until_id}'::text[] || jsonb_build_object(
+      'by', o.created_by, 'selected', cardinality(o.job_ids),
+      'job_ids', case when p_with_ids then to_jsonb(o.job_ids[:1000]) end), 50000);
+end $$;
+
+-- Return an operation. GC404 for none.
+create function public.giftcard_show_operation(p_id bigint, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('operation %s does not exist', p_id), 'operation_id');
+  end if;
+  return public.giftcard_operation_json(o, true);
+end $$;
+
+-- Return a page of operations, the newest first: {operations, older}: the id to continue from, null at the end.
+-- p_state: only those in it.
+create function public.giftcard_list_operations(
+  p_state text default null, p_older bigint default null, p_limit integer default 50, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  o public.giftcard_operations;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for o in select * from public.giftcard_operations
+            where (p_older is null or id < p_older) and (p_state is null or state = p_state)
+              and (p_tenant_id is null or tenant_id = p_tenant_id)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_operation_json(o);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('operations', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
+-- Operations begin, are carried out by ticks, and are stopped. Each step is one transaction that changes jobs and moves
+-- the cursor: killed anywhere, an operation goes on where it was, and no job is changed twice.
+
+-- Create an operation, which the next tick begins. p_job_ids: selected jobs, instead of a filter; p_per_minute: the
+-- rate of requeue_slowly. It changes only jobs that there are now: ended ones that have not changed since, others with
+-- an id up to the highest. Called again with the same key, it returns the same operation with created false: the first
+-- reply was lost. GC422: the key was used for another operation.
+create function public.giftcard_create_operation(
+  p_action text, p_reason text, p_filter jsonb default '{}', p_job_ids bigint[] default null,
+  p_per_minute double precision default 10, p_idempotency_key text default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_filter jsonb := public.giftcard_check_operation(p_action, p_filter, p_job_ids, p_tenant_id);
+  v_rate double precision := case p_action when 'requeue_slowly' then coalesce(p_per_minute, 10) end;
+  v_key text := coalesce(p_idempotency_key, gen_random_uuid()::text);
+  v_preview jsonb := public.giftcard_preview_operation(p_action, v_filter, p_job_ids, p_tenant_id);
+  o public.giftcard_operations;
+begin
+  if coalesce(btrim(p_reason), '') = '' or char_length(p_reason) > 1000 then
+    perform public.giftcard_refuse('GC400', 'reason is required: why, in up to 1000 characters', 'reason');
+  elsif not v_rate between 1e-3 and 60000 then
+    perform public.giftcard_refuse('GC400', 'per_minute must be between 0.001 and 60000', 'per_minute');
+  end if;
+  insert into public.giftcard_operations
+    (idempotency_key, action, tenant_id, filter, job_ids, reason, created_by, per_minute, total, capped, until_id,
+     created_at)
+  values (v_key, p_action, v_filter ->> 'tenant_id', v_filter, p_job_ids, p_reason, public.giftcard_actor(p_by), v_rate,
+          (v_preview ->> 'count')::integer, (v_preview ->> 'capped')::boolean,
+          coalesce((select max(id) from public.giftcard_jobs), 0), v_now)
+  on conflict (coalesce(tenant_id, ''), idempotency_key) do nothing returning * into o;
+  if found then
+    -- The text of an error may name a person.
+    perform public.giftcard_record_act(
+      p_by, o.tenant_id, 'create_operation', 'operation ' || o.id, jsonb_build_object(
+        'action', p_action, 'filter', v_filter - '{error,error_kind}'::text[], 'selected', cardinality(p_job_ids),
+        'by_error', nullif(v_filter ?| '{error,error_kind}', false), 'total', o.total, 'capped', o.capped or null,
+        'reason', p_reason), v_now);
+    return public.giftcard_operation_json(o, true) || '{"created": true}';
+  end if;
+  select * into o from public.giftcard_operations
+   where coalesce(tenant_id, '') = coalesce(v_filter ->> 'tenant_id', '') and idempotency_key = v_key;
+  if (o.action, o.filter, o.job_ids, o.per_minute) is distinct from (p_action, v_filter, p_job_ids, v_rate) then
+    perform public.giftcard_refuse('GC422', 'this Idempotency-Key was used for another operation', 'Idempotency-Key');
+  end if;
+  return public.giftcard_operation_json(o, true) || '{"created": false}';
+end $$;
+
+-- Stop an operation between two of its steps: what it has changed stays. One that is stopped already stays as it is.
+-- GC404 for none, GC409 for one that has ended otherwise.
+create function public.giftcard_stop_operation(
+  p_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('operation %s does not exist', p_id), 'operation_id');
+  elsif o.state in ('completed', 'failed') then
+    perform public.giftcard_refuse(
+      'GC409', format('operation %s is %s: there is nothing to stop', p_id, o.state), 'state');
+  elsif o.state = 'running' then
+    update public.giftcard_operations
+       set state = 'stopped', stopped_because = 'stopped by ' || public.giftcard_actor(p_by), finished_at = v_now
+     where id = p_id returning * into o;
+    perform public.giftcard_record_act(
+      p_by, o.tenant_id, 'stop_operation', 'operation ' || p_id,
+      jsonb_build_object('matched', o.matched, 'changed', o.changed), v_now);
+  end if;
+  return public.giftcard_operation_json(o, true);
+end $$;
+
+-- Return why a slow requeue does not go on after its first job: 'waits' while that has not run, a sentence if it has
+-- failed; null: it has completed.
+create function public.giftcard_first_job_stops(p_job_id bigint) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  j public.giftcard_jobs;
+begin
+  select * into j from public.giftcard_jobs where id = p_job_id;
+  return case when not found then format('job %s, which was to run first, is gone', p_job_id)
+              when j.status = 'running' or j.status = 'queued' and j.attempts = 0 then 'waits'
+              when j.status <> 'completed'
+              then format('job %s ran first and is %s, not completed', p_job_id, j.status) end;
+end $$;
+
+-- Requeue or cancel the jobs of one step that fit the operation still once they are locked. p_first_in: seconds until
+-- the first is due. Return the ids of those that were changed.
+create function public.giftcard_change_operation_jobs(
+  o public.giftcard_operations, p_found bigint[], p_first_in double precision, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ids bigint[] := array(
+    select j.id from public.giftcard_jobs j
+     where j.id = any (p_found)
+       and case when o.filter ? 'status' then j.status = o.filter ->> 'status'
+                when o.action = 'cancel' then j.status in ('queued', 'error')
+                     or j.status = 'running' and j.cancel_requested_at is null
+                else j.status = 'error' or j.status = 'cancelled' and o.job_ids is not null end
+       and (j.status in ('queued', 'running') or greatest(j.finished_at, j.updated_at) <= o.created_at)
+       and public.giftcard_fits(j, o.filter)
+     order by j.id for update);
+begin
+  if o.action = 'cancel' then
+    perform public.giftcard_cancel_locked(v_ids, p_now);
+  else
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, coalesce(60 / o.per_minute, 0), p_now);
+  end if;
+  perform public.giftcard_record_jobs(
+    o.created_by, case o.action when 'cancel' then 'cancel' else 'requeue' end, v_ids,
+    jsonb_build_object('operation', o.id), p_now);
+  return v_ids;
+end $$;
+
+-- Carry out one step of an operation whose row is locked. Return whether the operation waits: for its first job, or,
+-- at its rate, for time to pass. Slowly: only jobs that are due in the next two minutes are requeued, so that a stop
+-- holds back the others.
+create function public.giftcard_step(o public.giftcard_operations, p_limit integer, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_first boolean := o.action = 'requeue_slowly' and o.first_job_id is null;
+  v_slowly boolean := o.action = 'requeue_slowly' and not v_first;
+  v_from timestamptz := greatest(o.next_at, p_now);
+  v_limit integer := case when v_first then 1 else p_limit end;
+  v_stops text;
+  v_found bigint[];
+  v_ids bigint[];
+  v_done boolean;
+begin
+  if v_slowly then
+    v_stops := case when o.next_at is null then public.giftcard_first_job_stops(o.first_job_id) end;
+    v_limit := greatest(0, least(p_limit, floor(
+      extract(epoch from p_now + interval '2 minutes' - v_from)::double precision * o.per_minute / 60) + 1))::integer;
+    if v_stops = 'waits' or v_stops is null and v_limit < 1 then
+      update public.giftcard_operations set last_at = p_now where id = o.id;
+      return true;
+    elsif v_stops is not null then
+      update public.giftcard_operations
+         set state = 'stopped', stopped_because = v_stops, last_at = p_now, finished_at = p_now where id = o.id;
+      return false;
+    end if;
+  end if;
+  v_found := public.giftcard_operation_jobs(o.action, o.filter, o.job_ids, o.after_id, v_limit);
+  v_done := cardinality(v_found) < v_limit or v_found[cardinality(v_found)] >= o.until_id;
+  v_found := array(select i from unnest(v_found) i where i <= o.until_id order by i);
+  v_ids := public.giftcard_change_operation_jobs(o, v_found, extract(epoch from v_from - p_now), p_now);
+  update public.giftcard_operations
+     set matched = matched + cardinality(v_found), changed = changed + cardinality(v_ids), last_at = p_now,
+         after_id = coalesce(v_found[cardinality(v_found)], after_id),
+         first_job_id = case when v_first then v_ids[1] else first_job_id end,
+         next_at = case when v_slowly then v_from + cardinality(v_ids) * make_interval(secs => 60 / per_minute) end,
+         state = case when v_done then 'completed' else state end,
+         finished_at = case when v_done then p_now end
+   where id = o.id;
+  return v_first and v_ids <> '{}' and not v_done;
+end $$;
+
+-- Carry out one step of the operation that has waited longest: up to p_limit jobs. p_skip: operations that wait. Return
+-- {id, state, matched, changed: its sums, waits: nothing can be done now}; null: no operation is left. An operation
+-- whose step fails has failed, with the error; its earlier steps stay.
+create function public.giftcard_step_operation(
+  p_limit integer default 500, p_skip bigint[] default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_waits boolean := false;
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where state = 'running' and id <> all (coalesce(p_skip, '{}'))
+   order by last_at nulls first, id limit 1 for update skip locked;
+  if not found then
+    return null;
+  end if;
+  begin
+    v_waits := public.giftcard_step(o, least(greatest(coalesce(p_limit, 500), 1), 500), v_now);
+  exception when others then
+    if public.giftcard_is_unavailable(sqlstate) then
+      raise;
+    end if;
+    update public.giftcard_operations
+       set state = 'failed', error = public.giftcard_error_text(sqlstate, sqlerrm), last_at = v_now, finished_at = v_now
+     where id = o.id;
+  end;
+  select * into o from public.giftcard_operations where id = o.id;
+  return jsonb_build_object(
+    'id', o.id, 'state', o.state, 'matched', o.matched, 'changed', o.changed, 'waits', v_waits);
 end $$;
 -- Orders and customers. Money is in minor units.
 

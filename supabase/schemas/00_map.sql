@@ -10,6 +10,7 @@
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
@@ -39,9 +40,9 @@
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
 --   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
---                                                         giftcard_requeue_dead_letters
+--                                                         giftcard_requeue_dead_letters, giftcard_step_operation
 --   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
---                                                         giftcard_cancel_flow
+--                                                         giftcard_cancel_flow, giftcard_step_operation
 --   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
 --   archived → ended                restore               giftcard_restore_job
 --
@@ -78,11 +79,11 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
--- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
--- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
--- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
--- order.
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and
+-- circuit rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot
+-- break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease

@@ -83,6 +83,10 @@ def tripped(world: World) -> str:
     return "email"
 
 
+def an_operation(world: World) -> int:
+    return int(world.call("create_operation", action="cancel", filter=SHOP, reason="gone")["id"])
+
+
 def scheduled(world: World) -> int:
     return a_schedule(world, **SHOP)
 
@@ -142,6 +146,13 @@ ACTS: dict[str, Act] = {
     "requeue": Act(dead, by_id("job_id"), "requeue", "job {}"),
     "requeue_jobs": Act(dead, just(filter=SHOP | {"error": "no"}, dry_run=False), "requeue", "job {}"),
     "requeue_dead_letters": Act(dead, just(error="no", dry_run=False), "requeue", "job {}"),
+    "create_operation": Act(
+        dead,
+        just(action="cancel", filter=SHOP | {"error": "Kate"}, reason="gone"),
+        "create_operation",
+        "operation {new}",
+    ),
+    "stop_operation": Act(an_operation, by_id("id"), "stop_operation", "operation {}"),
     "cancel": Act(lambda world: world.enqueue(**SHOP), by_id("job_id"), "cancel", "job {}"),
     "cancel_flow": Act(an_order, of_order(), "cancel_flow", "flow order-7"),
     "restore_job": Act(archived, by_id("job_id"), "restore", "job {}"),

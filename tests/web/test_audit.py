@@ -12,6 +12,7 @@ FLOW = "order-7"
 SCHEDULE = {"schedule": "0 9 * * *", "stage": "customer_ingest", "payload": an_order()}
 ENDPOINT = {"url": "https://shop.example/hook?key=s3cret", "events": ["job.completed"]}
 TOKEN = {"name": "shop", "scopes": ["orders:write"]}
+CANCEL = {"action": "cancel", "filter": {"error": "kate@example.com"}, "reason": "anna@example.com left"}
 PERSONAL = ("kate@example.com", "anna@example.com", "Kate", "s3cret")
 
 
@@ -45,6 +46,10 @@ def queued(world: World) -> int:
 
 def dead(world: World) -> int:
     return world.add("customer_ingest", an_order(), status="error", last_error="E: kate@example.com")
+
+
+def an_operation(world: World) -> int:
+    return int(ask(world, "POST", "/api/v1/operations", CANCEL)["id"])
 
 
 def archived(world: World) -> int:
@@ -96,6 +101,8 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("post", "/api/v1/jobs"): (nothing, JOB, "enqueue"),
     ("post", "/api/v1/jobs/{job_id}/requeue"): (dead, {"payload": an_order(message="anna@example.com")}, "payload"),
     ("post", "/api/v1/jobs/requeue"): (dead, {"filter": {"error": "kate@example.com"}}, "requeue"),
+    ("post", "/api/v1/operations"): (dead, CANCEL, "create_operation"),
+    ("post", "/api/v1/operations/{operation_id}/stop"): (an_operation, None, "stop_operation"),
     ("post", "/api/v1/jobs/{job_id}/cancel"): (queued, None, "cancel"),
     ("post", "/api/v1/jobs/{job_id}/restore"): (archived, None, "restore"),
     ("post", "/api/v1/flows/{correlation_id}/cancel"): (ordered, None, "cancel_flow"),
@@ -129,7 +136,7 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("get", "/api/v1/schedules/{schedule_id}?reveal=true"): (scheduled, None, "reveal"),
 }
 # No tenant's alone.
-OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/tokens", "/api/v1/jobs?")
+OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/tokens", "/api/v1/jobs?", "/api/v1/operations")
 # A customer's order, a vendor's event and a tick are no acts of an operator.
 NO_ACTS = {"/api/v1/giftcards", "/api/webhooks/square", "/api/jobs/run", "/api/cron/giftcard-jobs"}
 

@@ -6,7 +6,7 @@ Told over two wires, to two fresh databases, it has to come out the same, word f
 from lib.store.wire import Wire
 from tests.wires import books
 from tests.wires import later_chapters as later
-from tests.wires.narrator import LEASES, NOBODY, STAGES, Answer, Teller
+from tests.wires.narrator import FIRST_ID, LEASES, NOBODY, STAGES, Answer, Teller
 
 
 def tell(wire: Wire) -> list[Answer]:
@@ -21,6 +21,7 @@ def tell(wire: Wire) -> list[Answer]:
         _a_tick,
         _effects,
         _dead_letters,
+        _operations,
         _operators,
     )
     for chapter in (
@@ -175,6 +176,26 @@ def _dead_letters(t: Teller) -> None:
     t.later(3_600)
     t.do("stuck", due_seconds=0.5, snoozed_seconds=60, stages=STAGES, missing={"email": "SMTP_URL"})
     t.do("stuck", due_seconds=1e30, snoozed_seconds=-1, stages=None, missing={})
+
+
+def _operations(t: Teller) -> None:
+    wanted = {"action": "requeue_slowly", "filter": {"error_kind": "Ü", "status": None}, "job_ids": None}
+    t.ask("preview_operation", **wanted, tenant_id="shop")
+    t.ask("preview_operation", action="cancel", filter={}, job_ids=(FIRST_ID, 2**62), tenant_id=None)
+    t.ask("preview_operation", action="cancel", filter={"status": "completed"}, job_ids=None)
+    made = wanted | {"reason": "ß", "per_minute": 0.5, "idempotency_key": "key", "by": "kåte", "tenant_id": "shop"}
+    operation = t.do("create_operation", **made)
+    t.do("create_operation", **made)
+    t.do("create_operation", **(made | {"per_minute": 2.5}))
+    t.do("create_operation", **(made | {"per_minute": -1.5}))
+    t.do("step_operation", limit=500, skip=(operation["id"],))
+    t.do("stop_operation", id=operation["id"], by="kåte", tenant_id="another")
+    t.do("stop_operation", id=operation["id"], by="kåte", tenant_id="shop")
+    t.do("create_operation", **(made | {"action": "cancel", "filter": {"stage": "none"}, "idempotency_key": "two"}))
+    t.do("step_operation", limit=500, skip=())
+    t.ask("show_operation", id=operation["id"], tenant_id="shop")
+    t.ask("show_operation", id=NOBODY, tenant_id=None)
+    t.ask("list_operations", tenant_id="shop", state="stopped", older=None, limit=1)
 
 
 def _operators(t: Teller) -> None:

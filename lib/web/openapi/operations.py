@@ -19,6 +19,7 @@ from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
     audit,
     base,
+    bulk,
     circuits,
     decisions,
     docs,
@@ -121,6 +122,21 @@ _JOBS: Mapping[str, Operation] = {
     "archive.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
 }
 
+_OPERATIONS: Mapping[str, Operation] = {
+    "bulk.list_operations": Operation(
+        "list_operations", "operations", bulk.OperationPage, query=(schemas.OperationPage,)
+    ),
+    "bulk.create": Operation(
+        "create_operation",
+        "operations",
+        bulk.OperationResult,
+        body=(schemas.OperationRequest,),
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
+    ),
+    "bulk.show": Operation("get_operation", "operations", bulk.Operation),
+    "bulk.stop": Operation("stop_operation", "operations", bulk.Operation, errors=(409,)),
+}
+
 _CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
     "circuits.list_circuits": Operation(
         "list_circuits", "circuits", circuits.CircuitList, query=(schemas.CircuitPage,)
@@ -178,6 +194,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_ORDERS,
     **_DECISIONS,
     **_JOBS,
+    **_OPERATIONS,
     **_CIRCUITS_AND_STAGES,
     **_REPORTS,
     **_SCHEDULES,
