@@ -4,7 +4,19 @@ from flask import Flask, Response, request
 
 from lib.telemetry import sentry
 from lib.web import problems
-from lib.web.page import errors, overview, render, search, session, signing
+from lib.web.page import (
+    bulk,
+    error_kinds,
+    errors,
+    job,
+    jobs,
+    overview,
+    payload,
+    render,
+    search,
+    session,
+    signing,
+)
 from lib.web.services import Services
 
 # A form has at most a payload and 1,000 job numbers.
@@ -21,7 +33,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
-_AREAS = (overview, search, signing)
+_AREAS = (overview, search, signing, jobs, job, payload, error_kinds, bulk)
 
 
 def create_page(services: Services) -> Flask:
