@@ -98,8 +98,7 @@ class OperatorCalls(Calls):
 
     def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller, reason: str | None = None) -> None:
         """Record in the audit that personal data of a tenant (None: of several) was revealed, and why."""
-        arguments = {"subject": subject, "reason": reason, "by": caller.name, "tenant_id": tenant_id}
-        self._wire.call("giftcard_record_reveal", **arguments)
+        self._wire.call("giftcard_record_reveal", subject=subject, reason=reason, by=caller.name, tenant_id=tenant_id)
 
     def list_audit(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the acts of operators, newest first."""

@@ -143,9 +143,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _created(operation: dict[str, Any]) -> str:
-    return (
-        "Created: the next tick begins with it." if operation["created"] else "This form was sent before: here it is."
-    )
+    return "Created: the next tick begins with it." if operation["created"] else "This form was sent already."
 
 
 def _checked(operation_id: int) -> int:
