@@ -11,13 +11,18 @@ from lib.validation import UNSAFE
 
 # Characters of JSON that would be invisible, or change the order of what follows. As escapes they are the same JSON.
 _INVISIBLE = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]")
+# Controls of the writing direction: one that is not closed changes the order of what follows, also behind a <bdi>.
+_DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 # Characters of a JSON value that a page shows.
 _MOST = 20_000
 
 
 def plain(text: Any) -> Markup:
     """Return a text as HTML, isolated: its writing direction ends with it. Control characters become visible."""
-    return Markup("<bdi>{}</bdi>").format(UNSAFE.sub("\N{REPLACEMENT CHARACTER}", "–" if text is None else str(text)))
+    shown = "–" if text is None else str(text)
+    for invisible in (UNSAFE, _DIRECTIONS):
+        shown = invisible.sub("\N{REPLACEMENT CHARACTER}", shown)
+    return Markup("<bdi>{}</bdi>").format(shown)
 
 
 def json_text(value: Any) -> str:

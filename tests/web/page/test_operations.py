@@ -39,12 +39,12 @@ def test_an_operation_begins_with_a_reason_and_shows_its_progress(browser: Brows
     dead(world, 3)
     created = browser.post("/operations", previewed(browser, action="requeue") | {"reason": "the vendor is back"})
     page = browser.follow(created)
-    assert "0 of 3 met, 0 changed" in page.text
+    assert "0 of 3 processed, 0 changed" in page.text
     assert "The next tick begins with it." in page.text
     assert "the vendor is back" in page.text
     world.drain()
     done = browser.get(created.headers["Location"]).text
-    assert "3 of 3 met, 3 changed" in done
+    assert "3 of 3 processed, 3 changed" in done
     assert '<progress value="3" max="3">' in done
     assert created.headers["Location"] in Page(browser.get("/operations").text).links
 
@@ -137,7 +137,7 @@ def test_a_count_that_stops_is_marked(browser: Browser, world: World) -> None:
     assert "The count stops at 10,000." in preview.text
     fields = Page(preview.text).form("/operations").fields | {"reason": "all of them"}
     page = browser.follow(browser.post("/operations", fields))
-    assert "0 of 10,000+ met" in page.text
+    assert "0 of 10,000+ processed" in page.text
     assert "<progress>" in page.text
 
 
