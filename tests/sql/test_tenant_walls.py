@@ -24,6 +24,8 @@ READS: list[Way] = [
     ("show_job", dead, by_id("job_id")),
     ("show_job", archived, by_id("job_id")),
     ("history", dead, by_id("job_id")),
+    ("job_story", dead, by_id("job_id")),
+    ("job_story", archived, by_id("job_id")),
     ("history", archived, by_id("job_id")),
     ("show_schedule", scheduled, by_id("id")),
     ("occurrences", scheduled, by_id("id")),
