@@ -12,7 +12,6 @@ from lib.cli.tables import count
 from lib.cli.top_stages import is_idle, ordered, table
 from lib.cli.top_ticks import ticks
 from lib.cli.top_view import Line, View, cell, cut, fitted
-from lib.jobs.trouble import search_text
 from lib.monitoring.verdict import Verdict, at, moment, rendered
 
 Json = dict[str, Any]
@@ -77,7 +76,7 @@ def _verdict(overview: Json, view: View) -> Iterator[Line]:
     for line in wrap(_words(verdict["next"], overview, view), view.width):
         yield ((line, ""),)
     if verdict["action"]:
-        yield ((view.plain(f"→ {with_url(command(verdict['action']))}"), "bold"),)
+        yield ((view.plain(f"→ {with_url(command(verdict['action'], room=view.width - 2))}"), "bold"),)
 
 
 def _others(overview: Json, view: View, most: int = 50) -> list[Line]:
@@ -133,8 +132,8 @@ def _dead(overview: Json, view: View, most: int = 50) -> list[Line]:
     return lines
 
 
-def command(action: Json) -> str:
-    """Return the command for an action of the verdict."""
+def command(action: Json, *, room: int) -> str:
+    """Return the command for an action of the verdict. One that does not fit is that of the list which has it."""
     target = str(action["target"])
     if action["kind"] == "resume":
         return shlex.join(["flask", "jobs", "resume", target])
@@ -143,9 +142,9 @@ def command(action: Json) -> str:
     if action["kind"] == "tick":
         return "flask jobs tick"
     if action["kind"] == "requeue":
-        text = search_text(target)
-        words = ["flask", "jobs", "requeue", "--stage", str(action["stage"]), *(["--error", text] if text else [])]
-        return shlex.join([*words, "--dry-run"])
+        only = ["--stage", str(action["stage"])]
+        requeue = shlex.join(["flask", "jobs", "requeue", *only, "--error-kind", target, "--dry-run"])
+        return requeue if cell_width(with_url(requeue)) <= room else shlex.join(["flask", "jobs", "errors", *only])
     url = urlsplit(target)
     if url.path.startswith("/jobs/"):
         return shlex.join(["flask", "jobs", "show", url.path.removeprefix("/jobs/")])

@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 to 39, 42 and 57.
+    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 to 39, 42, 57 and 58.
 
     `caller`: who acts, recorded in the audit; a row of another tenant than theirs does not exist for them.
     """
@@ -55,6 +55,10 @@ class OperatorCalls(Calls):
         """Return a page of a job's runs, newest first. `older`: the cursor of the page before."""
         return self._dict("giftcard_history", repeat=True, job_id=job_id, tenant_id=tenant_id, **page)
 
+    def job_story(self, job_id: int, *, tenant_id: str | None, **arguments: Any) -> dict[str, Any]:
+        """Return a job with a page of its runs, its flow's jobs and its effects."""
+        return self._dict("giftcard_job_story", repeat=True, job_id=job_id, tenant_id=tenant_id, **arguments)
+
     def list_jobs(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the jobs that match a filter."""
         return self._dict("giftcard_list_jobs", repeat=True, **arguments)
@@ -92,9 +96,9 @@ class OperatorCalls(Calls):
         """Close a circuit."""
         return self._dict("giftcard_reset_circuit", circuit=circuit, by=caller.name)
 
-    def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller) -> None:
-        """Record in the audit that personal data of a tenant (None: of several) was revealed."""
-        self._wire.call("giftcard_record_reveal", subject=subject, by=caller.name, tenant_id=tenant_id)
+    def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller, reason: str | None = None) -> None:
+        """Record in the audit that personal data of a tenant (None: of several) was revealed, and why."""
+        self._wire.call("giftcard_record_reveal", subject=subject, reason=reason, by=caller.name, tenant_id=tenant_id)
 
     def list_audit(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the acts of operators, newest first."""

@@ -34,17 +34,17 @@ def _alerts(store: Store, registry: Registry, settings: Settings) -> Summary:
     return notify(store, registry, settings)
 
 
+def _operations(store: Store, _registry: Registry, _settings: Settings) -> Summary:
+    from lib.tick.operations import carry_out
+
+    return carry_out(store)
+
+
 def _update_counters(store: Store, _registry: Registry, _settings: Settings) -> Summary:
     runs = store.update_counters(limit=_MOST_RUNS)
     if runs >= _MOST_RUNS:
         store.continue_maintenance("counters")
     return {"runs": runs}
-
-
-def _operations(store: Store, _registry: Registry, _settings: Settings) -> Summary:
-    from lib.tick.operations import carry_out
-
-    return carry_out(store)
 
 
 def _has_alert_channel(settings: Settings) -> object:
@@ -54,8 +54,8 @@ def _has_alert_channel(settings: Settings) -> object:
 # Each task imports its code when it runs: in most ticks, none is due.
 TASKS: Mapping[str, MaintenanceTask] = {
     "alerts": MaintenanceTask(_alerts, enabled=_has_alert_channel),
-    "counters": MaintenanceTask(_update_counters),
     "operations": MaintenanceTask(_operations),
+    "counters": MaintenanceTask(_update_counters),
     "prune": MaintenanceTask(_prune),
 }
 

@@ -73,7 +73,8 @@
 --   its card                        giftcard_record_card → (trigger) giftcard_link_card → giftcard_enqueue_block
 --   what does not match             giftcard_reconcile
 --   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
---                                   giftcard_accept_difference, giftcard_record_order_event
+--                                   giftcard_accept_difference, giftcard_record_order_event, giftcard_resend_mail
+--   what operators look up          giftcard_find_orders → giftcard_order_matches; giftcard_order_story
 --
 -- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they
 -- are under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.
@@ -773,7 +774,8 @@ comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
 insert into public.giftcard_maintenance_tasks (task, every) values
-  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('operations', '1 millisecond'), ('prune', '10 minutes');
+  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
+  ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -4239,7 +4241,8 @@ end $$;
 -- queue. capped: its stage or queue has as many as are read, so that there may be more.
 create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
 returns table (
-  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, revive_at timestamptz,
+  job_id bigint, capped boolean)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   with recursive stages as (
@@ -4249,13 +4252,14 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     select n.stage from stages s cross join lateral (
       select j.stage from public.giftcard_jobs j
        where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
-  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.id,
-          count(*) over (partition by d.stage) >= p_scan
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.revive_at,
+          d.id, count(*) over (partition by d.stage) >= p_scan
      from (select * from stages limit 200) s cross join lateral (
        select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
         order by j.finished_at desc, j.id desc limit p_scan) d)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, r.seen >= p_scan
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id,
+          r.seen >= p_scan
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
@@ -4263,7 +4267,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
           order by j.scheduled_at, j.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, false
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id, false
      from (select j.* from public.giftcard_jobs j where j.status = 'running'
             order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
     where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
@@ -4273,12 +4277,13 @@ $$;
 -- tenant of its job; null: the job is gone. Their kinds are not kept.
 create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
 returns table (
-  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, revive_at timestamptz,
+  job_id bigint, capped boolean)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select 'run', h.stage, coalesce(
            (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
            (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
-         h.error, null, h.finished_at, h.job_id, count(*) over () >= 10000
+         h.error, null, h.finished_at, null::timestamptz, h.job_id, count(*) over () >= 10000
     from (select * from public.giftcard_job_history r
            where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
            order by r.finished_at desc limit 10000) h
@@ -4286,8 +4291,9 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 
 -- Return errors by stage and kind, the most frequent first: {errors: [{stage, error, count: of
--- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
--- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
+-- jobs, dead, retrying, runs, capped, first_at, last_at, next_revival_at: of its dead letters, job_id: the newest,
+-- last_error: its own}], more}. p_since: only what has failed since, and the runs since then; null: runs are not
+-- counted. capped: there may be more.
 create function public.giftcard_errors(
   p_stage text default null, p_since timestamptz default null, p_limit integer default 50,
   p_tenant_id text default null, p_now timestamptz default null) returns jsonb
@@ -4303,7 +4309,7 @@ begin
   -- By text first: the kind of each is made once.
   texts as (
     select f.kind, f.stage, f.error_kind, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at,
-           max(f.at) as last_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
+           max(f.at) as last_at, min(f.revive_at) as revive_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
       from failures f
      where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
      group by f.kind, f.stage, f.error_kind, left(f.error, 500)),
@@ -4314,6 +4320,7 @@ begin
            coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
            case when p_since is not null then coalesce(sum(t.n) filter (where t.kind = 'run'), 0) end as runs,
            bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
+           min(t.revive_at) as next_revival_at,
            (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
            (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
       from texts t group by t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)))
@@ -4732,14 +4739,19 @@ create table public.giftcard_orders (
   free_of_charge boolean not null default false,
   cancelled_at timestamptz,
   created_at timestamptz not null,
+  -- The digits of a UUID that are random: its first eight, and its last.
+  page_id bigint not null
+    default ('x' || left(gen_random_uuid()::text, 8) || right(gen_random_uuid()::text, 8))::bit(64)::bigint,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
+  constraint giftcard_orders_page_id_key unique (page_id),
   -- What payments and cards refer to: an order's payment and card have its amount and currency, or do not exist.
   constraint giftcard_orders_terms_key unique (tenant_id, correlation_id, amount, currency, free_of_charge),
   constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
   constraint giftcard_orders_details_are_an_object check (jsonb_typeof(details) = 'object')
 );
-create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
+create index giftcard_orders_by_customer on public.giftcard_orders (customer_id, created_at)
+    where customer_id is not null;
 
 comment on table public.giftcard_orders is
   'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
@@ -4748,6 +4760,8 @@ comment on column public.giftcard_orders.details is
 comment on column public.giftcard_orders.locale is 'The language of the mail, from details. Null: the default.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
+comment on column public.giftcard_orders.page_id is
+  'Random: names the order in the link to its page, which the application signs. The id alone opens nothing.';
 comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
 
 -- Refuse to change what an order was taken in with.
@@ -4787,7 +4801,7 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id}.
+-- Return {correlation_id, created, job_id, page_id}.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -4810,7 +4824,8 @@ begin
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
-    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
+    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
+                              'page_id', o.page_id);
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then
@@ -4824,7 +4839,8 @@ begin
     end if;
   end if;
   -- An order outlives its jobs: sent again, it makes no new ones, archived or not.
-  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
+  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'page_id', o.page_id,
+                            'job_id', coalesce(
     (select id from public.giftcard_jobs
       where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest'
         and dedup_key = ''),
@@ -4834,7 +4850,7 @@ begin
       order by id limit 1)));
 end $$;
 
--- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled},
+-- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled, page_id},
 -- payment: {reference, amount, currency, worth, provider}, or null, card: {id, reference, number_encrypted,
 -- number_hash, last4, state, unpaid, provider, personal_code}, or null}. null: there is no such order.
 create function public.giftcard_books(p_tenant_id text, p_correlation_id text) returns jsonb
@@ -4844,7 +4860,8 @@ begin
     select jsonb_build_object(
       'order', jsonb_build_object(
         'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000),
-        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null),
+        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null,
+        'page_id', o.page_id),
       'payment', (
         select jsonb_build_object('reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
                                   'worth', p.worth, 'provider', p.provider)
@@ -4957,12 +4974,15 @@ begin
 end $$;
 -- Personal data: shown in clear only with a row in the audit, and erased on request.
 
--- Record that personal data was shown in clear. p_tenant_id: the tenant whose data it is; null: several.
+-- Record that personal data was shown in clear, and why (null: unknown). p_tenant_id: the tenant whose data it is;
+-- null: several.
 create function public.giftcard_record_reveal(
-  p_subject text, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_subject text, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject, '{}', p_now);
+  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject,
+                                     jsonb_strip_nulls(jsonb_build_object('reason', p_reason)), p_now);
   return jsonb_build_object('noted', true);
 end $$;
 
@@ -6185,6 +6205,491 @@ end $$;
 create trigger giftcard_jobs_reopen_their_order after update of status on public.giftcard_jobs
     for each row when (old.status in ('cancelled', 'completed') and new.status = 'queued')
     execute function public.giftcard_reopen_order();
+-- Send the mail of an order again.
+
+-- Return whether a job of stage email sends a mail again: its first one has been sent by another job.
+create function public.giftcard_is_resend(p_dedup_key text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_dedup_key like 'resend:%';
+end $$;
+
+-- Return the dedup key of the next mail that is sent again: resend:1, resend:2, … An effect outlives its job: a key
+-- that was used once would send nothing.
+create function public.giftcard_next_resend(p_tenant_id text, p_correlation_id text) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return 'resend:' || 1 + coalesce(max(substr(k.dedup_key, 8)::bigint), 0) from (
+    select dedup_key from public.giftcard_jobs
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email'
+    union all
+    select dedup_key from public.giftcard_jobs_archive
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email'
+    union all
+    select dedup_key from public.giftcard_effects
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email') k
+   where k.dedup_key ~ '^resend:[0-9]{1,9}$';
+end $$;
+
+-- Refuse (GC409) to send the mail of an order again that must not be sent, or has not been sent yet.
+create function public.giftcard_check_resend(o public.giftcard_orders) returns void
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_state text := (select state from public.giftcard_cards
+                    where tenant_id = o.tenant_id and correlation_id = o.correlation_id);
+  v_problem text := case
+    when jsonb_typeof(o.details -> 'customer') is distinct from 'object'
+      then format('the customer of order %s was erased: there is no address', o.correlation_id)
+    when o.cancelled_at is not null then format('order %s is cancelled: its card is not sent', o.correlation_id)
+    when v_state is null then format('order %s has no card to send', o.correlation_id)
+    when v_state = 'blocked' then format('the card of order %s is blocked: it is not sent', o.correlation_id)
+    -- Its flow would send the first mail beside this one.
+    when not public.giftcard_is_at_rest(o.tenant_id, o.correlation_id)
+         and not exists (select from public.giftcard_effects
+                          where tenant_id = o.tenant_id and correlation_id = o.correlation_id and stage = 'email')
+         and not exists (select from public.giftcard_jobs
+                          where tenant_id = o.tenant_id and correlation_id = o.correlation_id and stage = 'email')
+      then format('order %s is still under way: its mail follows', o.correlation_id) end;
+begin
+  if v_problem is not null then
+    perform public.giftcard_refuse('GC409', v_problem, 'correlation_id');
+  end if;
+end $$;
+
+-- Return the job that sends the mail of an order again, and how: waiting (it is queued or runs), requeued (it has
+-- failed or was cancelled, and sent nothing) or created, from p_job (as giftcard_enqueue takes it). p_changed: the
+-- address is another one than that of a job that runs. The caller holds the order's jobs of stage email.
+create function public.giftcard_resend_job(
+  p_tenant_id text, p_correlation_id text, p_job jsonb, p_changed boolean, p_now timestamptz,
+  out job_id bigint, out done text)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  select j.id, case when j.status in ('queued', 'running') then 'waiting' else 'requeued' end into job_id, done
+    from public.giftcard_jobs j
+   where j.tenant_id = p_tenant_id and j.correlation_id = p_correlation_id and j.stage = 'email'
+     and (j.status = 'queued' or j.status = 'running' and not p_changed or j.status in ('error', 'cancelled'))
+     -- A mail that was sent under its key would not be sent by it once more.
+     and not exists (select from public.giftcard_effects e
+                      where e.tenant_id = j.tenant_id and e.correlation_id = j.correlation_id and e.stage = 'email'
+                        and e.dedup_key = j.dedup_key and e.result is not null)
+   order by array_position('{queued,running,error,cancelled}'::text[], j.status), j.id desc limit 1;
+  if done = 'requeued' then
+    perform public.giftcard_requeue_job(job_id, null, false, null, null, p_tenant_id, p_now);
+  elsif done is null then
+    done := 'created';
+    job_id := (public.giftcard_enqueue(jsonb_build_array(p_job || jsonb_build_object(
+        'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'email',
+        'dedup_key', public.giftcard_next_resend(p_tenant_id, p_correlation_id))), p_now => p_now)
+      -> 0 ->> 'id')::bigint;
+  end if;
+end $$;
+
+-- Send the mail of an order again, to its recipient or, from now on, to p_email. A job of it that waits or runs is
+-- left to send it; one that has failed is requeued; otherwise a new one is enqueued, whose key no mail was sent with.
+-- p_job: that job, as the application prepares it. Return {correlation_id, job_id, done: waiting, requeued or created,
+-- scheduled_at, changed: the fields of the recipient that differ now}. GC404 for an unknown order. GC409 for one
+-- without a card, with a blocked one, cancelled, of an erased customer, or still under way.
+create function public.giftcard_resend_mail(
+  p_tenant_id text, p_correlation_id text, p_reason text, p_email text default null, p_job jsonb default '{}',
+  p_by text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_changed jsonb := '[]'::jsonb;
+  v_sent record;
+  o public.giftcard_orders;
+begin
+  perform from public.giftcard_jobs
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email' order by id for update;
+  select * into o from public.giftcard_orders
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
+  end if;
+  perform public.giftcard_check_resend(o);
+  if p_email is not null then
+    v_changed := public.giftcard_correct_recipient(
+      p_tenant_id, p_correlation_id, jsonb_build_object('email', p_email), p_by, v_now) -> 'changed';
+  end if;
+  v_sent := public.giftcard_resend_job(
+    p_tenant_id, p_correlation_id, p_job, v_changed <> '[]', v_now);
+  if v_sent.done <> 'waiting' then
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'resend', 'order ' || p_correlation_id,
+      jsonb_build_object('reason', p_reason, 'job_id', v_sent.job_id, 'done', v_sent.done), v_now);
+  end if;
+  return jsonb_build_object(
+    'correlation_id', p_correlation_id, 'job_id', v_sent.job_id, 'done', v_sent.done, 'changed', v_changed,
+    'scheduled_at', (select scheduled_at from public.giftcard_jobs where id = v_sent.job_id));
+end $$;
+-- The customer's page of an order: one call returns all that it shows.
+
+-- Return what state the page of an order shows: the first of these that holds.
+--   erased      the customer was erased
+--   cancelled   the order is cancelled
+--   blocked     the card is blocked, or is to be: its payment went back
+--   spent       nothing is left on the card
+--   ready       there is a card
+--   refunded    the payment went back before there was a card
+--   late        a job of the flow is a dead letter, none is open, or there is no card 15 minutes after the payment
+--   paid        the card is being made
+--   received    the payment is waited for
+create function public.giftcard_page_state(
+  o public.giftcard_orders, c public.giftcard_cards, p public.giftcard_payments, p_now timestamptz) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return case
+    when o.details = '{}' then 'erased'
+    when o.cancelled_at is not null then 'cancelled'
+    when c.state = 'blocked' or c.unpaid > 0 then 'blocked'
+    when c.state = 'redeemed' then 'spent'
+    when c.id is not null then 'ready'
+    when p.worth < o.amount then 'refunded'
+    when p.created_at < p_now - interval '15 minutes'
+      or exists (select from public.giftcard_jobs j
+                  where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id and j.status = 'error'
+                    and not public.giftcard_is_webhook(j.stage))
+      or not exists (select from public.giftcard_jobs j
+                      where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+                        and j.status in ('queued', 'running') and not public.giftcard_is_webhook(j.stage)) then 'late'
+    when p.id is not null or o.free_of_charge then 'paid'
+    else 'received' end;
+end $$;
+
+-- Return what the page of an order shows: {tenant_id, correlation_id, state, locale,
+-- order: {amount, currency, details}, card: {number_encrypted, number_hash, balance, personal_code}}. order and card
+-- are null unless the state is ready. null: no order has this id.
+create function public.giftcard_card_page(p_page_id bigint, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  o public.giftcard_orders;
+  c public.giftcard_cards;
+  p public.giftcard_payments;
+  v_state text;
+begin
+  select * into o from public.giftcard_orders where page_id = p_page_id;
+  if not found then
+    return null;
+  end if;
+  select * into c from public.giftcard_cards
+   where tenant_id = o.tenant_id and correlation_id = o.correlation_id;
+  select * into p from public.giftcard_payments
+   where tenant_id = o.tenant_id and correlation_id = o.correlation_id;
+  v_state := public.giftcard_page_state(o, c, p, coalesce(p_now, clock_timestamp()));
+  return jsonb_build_object(
+    'tenant_id', o.tenant_id, 'correlation_id', o.correlation_id, 'state', v_state, 'locale', left(o.locale, 100),
+    'order', case when v_state = 'ready' then jsonb_build_object(
+      'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000)) end,
+    'card', case when v_state = 'ready' then jsonb_build_object(
+      'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash, 'balance', c.balance,
+      'personal_code', (select u.personal_code from public.giftcard_customers u where u.id = c.customer_id)) end);
+end $$;
+-- Find orders by what a person knows of them. Each way reads an index, from the newest, and so many rows at most.
+
+create index giftcard_orders_by_flow on public.giftcard_orders (correlation_id, tenant_id);
+-- Addresses are cut: one that plain SQL wrote may be longer than an index entry. None once the customer is erased.
+create index giftcard_orders_by_email on public.giftcard_orders
+    ((left(lower(details #>> '{customer,email}'), 254)), created_at) where details #>> '{customer,email}' is not null;
+create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)));
+create index giftcard_customers_by_personal_code on public.giftcard_customers (personal_code)
+    where personal_code is not null;
+create index giftcard_payments_by_reference on public.giftcard_payments (provider_ref, id);
+create index giftcard_cards_by_last4 on public.giftcard_cards (last4, id);
+
+-- Return the orders of the customers with an address, in lower case, or a personal code, up to 1,000 by what they hold
+-- themselves and 1,000 by their customer. An erased customer has neither.
+create function public.giftcard_orders_of_customer(p_email text, p_code text, p_tenant_id text)
+returns table (tenant_id text, correlation_id text, matched text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+begin
+  return query
+  (select o.tenant_id, o.correlation_id, 'email' from public.giftcard_orders o
+    where left(lower(o.details #>> '{customer,email}'), 254) = p_email
+      and o.details #>> '{customer,email}' is not null and (p_tenant_id is null or o.tenant_id = p_tenant_id)
+    order by o.created_at desc limit 1000)
+  union all
+  (select c.tenant_id, o.correlation_id, case when c.personal_code = p_code then 'personal_code' else 'email' end
+     from (
+       select * from public.giftcard_customers x
+        where left(lower(x.email), 254) = p_email and x.email <> 'erased-' || x.id || '@erased.invalid'
+          and (p_tenant_id is null or x.tenant_id = p_tenant_id)
+       union all
+       select * from public.giftcard_customers x
+        where x.personal_code = p_code and x.personal_code is not null
+          and (p_tenant_id is null or x.tenant_id = p_tenant_id)) c
+    -- For each customer by its index: a join might read all orders.
+    cross join lateral (
+      select * from public.giftcard_orders y
+       where y.customer_id = c.id and y.tenant_id = c.tenant_id order by y.created_at desc limit 1000) o
+    order by o.created_at desc limit 1000);
+end $$;
+
+-- Return the flows that fit a text, up to 1,000 of each way, each with the way: the correlation id or its beginning, an
+-- address, a personal code, the last four digits of a card, or the reference of a payment.
+create function public.giftcard_order_matches(p_text text, p_tenant_id text)
+returns table (tenant_id text, correlation_id text, matched text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+begin
+  return query
+  (select o.tenant_id, o.correlation_id, 'correlation_id' from public.giftcard_orders o
+    where o.correlation_id = p_text and (p_tenant_id is null or o.tenant_id = p_tenant_id) limit 1000)
+  union all
+  -- Ids that count go up: the highest are the newest.
+  (select o.tenant_id, o.correlation_id, 'correlation_id' from public.giftcard_orders o
+    where o.correlation_id > p_text and o.correlation_id < p_text || chr(1114111)
+      and (p_tenant_id is null or o.tenant_id = p_tenant_id)
+    order by o.correlation_id desc limit 1000)
+  union all
+  (select c.tenant_id, c.correlation_id, 'last4' from public.giftcard_cards c
+    where c.last4 = p_text and (p_tenant_id is null or c.tenant_id = p_tenant_id) order by c.id desc limit 1000)
+  union all
+  (select p.tenant_id, coalesce(p.correlation_id, p.named_order), 'reference' from public.giftcard_payments p
+    where p.provider_ref = p_text and (p_tenant_id is null or p.tenant_id = p_tenant_id) order by p.id desc limit 1000)
+  union all
+  select * from public.giftcard_orders_of_customer(
+    case when strpos(p_text, '@') > 0 then left(lower(p_text), 254) end,
+    case when p_text ~ '^[A-Za-z0-9]{5,14}$' then upper(p_text) end, p_tenant_id);
+end $$;
+
+-- Return how far an order has come: cancelled, failed (one of its jobs is a dead letter), delivered (the mail server
+-- has accepted its mail), issued, paid or new.
+create function public.giftcard_order_state(o public.giftcard_orders) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return case
+    when o.cancelled_at is not null then 'cancelled'
+    -- Not a condition of the query, for which it might read all dead letters.
+    when 'error' = any (array(select j.status from public.giftcard_jobs j
+                  where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+                    and not public.giftcard_is_webhook(j.stage))) then 'failed'
+    when exists (select from public.giftcard_effects e
+                  where e.tenant_id = o.tenant_id and e.correlation_id = o.correlation_id and e.stage = 'email'
+                    and e.result is not null) then 'delivered'
+    when exists (select from public.giftcard_cards c
+                  where c.tenant_id = o.tenant_id and c.correlation_id = o.correlation_id) then 'issued'
+    when exists (select from public.giftcard_payments p
+                  where p.tenant_id = o.tenant_id and p.correlation_id = o.correlation_id) then 'paid'
+    else 'new' end;
+end $$;
+
+-- Return the recipient of an order in clear: {email, given_name, family_name}; null: their customer is erased.
+create function public.giftcard_order_recipient(p_details jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when jsonb_typeof(p_details -> 'customer') = 'object' then jsonb_build_object(
+    'email', left(p_details #>> '{customer,email}', 254),
+    'given_name', left(p_details #>> '{customer,given_name}', 200),
+    'family_name', left(p_details #>> '{customer,family_name}', 200)) end;
+end $$;
+
+-- Find orders by a text, the newest first, at most 50: {orders: [{tenant_id, correlation_id, created_at, amount,
+-- currency, free_of_charge, cancelled_at, state, recipient, card: {last4, state} or null, matched: the ways}], more}.
+create function public.giftcard_find_orders(
+  p_text text, p_limit integer default 50, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 50);
+  v_found jsonb[];
+begin
+  if coalesce(p_text, '') = '' then
+    perform public.giftcard_refuse('GC400', 'give what to search for', 'text');
+  end if;
+  v_found := array(
+    select jsonb_build_object(
+        'tenant_id', (n.o).tenant_id, 'correlation_id', (n.o).correlation_id, 'created_at', (n.o).created_at,
+        'amount', (n.o).amount, 'currency', left((n.o).currency, 20), 'free_of_charge', (n.o).free_of_charge,
+        'cancelled_at', (n.o).cancelled_at, 'state', public.giftcard_order_state(n.o),
+        'recipient', public.giftcard_order_recipient((n.o).details),
+        'card', (select jsonb_build_object('last4', c.last4, 'state', c.state) from public.giftcard_cards c
+                  where c.tenant_id = (n.o).tenant_id and c.correlation_id = (n.o).correlation_id),
+        'matched', n.matched)
+      from (
+        select o::public.giftcard_orders, m.matched
+          from (select f.tenant_id, f.correlation_id, array_agg(distinct f.matched order by f.matched) as matched
+                  from public.giftcard_order_matches(p_text, p_tenant_id) f
+                 group by f.tenant_id, f.correlation_id) m
+         -- By the key, one by one: a join might read all orders.
+         cross join lateral (
+           select * from public.giftcard_orders x
+            where x.tenant_id = m.tenant_id and x.correlation_id = m.correlation_id limit 1) o
+         order by o.created_at desc, o.tenant_id, o.correlation_id limit v_limit + 1) n
+     order by (n.o).created_at desc, (n.o).tenant_id, (n.o).correlation_id);
+  return jsonb_build_object('orders', to_jsonb(v_found[:v_limit]), 'more', cardinality(v_found) > v_limit);
+end $$;
+-- The story of an order: all that is known of it, from its intake to its mail, in one call. Each list is bounded.
+
+-- Return the payments of an order and those that only name it, the newest 20, each with its newest 50 events:
+-- [{provider, reference, amount, currency, worth, accepted, created_at, events: [{kind, amount, is_total, as_of,
+-- recorded_at}]}].
+create function public.giftcard_story_payments(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'provider', left(p.provider, 200), 'reference', left(p.provider_ref, 500), 'amount', p.amount,
+        'currency', left(p.currency, 20), 'worth', p.worth, 'accepted', p.correlation_id is not null,
+        'created_at', p.created_at,
+        'events', (select coalesce(jsonb_agg(jsonb_build_object(
+              'kind', e.kind, 'amount', e.amount, 'is_total', e.is_total, 'as_of', e.as_of,
+              'recorded_at', e.recorded_at) order by e.recorded_at, e.event_id), '[]')
+            from (select * from public.giftcard_payment_events x where x.payment_id = p.id
+                  order by x.recorded_at desc, x.event_id limit 50) e)) order by p.created_at, p.id), '[]')
+      from (
+        select * from (
+          (select * from public.giftcard_payments a
+            where a.tenant_id = p_tenant_id and a.correlation_id = p_correlation_id)
+          union all
+          (select * from public.giftcard_payments b
+            where b.tenant_id = p_tenant_id and b.named_order = p_correlation_id and b.correlation_id is null
+            order by b.id desc limit 20)) u
+         order by u.correlation_id is null, u.id desc limit 20) p);
+end $$;
+
+-- Return the newest jobs of a flow, also archived ones, as giftcard_flow_jobs does, with created_at, trigger_type,
+-- locked_at (null: it does not run) and waiting_for (of the newest 20).
+create function public.giftcard_story_jobs(
+  p_tenant_id text, p_correlation_id text, p_limit integer, p_stages jsonb, p_missing jsonb, p_now timestamptz)
+returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select f.job || coalesce(
+        (select jsonb_build_object(
+             'created_at', j.created_at, 'trigger_type', left(j.trigger_type, 100),
+             'locked_at', case when j.status = 'running' then j.locked_at end,
+             'waiting_for', case when f.n <= 20 then public.giftcard_waiting_for(j, p_stages, p_missing, p_now) end)
+           from public.giftcard_jobs j where j.id = (f.job ->> 'id')::bigint),
+        (select jsonb_build_object('created_at', x.job -> 'created_at', 'trigger_type',
+                                   left(x.job ->> 'trigger_type', 100), 'locked_at', null, 'waiting_for', null)
+           from public.giftcard_jobs_archive a
+          cross join lateral public.giftcard_archived_job_json(a) x(job)
+          where a.id = (f.job ->> 'id')::bigint), '{}')
+      from unnest(public.giftcard_flow_jobs(p_tenant_id, p_correlation_id, null, p_limit))
+           with ordinality f(job, n)
+     order by f.n);
+end $$;
+
+-- Return the runs of some jobs, the newest first: of each job the newest 20, of all 200. One row more: there are
+-- more.
+create function public.giftcard_story_runs(p_ids bigint[]) returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select jsonb_build_object(
+        'job_id', h.job_id, 'run_no', h.run_no, 'stage', left(h.stage, 100), 'attempt', h.attempt,
+        'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
+        'duration_ms', public.giftcard_milliseconds(h.started_at, h.finished_at), 'error', left(h.error, 500),
+        'next_run_at', h.next_run_at)
+      from unnest(p_ids) i(id)
+     cross join lateral (
+       select * from public.giftcard_job_history r where r.job_id = i.id order by r.run_no desc limit 20) h
+     order by h.finished_at desc, h.job_id desc, h.run_no desc limit 201);
+end $$;
+
+-- Return the acts of operators about some subjects of a tenant, the newest first, up to 51: [{at, by, action, subject,
+-- details}].
+create function public.giftcard_story_acts(p_tenant_id text, p_subjects text[]) returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select public.giftcard_readable_row(jsonb_build_object(
+        'at', a.at, 'by', a.by, 'action', a.action, 'subject', left(a.subject, 500), 'details', a.details), 20000)
+      from unnest(p_subjects) s(subject)
+     cross join lateral (
+       select * from public.giftcard_audit x
+        where x.subject = s.subject and x.tenant_id = p_tenant_id order by x.id desc limit 51) a
+     order by a.id desc limit 51);
+end $$;
+
+-- Return where the books of an order do not match, as giftcard_reconcile does.
+create function public.giftcard_story_differences(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(public.giftcard_readable_row(
+             to_jsonb(d) || jsonb_build_object('action', public.giftcard_difference_action(d.kind)), 20000)), '[]')
+      from (
+        select * from (
+          select * from public.giftcard_differences_without_card(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_money(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_cards(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_effects(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_events(p_tenant_id)) x
+         where x.tenant_id = p_tenant_id and x.correlation_id = p_correlation_id
+         order by x.since, x.kind, x.reference limit 20) d);
+end $$;
+
+-- Return the order of a story with its recipient in clear, its card (last four digits) and its effects: {order, card,
+-- effects: [{stage, dedup_key, name, started_at, finished_at, message_id, note}]}.
+create function public.giftcard_story_books(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return jsonb_build_object(
+    'order', (select public.giftcard_readable_row(jsonb_build_object(
+                'amount', o.amount, 'currency', o.currency, 'locale', o.locale, 'free_of_charge', o.free_of_charge,
+                'cancelled_at', o.cancelled_at, 'created_at', o.created_at,
+                'deliver_at', left(o.details ->> 'deliver_at', 100), 'customer_id', o.customer_id,
+                'recipient', public.giftcard_order_recipient(o.details)), 20000)
+                from public.giftcard_orders o
+               where o.tenant_id = p_tenant_id and o.correlation_id = p_correlation_id),
+    'card', (select public.giftcard_readable_row(jsonb_build_object(
+               'last4', c.last4, 'amount', c.amount, 'balance', c.balance, 'currency', c.currency,
+               'unpaid', c.unpaid, 'state', c.state, 'provider', c.provider, 'issued_at', c.created_at,
+               'state_as_of', c.state_as_of), 20000)
+               from public.giftcard_cards c
+              where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id),
+    'effects', (select coalesce(jsonb_agg(jsonb_build_object(
+                  'stage', left(e.stage, 100), 'dedup_key', left(e.dedup_key, 200), 'name', left(e.name, 100),
+                  'started_at', e.started_at, 'finished_at', e.finished_at,
+                  'message_id', left(e.result ->> 'message_id', 300), 'note', left(e.note, 200))), '[]')
+                  from (select * from public.giftcard_effects x
+                         where x.tenant_id = p_tenant_id and x.correlation_id = p_correlation_id
+                         order by x.stage, x.dedup_key, x.name limit 100) e));
+end $$;
+
+-- Return the story of an order: {now, tenant_id, correlation_id, order, card, effects, payments, jobs, runs, acts,
+-- differences, more: the names of the lists that are cut}. p_stages, p_missing: as in giftcard_waiting_for. A flow that
+-- began without an order has one, too. GC404 for an unknown one.
+create function public.giftcard_order_story(
+  p_tenant_id text, p_correlation_id text, p_stages jsonb default null, p_missing jsonb default '{}',
+  p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_books jsonb := public.giftcard_story_books(p_tenant_id, p_correlation_id);
+  v_jobs jsonb[] := public.giftcard_story_jobs(p_tenant_id, p_correlation_id, 101, p_stages, p_missing, v_now);
+  v_ids bigint[];
+  v_runs jsonb[];
+  v_acts jsonb[];
+begin
+  if v_jobs = '{}' and v_books -> 'order' = 'null' then
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
+  end if;
+  v_ids := array(select (j ->> 'id')::bigint from unnest(v_jobs[:100]) j);
+  v_runs := public.giftcard_story_runs(v_ids);
+  v_acts := public.giftcard_story_acts(p_tenant_id, array[
+      'order ' || p_correlation_id, 'flow ' || p_correlation_id, 'customer ' || (v_books #>> '{order,customer_id}')]
+    || array(select 'job ' || i from unnest(v_ids) i));
+  return v_books || jsonb_build_object(
+    'now', v_now, 'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
+    'payments', public.giftcard_story_payments(p_tenant_id, p_correlation_id),
+    'jobs', to_jsonb(v_jobs[:100]), 'runs', to_jsonb(v_runs[:200]), 'acts', to_jsonb(v_acts[:50]),
+    'differences', public.giftcard_story_differences(p_tenant_id, p_correlation_id),
+    'more', array_remove(array[
+      case when cardinality(v_jobs) > 100 then 'jobs' end,
+      case when cardinality(v_runs) > 200 or exists (
+             select from unnest(v_runs) r group by r -> 'job_id'
+             having count(*) = 20 and min((r ->> 'run_no')::integer) > 1) then 'runs' end,
+      case when cardinality(v_acts) > 50 then 'acts' end], null));
+end $$;
 -- Schedules: work at set times. Python computes the times; 51_occurrences.sql turns them into jobs.
 
 create table public.giftcard_schedules (
@@ -7361,6 +7866,43 @@ begin
       'truncated', coalesce(jsonb_agg(n.kind order by n.kind) filter (where n.number = 21), '[]'))
       from numbered n);
 end $$;
+-- The story of a job: what the page shows of it, in one call.
+
+-- Return the external effects of a job, also those that all jobs of its stage and flow share: [{name, generation,
+-- vendor_key, started_at, finished_at, note}], the first 50. Without their results, which may hold a card's number.
+create function public.giftcard_job_effects(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'name', left(e.name, 200), 'generation', e.generation, 'vendor_key', left(e.vendor_key, 200),
+        'started_at', e.started_at, 'finished_at', e.finished_at, 'note', left(e.note, 500))
+      order by e.started_at, e.name), '[]')
+      from (select * from public.giftcard_effects
+             where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
+               and dedup_key in (p_dedup_key, '')
+             order by dedup_key, name limit 50) e);
+end $$;
+
+-- Return a job with its story: {job: as giftcard_show_job, runs and older: as giftcard_history, flow: the newest 50
+-- jobs of its flow in order, more_of_flow: there are older ones, effects}. GC404 for none.
+create function public.giftcard_job_story(
+  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_limit integer default 20,
+  p_older integer default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_job jsonb := public.giftcard_show_job(p_job_id, p_stages, p_missing, p_tenant_id, p_now);
+  v_flow jsonb[] := public.giftcard_flow_jobs(v_job ->> 'tenant_id', v_job ->> 'correlation_id', null, 51);
+begin
+  return public.giftcard_history(p_job_id, p_limit, p_older, p_tenant_id) || jsonb_build_object(
+    'job', v_job,
+    'flow', (select coalesce(jsonb_agg(public.giftcard_readable_row(f.job, 20000) order by f.n desc), '[]')
+               from unnest(v_flow[:50]) with ordinality f(job, n)),
+    'more_of_flow', cardinality(v_flow) > 50,
+    'effects', public.giftcard_job_effects(
+      v_job ->> 'tenant_id', v_job ->> 'correlation_id', v_job ->> 'stage', v_job ->> 'dedup_key'));
+end $$;
 -- Webhooks: where tenants receive events, and the jobs that deliver them.
 
 create table public.giftcard_webhook_endpoints (
@@ -7428,6 +7970,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                'currency', c.currency) as data
         from public.giftcard_cards c
        where j.stage in ('issue_card', 'email') and j.status = 'completed'
+         and not public.giftcard_is_resend(j.dedup_key)
          and c.tenant_id = j.tenant_id and c.correlation_id = j.correlation_id
       union all
       select 'giftcard.failed', j.run_no, null, json_build_object(
@@ -8395,8 +8938,8 @@ end $$;
 
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
 -- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
--- next. Of two calls at once, one counts. Return how many runs were found,
--- p_limit at most.
+-- next. Of two calls at once, one counts. Return how many runs were found, p_limit at
+-- most.
 create function public.giftcard_update_counters(
   p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -9549,7 +10092,8 @@ end $$;
 -- newest; without those that were turned off by hand. A count of 1,000 is capped.
 create function public.giftcard_overview_stopped(p_now timestamptz) returns jsonb
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_killed jsonb;
   v_off jsonb;
@@ -9644,8 +10188,8 @@ end $$;
 
 -- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
 -- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
--- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
--- giftcard_doctor returns it}.
+-- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours},
+-- starts, doctor: as giftcard_doctor returns it}.
 create function public.giftcard_overview(
   p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
   p_now timestamptz default null) returns jsonb

@@ -12,7 +12,8 @@ comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
 insert into public.giftcard_maintenance_tasks (task, every) values
-  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('operations', '1 millisecond'), ('prune', '10 minutes');
+  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
+  ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.

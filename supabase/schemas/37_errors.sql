@@ -4,7 +4,8 @@
 -- queue. capped: its stage or queue has as many as are read, so that there may be more.
 create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
 returns table (
-  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, revive_at timestamptz,
+  job_id bigint, capped boolean)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   with recursive stages as (
@@ -14,13 +15,14 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     select n.stage from stages s cross join lateral (
       select j.stage from public.giftcard_jobs j
        where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
-  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.id,
-          count(*) over (partition by d.stage) >= p_scan
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.revive_at,
+          d.id, count(*) over (partition by d.stage) >= p_scan
      from (select * from stages limit 200) s cross join lateral (
        select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
         order by j.finished_at desc, j.id desc limit p_scan) d)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, r.seen >= p_scan
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id,
+          r.seen >= p_scan
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
@@ -28,7 +30,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
           order by j.scheduled_at, j.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, r.id, false
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id, false
      from (select j.* from public.giftcard_jobs j where j.status = 'running'
             order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
     where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
@@ -38,12 +40,13 @@ $$;
 -- tenant of its job; null: the job is gone. Their kinds are not kept.
 create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
 returns table (
-  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, job_id bigint, capped boolean)
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, revive_at timestamptz,
+  job_id bigint, capped boolean)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select 'run', h.stage, coalesce(
            (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
            (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
-         h.error, null, h.finished_at, h.job_id, count(*) over () >= 10000
+         h.error, null, h.finished_at, null::timestamptz, h.job_id, count(*) over () >= 10000
     from (select * from public.giftcard_job_history r
            where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
            order by r.finished_at desc limit 10000) h
@@ -51,8 +54,9 @@ language sql stable security invoker set search_path = '' set enable_seqscan = o
 $$;
 
 -- Return errors by stage and kind, the most frequent first: {errors: [{stage, error, count: of
--- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
--- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
+-- jobs, dead, retrying, runs, capped, first_at, last_at, next_revival_at: of its dead letters, job_id: the newest,
+-- last_error: its own}], more}. p_since: only what has failed since, and the runs since then; null: runs are not
+-- counted. capped: there may be more.
 create function public.giftcard_errors(
   p_stage text default null, p_since timestamptz default null, p_limit integer default 50,
   p_tenant_id text default null, p_now timestamptz default null) returns jsonb
@@ -68,7 +72,7 @@ begin
   -- By text first: the kind of each is made once.
   texts as (
     select f.kind, f.stage, f.error_kind, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at,
-           max(f.at) as last_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
+           max(f.at) as last_at, min(f.revive_at) as revive_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
       from failures f
      where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
      group by f.kind, f.stage, f.error_kind, left(f.error, 500)),
@@ -79,6 +83,7 @@ begin
            coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
            case when p_since is not null then coalesce(sum(t.n) filter (where t.kind = 'run'), 0) end as runs,
            bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
+           min(t.revive_at) as next_revival_at,
            (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
            (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
       from texts t group by t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)))

@@ -6,7 +6,8 @@
 -- newest; without those that were turned off by hand. A count of 1,000 is capped.
 create function public.giftcard_overview_stopped(p_now timestamptz) returns jsonb
 language plpgsql stable security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_killed jsonb;
   v_off jsonb;

@@ -63,8 +63,8 @@ end $$;
 
 -- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
 -- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
--- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours}, starts, doctor: as
--- giftcard_doctor returns it}.
+-- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours},
+-- starts, doctor: as giftcard_doctor returns it}.
 create function public.giftcard_overview(
   p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
   p_now timestamptz default null) returns jsonb

@@ -4,40 +4,11 @@ from typing import Any
 
 import pytest
 
-from lib.job import Complete, Error, Retry, Snooze
+from lib.job import Error, Retry
+from tests.support.bulk import carry_out, create, shown, statuses, step
 from tests.support.factory import World, each
 
 Row = dict[str, Any]
-
-
-def create(world: World, action: str = "requeue", **more: Any) -> Row:
-    row: Row = world.call("create_operation", action=action, **({"reason": "the vendor is back"} | more))
-    return row
-
-
-def step(world: World, **more: Any) -> Row | None:
-    row: Row | None = world.call("step_operation", **more)
-    return row
-
-
-def carry_out(world: World, *, limit: int = 500) -> list[Row]:
-    """Steps until nothing is left, or all that is left waits."""
-    steps: list[Row] = []
-    waiting: set[int] = set()
-    while (row := step(world, limit=limit, skip=tuple(waiting))) is not None:
-        waiting |= {row["id"]} if row["waits"] else set()
-        steps.append(row)
-        assert len(steps) < 100
-    return steps
-
-
-def shown(world: World, operation: Row) -> Row:
-    row: Row = world.ask("show_operation", id=operation["id"])
-    return row
-
-
-def statuses(world: World, ids: list[int]) -> list[str]:
-    return [world.job(job_id)["status"] for job_id in ids]
 
 
 def test_it_goes_up_by_id_in_steps_that_each_count(world: World) -> None:
@@ -190,64 +161,6 @@ def test_what_has_ended_is_not_stopped(world: World) -> None:
         world.call("stop_operation", id=99)
 
 
-def test_slowly_waits_for_the_first_job_and_keeps_its_rate(world: World) -> None:
-    ids = [world.dead_letter()]
-    ids += [
-        row["id"]
-        for row in world.rows(
-            "insert into giftcard_jobs (correlation_id, stage, status) select i, 'email', 'error'"
-            " from generate_series(1, 29) i returning id"
-        )
-    ]
-    world.run("update giftcard_jobs set finished_at = %s", world.now)
-    operation = create(world, "requeue_slowly", per_minute=10)
-    assert [row["waits"] for row in carry_out(world)] == [True]
-    assert statuses(world, ids) == ["queued"] + ["error"] * 29
-    job = world.claim_one(ids[0])
-    assert carry_out(world)[-1]["changed"] == 1
-    world.settle(job, Snooze(delay=0, waiting_for="the vendor"))
-    assert carry_out(world)[-1]["changed"] == 1
-    world.settle(world.claim_one(ids[0]), Complete())
-    world.later(60)
-    carry_out(world)
-    # Two minutes ahead, and no further: the rest can still be stopped.
-    assert statuses(world, ids) == ["completed"] + ["queued"] * 21 + ["error"] * 8
-    due = [world.from_now(world.job(job_id)["scheduled_at"]) for job_id in ids[1:22]]
-    assert due == [6.0 * n for n in range(21)]
-    world.later(30)
-    carry_out(world)
-    due = [world.from_now(world.job(job_id)["scheduled_at"]) for job_id in ids[22:27]]
-    assert due == [96.0 + 6 * n for n in range(5)]
-    world.later(3600)
-    carry_out(world)
-    assert shown(world, operation)["state"] == "completed"
-    assert [world.from_now(world.job(job_id)["scheduled_at"]) for job_id in ids[27:]] == [0.0, 6.0, 12.0]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "status"), [(Retry(delay=60, error="E: no"), "queued"), (Error(error="E: no"), "error")]
-)
-def test_slowly_stops_after_a_first_job_that_fails(world: World, outcome: Any, status: str) -> None:
-    ids = each(world.dead_letter, 3)
-    operation = create(world, "requeue_slowly")
-    carry_out(world)
-    world.settle(world.claim_one(ids[0]), outcome)
-    carry_out(world)
-    done = shown(world, operation)
-    assert (done["state"], done["first_job_id"]) == ("stopped", ids[0])
-    assert done["stopped_because"] == f"job {ids[0]} ran first and is {status}, not completed"
-    assert statuses(world, ids[1:]) == ["error", "error"]
-
-
-def test_slowly_stops_without_its_first_job(world: World) -> None:
-    ids = each(world.dead_letter, 2)
-    operation = create(world, "requeue_slowly")
-    carry_out(world)
-    world.run("delete from giftcard_jobs where id = %s", ids[0])
-    carry_out(world)
-    assert shown(world, operation)["stopped_because"] == f"job {ids[0]}, which was to run first, is gone"
-
-
 def test_operations_take_turns(world: World) -> None:
     each(lambda: world.dead_letter("email"), 2)
     each(lambda: world.dead_letter("payment"), 2)
@@ -291,33 +204,6 @@ def test_it_is_due_while_one_runs_and_pruned_a_month_later(world: World) -> None
     assert [row["id"] for row in world.ask("list_operations")["operations"]] == [running["id"]]
     step(world)
     assert due() is False
-
-
-@pytest.mark.parametrize(
-    ("arguments", "field", "text"),
-    [
-        ({"action": "delete"}, "action", "action must be requeue"),
-        ({"filter": {"status": "completed"}}, "filter.status", "only jobs in error or cancelled"),
-        ({"action": "cancel", "filter": {"status": "completed"}}, "filter.status", "only jobs that are queued"),
-        ({"filter": {"id": "1"}}, "id", "there is no filter id"),
-        ({"filter": {"stage": 7}}, "stage", "the filter stage must be text"),
-        ({"filter": []}, "filter", "a filter must be an object"),
-        ({"filter": {"created_after": "1; drop table"}}, "created_after", "must be a time with its zone"),
-        ({"filter": {"stage": "email"}, "job_ids": (1,)}, "job_ids", "exclude each other"),
-        ({"job_ids": ()}, "job_ids", "job_ids must be 1 to 1000 ids"),
-        ({"job_ids": tuple(range(1001))}, "job_ids", "job_ids must be 1 to 1000 ids"),
-        ({"job_ids": (None,)}, "job_ids", "job_ids must be 1 to 1000 ids"),
-        ({"reason": " "}, "reason", "reason is required"),
-        ({"reason": None}, "reason", "reason is required"),
-        ({"action": "requeue_slowly", "per_minute": 0}, "per_minute", "per_minute must be between"),
-        ({"action": "requeue_slowly", "per_minute": float("nan")}, "per_minute", "per_minute must be between"),
-        ({"filter": {"tenant_id": "a"}, "tenant_id": "b"}, "filter.tenant_id", "another tenant than yours"),
-    ],
-)
-def test_what_is_no_operation_is_refused(world: World, arguments: Row, field: str, text: str) -> None:
-    with pytest.raises(Exception, match=text) as refused:
-        create(world, **arguments)
-    assert refused.value.diag.message_detail == field  # type: ignore[attr-defined]
 
 
 def test_a_tenant_has_its_own_operations_and_jobs_only(world: World) -> None:

@@ -17,12 +17,15 @@ Way = tuple[str, Callable[[World], Any], Callable[[World, Any], Row]]
 NO_WALLS = {
     "errors", "list_audit", "list_schedules", "list_webhook_endpoints", "list_reports", "list_differences", "reconcile",
     "record_reveal", "create_token", "list_operations", "preview_operation", "create_operation",
+    "find_orders",
 }  # fmt: skip
 WITHOUT_A_TIME = {"history", "occurrences", "schedule_history", "show_operation"}
 READS: list[Way] = [
     ("show_job", dead, by_id("job_id")),
     ("show_job", archived, by_id("job_id")),
     ("history", dead, by_id("job_id")),
+    ("job_story", dead, by_id("job_id")),
+    ("job_story", archived, by_id("job_id")),
     ("history", archived, by_id("job_id")),
     ("show_schedule", scheduled, by_id("id")),
     ("occurrences", scheduled, by_id("id")),

@@ -1,4 +1,4 @@
-"""Ticks carry out operations on many jobs: in steps, whatever dies in the middle, and at no cost while there is none."""
+"""Ticks carry out operations on many jobs: in steps, whatever dies in the middle; none costs nothing."""
 
 import subprocess
 import sys
@@ -147,7 +147,8 @@ def test_10_000_jobs_whose_tick_is_killed_in_the_middle_and_two_ticks_that_go_on
         try:
             until = time.monotonic() + 60
             while not (shown(world, operation)["changed"] == 3_500 and waits_for_a_lock(world)):
-                assert time.monotonic() < until and child.poll() is None
+                assert time.monotonic() < until
+                assert child.poll() is None
                 time.sleep(0.02)
         finally:
             child.kill()

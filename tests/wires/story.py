@@ -46,6 +46,7 @@ def _nothing_yet(t: Teller) -> None:
     t.do("enqueue", jobs=[], replace=False)
     t.ask("find_payment", idempotency_key="none")
     t.ask("books", tenant_id="default", correlation_id="none")
+    t.do("card_page", page_id=-(2**63))
     t.ask("list_differences", tenant_id=None, verify=True, limit=10)
     t.do("doctor", stages={})
     t.ask("flow", tenant_id="default", correlation_id="none")
@@ -133,6 +134,8 @@ def _a_tick(t: Teller) -> None:
     t.do("begin_maintenance", task="prune")
     t.do("fail_tick", key="00000000-0000-4000-8000-00000000000f", owner="w", source="cron", error="no")
     t.ask("history", job_id=one, limit=10)
+    t.do("job_story", job_id=one, limit=1, stages=STAGES, missing={})
+    t.do("job_story", job_id=one, limit=1, older=2, tenant_id="shop", stages=None)
     t.do("list_circuits", older=None, limit=1)
     t.do("status", stages=STAGES)
 
@@ -215,6 +218,7 @@ def _operators(t: Teller) -> None:
 
 def _a_person(t: Teller) -> None:
     t.do("record_reveal", by="kate", subject="job 1", tenant_id="shop")
+    t.do("record_reveal", by="kate", subject="job 1", reason="the customer asked", tenant_id="shop")
     t.do("erase_customer", customer_id=1, by="kate")
     t.ask("flow", tenant_id="shop", correlation_id="order-1")
     t.do("status", stages=None)

@@ -14,7 +14,7 @@ from lib.telemetry.redact import clean
 _PLACEHOLDER = re.compile(r"\{(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\}")
 _TIMES = ("", "once", "twice", *(f"{n} times" for n in "three four five six seven eight nine".split()))
 # How errors begin in the database: the class, which people do not need.
-_CLASS = re.compile(r"^(?:[A-Za-z_]+\.)*[A-Z]\w*(?:Error|Exception|Failure|Declined|Exceeded|Interrupted): ")
+_CLASS = re.compile(r"^(?:[A-Za-z_]+\.)*\w*(?:Error|Exception|Failure|Declined|Exceeded|Interrupted|Outcome): ")
 
 
 def many(number: int, one: str, *, capped: bool = False) -> str:

@@ -4,7 +4,22 @@ from flask import Flask, Response, request
 
 from lib.telemetry import sentry
 from lib.web import problems
-from lib.web.page import errors, overview, render, search, session, signing, stages
+from lib.web.card_page import routes as card_page
+from lib.web.page import (
+    bulk,
+    error_kinds,
+    errors,
+    job,
+    jobs,
+    orders,
+    overview,
+    payload,
+    render,
+    search,
+    session,
+    signing,
+    stages,
+)
 from lib.web.services import Services
 
 # A form has at most a payload and 1,000 job numbers.
@@ -21,7 +36,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
-_AREAS = (overview, stages, search, signing)
+_AREAS = (*(bulk, card_page, error_kinds, job, jobs, orders, overview, payload, search, signing, stages),)
 
 
 def create_page(services: Services) -> Flask:

@@ -127,7 +127,7 @@ def _total(row: Json) -> int:
 
 def _round(most: int) -> int:
     """Return the next number of the kind 1, 2, 5, 10, 20, …"""
-    power = 10 ** int(math.log10(max(1, most)))
+    power: int = 10 ** int(math.log10(max(1, most)))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= most)
 
 

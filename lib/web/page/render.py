@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask, Response, g, render_template, request, send_from_directory
 from markupsafe import Markup
 
-from lib.web.page import session
+from lib.web.page import filters, session, shown
 
 # The pages of the menu, each with whether a token of one tenant may see it.
 _MENU = (
@@ -46,7 +46,10 @@ def configure(app: Flask) -> None:
     """Give templates the filters and functions of this file."""
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters.update(time=time, money=money, number=number, duration=duration, counted=counted)
+    app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown)
     app.jinja_env.globals.update(
+        flow_address=shown.flow_address,
+        list_address=filters.address,
         asset=asset,
         can=session.can,
         csrf=session.csrf,
