@@ -8009,7 +8009,8 @@ end $$;
 
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
 -- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
--- next. Of two calls at once, one counts. Return how many runs were counted.
+-- next. Of two calls at once, one counts. Return how many runs were found, p_limit at
+-- most.
 create function public.giftcard_update_counters(
   p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$

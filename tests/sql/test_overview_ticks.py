@@ -83,12 +83,8 @@ def test_a_tick_that_took_its_time_covers_the_minutes_in_which_the_clock_did_not
     every_minute(world, but=(1, 2, 3, 4, 5))
     add_tick(world, at(5), lasted=180)
     # It ended at 11:58:02: 11:56 and 11:57 are covered, 11:58 and 11:59 are not.
-    assert strip(world) == {
-        4: {"ticks": 0, "late_s": None},
-        3: {"ticks": 0, "late_s": None},
-        2: _missing(),
-        1: _missing(),
-    }
+    covered = {"ticks": 0, "late_s": None}
+    assert strip(world) == {4: covered, 3: covered, 2: _missing(), 1: _missing()}
 
 
 def test_a_lingering_tick_makes_the_next_ones_overlap_until_it_ends(world: World) -> None:
