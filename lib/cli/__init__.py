@@ -10,6 +10,9 @@
     tables     tables or records on terminals, aligned text elsewhere
     layout     wrapping at words, and what fits into a terminal's width
     inspect    list, show, history, stuck, errors, status, doctor, stages, circuits, precision
+    top        top: the first screen, live; top_frame, top_ticks and top_stages draw it, as top_view describes
+    live_screen
+               a terminal that is drawn again and again
     manage     requeue, cancel, pause, resume
     operations the group of operations on many jobs: list, show, create, stop, with its tables
     run        tick, enqueue

@@ -44,9 +44,7 @@ def giftcard_mail(
         PermanentError, TransientError: see `new_mail`.
     """
     rendered = render(
-        order,
-        personal_code,
-        card_number,
+        *(order, personal_code, card_number),
         page_url=page_url,
         default_locale=default_locale,
         own_templates=own_templates,

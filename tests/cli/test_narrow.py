@@ -28,6 +28,8 @@ ARGUMENTS = {
     "amount": ["2500"],
     "file": ["tests/cli/conftest.py"],
 }
+# It would go on until a key is pressed.
+OPTIONS = {"top": ["--once"]}
 # They wait, send, or print what is no text.
 NOT_HERE = {"tick", "test mail", "test alert"}
 
@@ -76,6 +78,7 @@ def test_no_command_prints_wider_than_its_terminal(busy: World, direct: Door, te
         words = [
             word for each in command.params if isinstance(each, click.Argument) for word in ARGUMENTS[str(each.name)]
         ]
+        words += OPTIONS.get(" ".join(path), [])
         for extra in (["--help"], [], ["--nonsense"]):
             _, screen = terminal.run(direct.app, *path, *words, *extra, columns=columns, types="n\n")
             assert "Traceback" not in screen, screen

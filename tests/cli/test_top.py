@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -55,6 +56,20 @@ def test_whatever_ends_it_the_terminal_is_as_it_was(database_url: str, ending: s
         window.type(ending) if isinstance(ending, str) else os.kill(window.process.pid, ending)
         assert window.end() == code
         assert window.output.rstrip().endswith(LEFT), window.output[-300:]
+
+
+@pytest.mark.slow
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(database_url: str) -> None:
+    with a_window("top", columns=80, rows=24, DATABASE_URL=database_url) as window:
+        window.until(lambda text: "stages by flow" in text)
+        window.type("\x1a")
+        window.until(lambda _: "State:\tT" in Path(f"/proc/{window.process.pid}/status").read_text())
+        assert LEFT in window.output
+        seen = len(window.output)
+        os.kill(window.process.pid, signal.SIGCONT)
+        window.until(lambda _: "\x1b[?1049h" in window.output[seen:])
+        window.type("q")
+        assert window.end() == 0
 
 
 @pytest.fixture

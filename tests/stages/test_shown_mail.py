@@ -27,7 +27,7 @@ def stories(world: World, tenant: str | None = None) -> Stories:
 
 
 def test_what_is_shown_is_what_was_sent(make_world: Callable[..., World], mail_server: MailServer) -> None:
-    world = make_world(SMTP_URL=mail_server.url)
+    world = make_world(SMTP_URL=mail_server.url, GIFTCARD_PUBLIC_URL="https://cards.test")
     order = an_order(correlation_id=FLOW, locale="de", message="Für dich, <b>Kate</b>: oma@example.com")
     world.submit(order)
     world.drain()
@@ -40,9 +40,12 @@ def test_what_is_shown_is_what_was_sent(make_world: Callable[..., World], mail_s
         {"by": "kim", "action": "reveal", "subject": "order order-7"}
     ]
     (number,) = re.findall(r"9900(?: \d{4}){3}", shown["text"])
+    (link,) = set(re.findall(r"https://cards\.test/o/\S+", shown["text"]))
     covered = stories(world).mail(None, FLOW)
+    assert "https://cards.test/o/••••" in covered["text"]
     for part in ("subject", "to", "text", "html"):
         assert number not in covered[part]
+        assert link not in covered[part], "who has it sees the card"
         assert number.replace(" ", "") not in covered[part]
         assert "example.com" not in covered[part]
     assert f"•••• •••• •••• {number[-4:]}" in covered["text"]
