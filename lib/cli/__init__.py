@@ -15,7 +15,8 @@
     run        tick, enqueue
     import_orders
                import-orders
-    orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
+    orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, resend, record-event, block
+    stories    find and story, of the group of orders
     customers  erase-customer
     archive    prune, restore
     audit      audit: who did what

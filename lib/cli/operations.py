@@ -28,6 +28,7 @@ _HELP = {
     "per_minute": "Rate of requeue_slowly (10).",
 }
 _VERBS = {"requeue": "Requeue", "requeue_slowly": "Requeue slowly", "cancel": "Cancel"}
+_ENDS = (("stopped because", "stopped_because"), ("error", "error"))
 
 _operation_id = click.argument("operation_id", metavar="ID", type=ID)
 
@@ -73,6 +74,8 @@ def stop(operation_id: int, *, as_json: bool) -> None:
 @json_option
 def create(operation: str, *, job_ids: tuple[int, ...], yes: bool, as_json: bool, **options: Any) -> None:
     """Begin to requeue, requeue_slowly or cancel the jobs that match a filter. The next tick goes on with it."""
+    if operation not in _VERBS:
+        raise BadInput(f"the action must be one of {', '.join(_VERBS)}")
     values = options | {"action": operation, "job_ids": list(job_ids) or None, "filter": None}
     only, wanted = build_each((Filter, OperationRequest), values)
     wanted = wanted.model_copy(update={"filter": only})
@@ -124,9 +127,6 @@ def _operation_view(operation: Json) -> Iterator[Part]:
         *([(name, operation[key]) for name, key in _ENDS if operation[key]]),
     ]
     yield Table(f"Operation {operation['id']}: {operation['action']}", ("", ""), rows)
-
-
-_ENDS = (("stopped because", "stopped_because"), ("error", "error"))
 
 
 def _page_view(found: Json, page: OperationPage) -> Iterator[Part]:

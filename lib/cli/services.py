@@ -11,7 +11,7 @@ from lib.caller import Caller
 from lib.cli.group import BadInput, app_services, deployment_url
 from lib.operations import Operations
 from lib.telemetry.redact import clean
-from lib.web.services import Services, decisions, operations
+from lib.web.services import Services, decisions, operations, stories
 
 if TYPE_CHECKING:
     from lib.api_client.bulk import BulkClient
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lib.api_client.transport import Transport
     from lib.api_client.webhooks import WebhooksClient
     from lib.giftcards.decisions import Decisions
+    from lib.giftcards.stories import Stories
     from lib.jobs.bulk import BulkOperations
     from lib.reports.service import Reports
     from lib.schedules.service import Scheduling
@@ -65,6 +66,13 @@ def order_service() -> "Decisions | OrdersClient":
     from lib.api_client.orders import OrdersClient
 
     return select(lambda own: decisions(current_app, caller=_operator()), OrdersClient)
+
+
+def story_service() -> "Stories | OrdersClient":
+    """Return the service for finding orders and for their stories."""
+    from lib.api_client.orders import OrdersClient
+
+    return select(lambda own: stories(current_app, caller=_operator()), OrdersClient)
 
 
 def schedule_service() -> "Scheduling | SchedulesClient":

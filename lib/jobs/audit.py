@@ -23,7 +23,7 @@ ACTIONS = (
         "enqueue",
     ),
     *("erase_customer", "free_of_charge", "make_report", "pause", "pause_schedule", "payment_event", "requeue"),
-    *("reset_circuit", "restore", "resume", "resume_schedule", "reveal", "revoke_token", "rotate_keys"),
+    *("resend", "reset_circuit", "restore", "resume", "resume_schedule", "reveal", "revoke_token", "rotate_keys"),
     *("rotate_secret", "run_schedule", "stop_operation", "test_endpoint", "update_endpoint", "update_schedule"),
 )
 

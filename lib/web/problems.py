@@ -24,6 +24,7 @@ _IDEMPOTENT = frozenset(
             "bulk.stop",
             "inbound_webhooks.from_square",
             "jobs.enqueue",
+            "orders.search",
             "reports.create",
             "schedules.pause",
             "tokens.revoke",

@@ -27,6 +27,8 @@
 --   giftcard_tokens                 a token of the API: its hash, tenant and scopes
 --   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_run_minutes, giftcard_run_hours                 how many runs ended lately, with what result, how fast
+--   giftcard_start_minutes          how many runs began lately, and how long after their time
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
 --
@@ -71,7 +73,8 @@
 --   its card                        giftcard_record_card → (trigger) giftcard_link_card → giftcard_enqueue_block
 --   what does not match             giftcard_reconcile
 --   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
---                                   giftcard_accept_difference, giftcard_record_order_event
+--                                   giftcard_accept_difference, giftcard_record_order_event, giftcard_resend_mail
+--   what operators look up          giftcard_find_orders → giftcard_order_matches; giftcard_order_story
 --
 -- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they
 -- are under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.

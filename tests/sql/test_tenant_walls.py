@@ -17,6 +17,7 @@ Way = tuple[str, Callable[[World], Any], Callable[[World, Any], Row]]
 NO_WALLS = {
     "errors", "list_audit", "list_schedules", "list_webhook_endpoints", "list_reports", "list_differences", "reconcile",
     "record_reveal", "create_token", "list_operations", "preview_operation", "create_operation",
+    "find_orders",
 }  # fmt: skip
 WITHOUT_A_TIME = {"history", "occurrences", "schedule_history", "show_operation"}
 READS: list[Way] = [

@@ -49,6 +49,12 @@ def a_card(world: World) -> None:
     world.call("record_card", **FLOW, **MONEY, **card)
 
 
+def a_sent_card(world: World) -> None:
+    """Its mail was sent by a job that is gone."""
+    a_card(world)
+    world.run("delete from giftcard_jobs")
+
+
 def a_customer(world: World) -> int:
     who = {"external_id": "C-1", "email": "kate@example.com", "given_name": "Kate", "family_name": None}
     return int(world.call("save_customer", **SHOP, **who)["id"])
@@ -174,6 +180,7 @@ ACTS: dict[str, Act] = {
         "accept_difference",
         "money_without_order stray",
     ),
+    "resend_mail": Act(a_sent_card, of_order(reason="lost"), "resend", "order order-7"),
     "request_block": Act(a_card, of_order(), "block_card", "order order-7"),
     "save_schedule": Act(scheduled, update, "update_schedule", "schedule {}"),
     "delete_schedule": Act(scheduled, by_id("id"), "delete_schedule", "schedule {}"),

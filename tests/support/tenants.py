@@ -117,6 +117,13 @@ def _of_orders(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
         "make_order_free": about({"reason": "r"}),
         "record_payment_event": about(EVENT | {"event_id": "e1"}),
         "block_card": about(),
+        "resend_mail": about({"reason": "r"}),
+        "get_order_story": [*about(), Request(path={"correlation_id": of.order}, query={"reveal": "true"})],
+        "search_orders": [
+            Request(body={"text": text} | more)
+            for text in (of.order, of.name[:3], f"{of.name}@example.com")
+            for more in ({}, named, {"reveal": True})
+        ],
         "cancel_flow": about(),
     }
 

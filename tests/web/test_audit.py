@@ -117,6 +117,8 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ),
     ("post", "/api/v1/giftcards/{correlation_id}/payment-events"): (issued, REFUND, "payment_event"),
     ("post", "/api/v1/giftcards/{correlation_id}/block-card"): (issued, None, "block_card"),
+    ("post", "/api/v1/giftcards/{correlation_id}/resend"): (issued, {"reason": "lost"}, "resend"),
+    ("post", "/api/v1/giftcards/search"): (ordered, {"text": "KATE@example.com"}, "reveal"),
     ("post", "/api/v1/schedules"): (nothing, SCHEDULE, "create_schedule"),
     ("patch", "/api/v1/schedules/{schedule_id}"): (scheduled, {"timezone": "Europe/Berlin"}, "update_schedule"),
     ("delete", "/api/v1/schedules/{schedule_id}"): (scheduled, None, "delete_schedule"),
@@ -133,6 +135,7 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("delete", "/api/v1/tokens/{name}"): (token, None, "revoke_token"),
     ("get", "/api/v1/jobs?reveal=true"): (dead, None, "reveal"),
     ("get", "/api/v1/jobs/{job_id}?reveal=true"): (dead, None, "reveal"),
+    ("get", "/api/v1/giftcards/{correlation_id}/story?reveal=true"): (ordered, None, "reveal"),
     ("get", "/api/v1/schedules/{schedule_id}?reveal=true"): (scheduled, None, "reveal"),
 }
 # No tenant's alone.
@@ -165,7 +168,8 @@ def test_each_act_over_http_has_the_name_of_its_caller(world: World, route: tupl
 
 def test_orders_of_customers_ticks_and_plain_reads_are_no_acts(world: World) -> None:
     issued(world)
-    for path in ("/api/v1/jobs", "/api/v1/jobs/1", "/api/v1/audit", "/api/v1/schedules", "/api/status"):
+    paths = ("/api/v1/jobs", "/api/v1/jobs/1", "/api/v1/audit", "/api/v1/schedules", "/api/status", "/api/overview")
+    for path in paths:
         ask(world, "GET", path)
     assert ask(world, "GET", "/api/v1/audit") == {"acts": [], "older": None}
 

@@ -46,6 +46,7 @@ def _nothing_yet(t: Teller) -> None:
     t.do("enqueue", jobs=[], replace=False)
     t.ask("find_payment", idempotency_key="none")
     t.ask("books", tenant_id="default", correlation_id="none")
+    t.do("card_page", page_id=-(2**63))
     t.ask("list_differences", tenant_id=None, verify=True, limit=10)
     t.do("doctor", stages={})
     t.ask("flow", tenant_id="default", correlation_id="none")

@@ -26,6 +26,7 @@ from lib.web.openapi.responses import (
     jobs,
     monitoring,
     orders,
+    overview,
     reports,
     schedules,
     stages,
@@ -36,6 +37,7 @@ from lib.webhooks import schemas as webhook_requests
 
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
+    "health.overview": Operation("get_overview", "monitoring", overview.Overview),
     "health.status": Operation("get_status", "monitoring", monitoring.Status, query=(health.StatusQuery,)),
     "metrics.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
     "health.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
@@ -60,6 +62,10 @@ _ORDERS: Mapping[str, Operation] = {
         errors=(409,),
     ),
     "orders.show": Operation("get_order", "orders", orders.Flow, query=(request_data.TenantQuery, schemas.FlowPage)),
+    "orders.search": Operation("search_orders", "orders", orders.OrderSearchResult, body=(order_requests.OrderSearch,)),
+    "orders.story": Operation(
+        "get_order_story", "orders", orders.OrderStory, query=(request_data.TenantQuery, request_data.RevealQuery)
+    ),
     "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(request_data.TenantQuery,)),
 }
 
@@ -95,6 +101,15 @@ _DECISIONS: Mapping[str, Operation] = {
         "orders",
         decisions.PaymentEvent,
         body=(order_requests.PaymentEventRequest,),
+        query=(request_data.TenantQuery,),
+        errors=(409,),
+    ),
+    "decisions.resend": Operation(
+        "resend_mail",
+        "orders",
+        decisions.MailResend,
+        202,
+        body=(order_requests.ResendRequest,),
         query=(request_data.TenantQuery,),
         errors=(409,),
     ),
@@ -212,6 +227,8 @@ PUBLIC_NAMES: Mapping[Model, str] = {
     webhook_requests.RotateRequest: "WebhookSecretRotateRequest",
     order_requests.FreeRequest: "FreeOrderRequest",
     order_requests.EventMoney: "PaymentEventMoney",
+    order_requests.ResendRequest: "MailResendRequest",
+    order_requests.OrderSearch: "OrderSearchRequest",
     square_events.Event: "SquareEvent",
     square_events.Data: "SquareEventData",
 }

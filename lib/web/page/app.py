@@ -4,18 +4,21 @@ from flask import Flask, Response, request
 
 from lib.telemetry import sentry
 from lib.web import problems
+from lib.web.card_page import routes as card_page
 from lib.web.page import (
     bulk,
     error_kinds,
     errors,
     job,
     jobs,
+    orders,
     overview,
     payload,
     render,
     search,
     session,
     signing,
+    stages,
 )
 from lib.web.services import Services
 
@@ -33,7 +36,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
-_AREAS = (overview, search, signing, jobs, job, payload, error_kinds, bulk)
+_AREAS = (*(bulk, card_page, error_kinds, job, jobs, orders, overview, payload, search, signing, stages),)
 
 
 def create_page(services: Services) -> Flask:
