@@ -4,7 +4,21 @@ from flask import Flask, Response, request
 
 from lib.telemetry import sentry
 from lib.web import problems
-from lib.web.page import errors, overview, render, search, session, signing
+from lib.web.page import (
+    audit,
+    doctor,
+    errors,
+    overview,
+    reconciliation,
+    render,
+    reports,
+    schedules,
+    search,
+    session,
+    signing,
+    tokens,
+    webhooks,
+)
 from lib.web.services import Services
 
 # A form has at most a payload and 1,000 job numbers.
@@ -21,7 +35,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
-_AREAS = (overview, search, signing)
+_AREAS = (audit, doctor, overview, reconciliation, reports, schedules, search, signing, tokens, webhooks)
 
 
 def create_page(services: Services) -> Flask:
