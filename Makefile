@@ -27,7 +27,7 @@ WIRE ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo dev test test-quick vercel-check initial-migration migrate secrets bench lint lock
+.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check initial-migration migrate secrets bench lint lock
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ venv-bench: $(BENCH_READY)  ## the same, with what make bench compares
 demo: $(DEMO_READY)  ## turn orders into gift cards (ARGS=-v, WIRE=supabase)
 	$(if $(filter-out psycopg supabase,$(WIRE)),$(error WIRE is psycopg or supabase))
 	@$(BIN)/python -m demo $(if $(filter supabase,$(WIRE)),--supabase "$(BIN)/python -m tests.support.postgrest") $(ARGS)
+
+pictures: $(DEMO_READY)  ## take README's pictures of the last demo (Chromium)
+	@$(BIN)/python -m demo.pictures
 
 dev: $(DEMO_READY)  ## serve http://127.0.0.1:8000 with a minute clock (PORT)
 	@$(BIN)/python -m dev.serve

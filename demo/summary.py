@@ -78,7 +78,7 @@ def next_steps(console: Console, outcome: Outcome, *, folder: Path) -> None:
     """Print commands to try."""
     python = short(Path(sys.executable).absolute(), resolve=False)
     demo = f"{python} -m demo" + ("" if folder.parent == LOCAL else f" --folder {short(folder.parent)}")
-    lines = [(f"{demo} jobs status", "jobs, dead letters, ticks")]
+    lines = [(f"{demo} page", "all of it in a browser"), (f"{demo} jobs status", "jobs, dead letters, ticks")]
     if outcome.revived:
         lines.append((f"{demo} jobs show {outcome.revived[0].job_id}", "the revived dead letter"))
     dead = [letter for letter in outcome.letters if letter.status == "error" and letter.stage in FLOW]

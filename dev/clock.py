@@ -12,15 +12,21 @@ _GRACE = 3.0  # seconds for pending calls to end when the clock is stopped
 
 
 def run_clock(
-    url: str, secret: str, *, every: float = 60.0, stop: threading.Event, report: Callable[[str], None] = print
+    url: str,
+    secret: str,
+    *,
+    every: float = 60.0,
+    at_once: bool = False,
+    stop: threading.Event,
+    report: Callable[[str], None] = print,
 ) -> None:
     """Call the cron endpoint at `url` on each full interval of `every` seconds until `stop` is set.
 
-    Calls do not wait for each other, so they overlap as on Vercel. `report` gets one line per call. Errors do not end
-    the clock.
+    Calls do not wait for each other, so they overlap as on Vercel. `at_once`: call it now, too. `report` gets one line
+    per call. Errors do not end the clock.
     """
     calls: list[threading.Thread] = []
-    beat = int(time.time() // every) + 1
+    beat = int(time.time() // every) + (0 if at_once else 1)
     while not stop.wait(max(0.0, beat * every - time.time())):
         call = threading.Thread(target=_call, args=(url, secret, report), name=f"clock-{beat}", daemon=True)
         call.start()

@@ -1,6 +1,8 @@
 """`make dev`: the web application and its minute clock on this machine.
 
-    python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres)
+    python -m dev.serve        PORT (8000, or the next free one), DATABASE_URL (else an embedded Postgres), SAMPLE=0
+
+An empty embedded database gets the sample data (dev/sample.py), unless SAMPLE=0.
 
 All its data is in .local/. An edit of a Python file or a template restarts the application, not the database. Ctrl-C or
 SIGTERM stops both. While it runs, `.env` leads `flask jobs` in another terminal to its database.
@@ -17,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from dev import LOCAL
 from dev.clock import run_clock
@@ -26,15 +28,19 @@ from dev.keys import secrets_file
 from dev.migrate import migrate, place
 from dev.postgres import check_is_local, database
 from dev.reload import run_reloading, watched_folders
+from dev.sample import plant
 from lib.errors import Misconfigured, SettingsError, StoreError
+from lib.telemetry.redact import covered
 from lib.web.services import services
 
 _HOST = "127.0.0.1"
 _APPLICATION = "--application"
+_SAMPLE = "--sample"
 
 _WELCOME = """
 Gift cards at {url}   (Ctrl-C to stop)
 
+  Open it in a browser: the page of operators, signed in.
   A clock calls the cron endpoint each full minute. Mails are written to {mails}.
   The tokens are in .local/secrets.json. To send an order, run a tick and see the status:
 
@@ -81,11 +87,14 @@ def main() -> int:
                 print(f"applied {file}")
             variables = _environment(url)
             os.environ.update(variables)
-            with _free_port(int(os.environ.get("PORT") or 8000)) as listener, ExitStack() as stack:
+            with free_port(int(os.environ.get("PORT") or 8000)) as listener, ExitStack() as stack:
                 os.environ["PORT"] = str(listener.getsockname()[1])
+                os.environ["GIFTCARD_PUBLIC_URL"] = os.environ.get("GIFTCARD_PUBLIC_URL") or _address()
+                variables["GIFTCARD_PUBLIC_URL"] = os.environ["GIFTCARD_PUBLIC_URL"]
                 about_the_database = _EMBEDDED.format(database=url) if embedded else ""
                 _log(_welcome(stack, variables) + about_the_database)
                 command = [sys.executable, "-m", "dev.serve", _APPLICATION, str(listener.fileno())]
+                command += [_SAMPLE] if embedded and os.environ.get("SAMPLE") != "0" else []
                 return run_reloading(command, watched_folders(), pass_fds=[listener.fileno()], log=_log)
     except KeyboardInterrupt:
         pass
@@ -107,6 +116,7 @@ def _environment(url: str) -> dict[str, str]:
         "GIFTCARD_ENV": "development",
         "GIFTCARD_MAIL_DIR": str(LOCAL / "mails"),
         "GIFTCARD_PAGE_OPEN": "1",
+        "GIFTCARD_JOBS_PER_CRON_RUN": "1000",
         **secrets_file(LOCAL / "secrets.json"),
     }
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
@@ -114,7 +124,7 @@ def _environment(url: str) -> dict[str, str]:
 
 def _welcome(stack: ExitStack, variables: Mapping[str, str]) -> str:
     """Write `.env` until the end of `stack`, and return what to do with the application."""
-    url = f"http://{_HOST}:{os.environ['PORT']}"
+    url = _address()
     try:
         stack.enter_context(env_file({name: value for name, value in variables.items() if value}, url=url))
         commands = _COMMANDS.format(env=FILE.name)
@@ -123,8 +133,11 @@ def _welcome(stack: ExitStack, variables: Mapping[str, str]) -> str:
     return _WELCOME.format(url=url, mails=os.environ["GIFTCARD_MAIL_DIR"], commands=commands)
 
 
-def _run(fd: int) -> None:
-    """Serve on a listening socket, and tick, until a signal. It runs in a process of its own, which edits restart."""
+def run_application(fd: int, *, with_sample: bool = False) -> None:
+    """Serve on a listening socket, and tick, until a signal. It runs in a process of its own, which edits restart.
+
+    `with_sample`: add the sample data to an empty database.
+    """
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
     # Imported by name, and late: it reads the environment.
@@ -132,11 +145,14 @@ def _run(fd: int) -> None:
     own = services(app)
     stop = threading.Event()
     own.registry()  # logs what is broken
+    planted = plant(own, os.environ["DATABASE_URL"]) if with_sample else 0
+    if planted:
+        _log(f"Added {planted} sample orders (data/orders.csv): a tick runs them now.")
     with _serve(app, fd) as url:
         clock = threading.Thread(
             target=run_clock,
             args=(url, os.environ["CRON_SECRET"]),
-            kwargs={"stop": stop, "report": _log},
+            kwargs={"stop": stop, "report": _log, "at_once": planted > 0},
             daemon=True,
         )
         clock.start()
@@ -154,10 +170,21 @@ def _end_with_parent(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+class _Requests(WSGIRequestHandler):
+    """Logs requests to the API; those of an open page come every few seconds. No line has a customer's token."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        if self.path.startswith("/api/"):
+            super().log_request(code, size)
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        super().log(type, "%s", covered(message % args))
+
+
 @contextmanager
 def _serve(app: Any, fd: int) -> Iterator[str]:
     """Serve the application, with a thread per request as on Vercel; yield its URL."""
-    server = make_server(_HOST, int(os.environ["PORT"]), app, threaded=True, fd=fd)
+    server = make_server(_HOST, int(os.environ["PORT"]), app, threaded=True, fd=fd, request_handler=_Requests)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
     try:
@@ -167,7 +194,7 @@ def _serve(app: Any, fd: int) -> Iterator[str]:
         thread.join()
 
 
-def _free_port(first: int) -> socket.socket:
+def free_port(first: int) -> socket.socket:
     """Return a listening socket on the first free port of the hundred from `first` on."""
     for port in range(first, first + 100):
         try:
@@ -177,6 +204,10 @@ def _free_port(first: int) -> socket.socket:
     raise SystemExit(f"No free port from {first} to {first + 99}: set PORT to another one.")
 
 
+def _address() -> str:
+    return f"http://{_HOST}:{os.environ['PORT']}"
+
+
 def _log(line: str) -> None:
     print(line, flush=True)
 
@@ -184,7 +215,7 @@ def _log(line: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == [_APPLICATION]:
         try:
-            _run(int(sys.argv[2]))
+            run_application(int(sys.argv[2]), with_sample=_SAMPLE in sys.argv)
         except SettingsError as error:
             sys.exit(f"Cannot start: {error}")
         sys.exit(0)

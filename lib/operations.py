@@ -81,6 +81,12 @@ class Operations:
 
         return {"checks": examine(self._store, self._registry(), self._settings, probe=probe)}
 
+    def overview(self) -> Json:
+        """Return the first screen's data, in one call: the verdict, ticks, stages, circuits, dead letters, today."""
+        from lib.monitoring.overview import read
+
+        return read(self._store, self._registry(), self._settings)
+
     def _state(self) -> Json:
         registry = self._registry()
         found = self._store.status(stages=registry.ready(self._settings))

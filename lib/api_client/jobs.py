@@ -52,6 +52,10 @@ class JobsClient:
             raise self._http.failure(status, body)
         return {"checks": body["doctor"]}
 
+    def overview(self) -> Json:
+        """Return the first screen's data."""
+        return self._http.get("/api/overview")
+
     def circuits(self, page: CircuitPage) -> Json:
         """Return a page of the circuits that are not closed, or have failed lately."""
         return self._http.get("/api/v1/circuits", **page.model_dump())

@@ -1,16 +1,24 @@
-"""The client for decisions about orders: the methods of `lib.giftcards.decisions.Decisions`."""
+"""The client for orders: the methods of `lib.giftcards.decisions.Decisions` and `lib.giftcards.stories.Stories`."""
 
 from typing import Any
 
 from lib.api_client.transport import Transport, segment
-from lib.giftcards.schemas import AcceptRequest, DifferenceQuery, FreeRequest, PaymentEventRequest, RecipientPatch
+from lib.giftcards.schemas import (
+    AcceptRequest,
+    DifferenceQuery,
+    FreeRequest,
+    OrderSearch,
+    PaymentEventRequest,
+    RecipientPatch,
+    ResendRequest,
+)
 from lib.jobs.schemas import FlowPage
 
 Json = dict[str, Any]
 
 
 class OrdersClient:
-    """Signatures, results and errors are those of `Decisions`. The API knows the operator by the token."""
+    """Signatures, results and errors are those of both. The API knows the operator by the token."""
 
     def __init__(self, transport: Transport) -> None:
         self._http = transport
@@ -46,6 +54,19 @@ class OrdersClient:
     def block_card(self, tenant_id: str | None, correlation_id: str) -> Json:
         """Have the card of an order blocked."""
         return self._http.post(f"{_path(correlation_id)}/block-card", tenant_id=tenant_id)
+
+    def resend(self, tenant_id: str | None, correlation_id: str, request: ResendRequest) -> Json:
+        """Have the mail of an order sent again."""
+        body = request.model_dump(exclude_none=True)
+        return self._http.post(f"{_path(correlation_id)}/resend", body, tenant_id=tenant_id)
+
+    def find(self, wanted: OrderSearch) -> Json:
+        """Return the orders that fit a text."""
+        return self._http.post("/api/v1/giftcards/search", wanted.model_dump(exclude_none=True))
+
+    def story(self, tenant_id: str | None, correlation_id: str, *, reveal: bool = False) -> Json:
+        """Return the story of an order."""
+        return self._http.get(f"{_path(correlation_id)}/story", reveal=reveal, tenant_id=tenant_id)
 
 
 def _path(correlation_id: str) -> str:

@@ -10,11 +10,16 @@
     tables     tables or records on terminals, aligned text elsewhere
     layout     wrapping at words, and what fits into a terminal's width
     inspect    list, show, history, stuck, errors, status, doctor, stages, circuits, precision
+    top        top: the first screen, live; top_frame, top_ticks and top_stages draw it, as top_view describes
+    live_screen
+               a terminal that is drawn again and again
     manage     requeue, cancel, pause, resume
+    operations the group of operations on many jobs: list, show, create, stop, with its tables
     run        tick, enqueue
     import_orders
                import-orders
-    orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, record-event, block
+    orders     the group of orders: show, reconcile, accept, make-free, correct-recipient, resend, record-event, block
+    stories    find and story, of the group of orders
     customers  erase-customer
     archive    prune, restore
     audit      audit: who did what

@@ -125,6 +125,18 @@ def recipient_corrected(done: Json) -> Iterator[Part]:
     )
 
 
+def resent(done: Json) -> Iterator[Part]:
+    """Confirm the job that sends a mail again."""
+    job_id, due = done["job_id"], moment(done["scheduled_at"])
+    sentence = {
+        "created": f"job {job_id} sends the mail again with the next tick",
+        "requeued": f"job {job_id}, which had not sent the mail, is queued again: the next tick runs it",
+        "waiting": f"job {job_id} waits or runs to send the mail already (due {due})",
+    }[done["done"]]
+    changed = "; the order has the new address" if done["changed"] else ""
+    yield f"{sentence}{changed}: see flask jobs show {job_id}"
+
+
 def event_recorded(done: Json) -> Iterator[Part]:
     """Confirm a recorded movement of money."""
     worth = f"payment {done['reference']} is worth {money(done['worth'], done['currency'])}"

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from lib.cli.tables import Part
 
 _MODULES = (
-    "inspect manage run import_orders orders customers archive audit keys schedules reports tokens webhooks channels"
+    "inspect top manage operations run import_orders orders stories customers archive audit keys schedules reports "
+    "tokens webhooks channels"
 ).split()
 _URL = "lib.cli.url"
 _TYPED_URL = "lib.cli.typed_url"
@@ -61,23 +62,24 @@ def _errors_as_sentences() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise
     except _Error as error:
-        raise type(error)(with_url(_cleaned(error.message))) from error.__cause__
+        raise type(error)(with_url(cleaned(error.message))) from error.__cause__
     except click.UsageError as error:
         from lib.cli.hints import usage_message
 
-        raise BadInput(_cleaned(usage_message(error))) from error
+        raise BadInput(cleaned(usage_message(error))) from error
     except (Invalid, Forbidden, Refused, Conflict) as error:
-        raise BadInput(with_url(_cleaned(error))) from error
+        raise BadInput(with_url(cleaned(error))) from error
     except Failure:
         raise  # of a handler in inline mode: the traceback is wanted
     except SettingsError as error:
         # Of this machine, whatever --url is. It repeats no value, and its examples of URLs are not to be covered.
         raise Failed(str(error)) from error
     except GiftcardError as error:
-        raise Failed(with_url(_cleaned(error))) from error
+        raise Failed(with_url(cleaned(error))) from error
 
 
-def _cleaned(error: Exception | str) -> str:
+def cleaned(error: Exception | str) -> str:
+    """Return the sentence of an error, without secrets and personal data."""
     return clean(str(error), secrets=_secrets(), limit=1000)
 
 

@@ -1,4 +1,7 @@
-"""The group of orders: what operators decide about them, and where money and cards do not match."""
+"""The group of orders: what operators decide about them, and where money and cards do not match.
+
+`find` and `story` are in `stories`.
+"""
 
 import shlex
 from collections.abc import Callable
@@ -15,7 +18,14 @@ from lib.cli.options import MINOR_UNITS, NAME, TEXT, build, options_of, typed_fi
 from lib.cli.prompts import confirm
 from lib.cli.services import order_service
 from lib.giftcards.decisions import DIFFERENCES, MOVEMENTS
-from lib.giftcards.schemas import AcceptRequest, DifferenceQuery, FreeRequest, PaymentEventRequest, RecipientPatch
+from lib.giftcards.schemas import (
+    AcceptRequest,
+    DifferenceQuery,
+    FreeRequest,
+    PaymentEventRequest,
+    RecipientPatch,
+    ResendRequest,
+)
 from lib.jobs.schemas import FlowPage
 
 _HELP = {
@@ -38,12 +48,14 @@ _TENANT = ("--tenant", "--tenant-id", "tenant_id")
 _Command = Callable[..., Any]
 
 
-def _order_argument(command: _Command) -> _Command:
+def order_argument(command: _Command) -> _Command:
+    """Add the argument CORRELATION_ID and the option --tenant."""
     tenant = click.option(*_TENANT, type=TEXT, default="default", help="Tenant of the order (default).")
     return click.argument("correlation_id", type=TEXT)(tenant(command))
 
 
-def _order(tenant_id: str, correlation_id: str) -> tuple[str, str]:
+def order_ids(tenant_id: str, correlation_id: str) -> tuple[str, str]:
+    """Return valid ids of an order. Raises BadInput naming the option or argument."""
     tenant, flow = identifiers({"--tenant": tenant_id, "CORRELATION_ID": correlation_id})
     return tenant, flow
 
@@ -51,17 +63,17 @@ def _order(tenant_id: str, correlation_id: str) -> tuple[str, str]:
 @jobs.group()
 @with_appcontext
 def orders() -> None:
-    """Show orders, find differences between money and cards, and decide about them."""
+    """Find and show orders, find differences between money and cards, and decide about them."""
 
 
 @orders.command()
-@_order_argument
+@order_argument
 @options_of(FlowPage, help_texts=_JOBS_HELP)
 @json_option
 def show(correlation_id: str, *, tenant_id: str, as_json: bool, **options: Any) -> None:
     """Show an order: what it costs, its payment, its card and its jobs."""
     page = build(FlowPage, typed_fields(FlowPage, options))
-    found = order_service().show(*_order(tenant_id, correlation_id), page)
+    found = order_service().show(*order_ids(tenant_id, correlation_id), page)
     words = ["orders", "show", correlation_id, "--tenant", tenant_id, "--older", str(found["older"])]
     link = shlex.join(command_line(*words)) if found["older"] else None
     output(found, as_json=as_json, view=lambda found: books.order(found, link=link))
@@ -90,31 +102,45 @@ def accept(*, as_json: bool, **options: Any) -> None:
 
 
 @orders.command("make-free")
-@_order_argument
+@order_argument
 @options_of(FreeRequest, help_texts=_HELP)
 @yes_option
 @json_option
 def make_free(correlation_id: str, *, tenant_id: str, yes: bool, as_json: bool, **options: Any) -> None:
     """Waive the payment of an order that is not paid: its card is issued without one."""
     request = build(FreeRequest, typed_fields(FreeRequest, options))
-    flow = _order(tenant_id, correlation_id)
+    flow = order_ids(tenant_id, correlation_id)
     confirm(f"Make order {flow[1]} (tenant {flow[0]}) free of charge for good?", yes=yes)
     output(order_service().make_free(*flow, request), as_json=as_json, view=books.made_free)
 
 
 @orders.command("correct-recipient")
-@_order_argument
+@order_argument
 @options_of(RecipientPatch, help_texts=_HELP)
 @json_option
 def correct_recipient(correlation_id: str, *, tenant_id: str, as_json: bool, **options: Any) -> None:
     """Correct address or name of an order's recipient. Jobs that run later use them."""
     request = build(RecipientPatch, typed_fields(RecipientPatch, options))
-    done = order_service().correct_recipient(*_order(tenant_id, correlation_id), request)
+    done = order_service().correct_recipient(*order_ids(tenant_id, correlation_id), request)
     output(done, as_json=as_json, view=books.recipient_corrected)
 
 
+@orders.command()
+@order_argument
+@options_of(ResendRequest, help_texts=_HELP)
+@yes_option
+@json_option
+def resend(correlation_id: str, *, tenant_id: str, yes: bool, as_json: bool, **options: Any) -> None:
+    """Send the mail of an order again, to its recipient or a corrected address."""
+    request = build(ResendRequest, typed_fields(ResendRequest, options))
+    flow = order_ids(tenant_id, correlation_id)
+    where = "to the corrected address" if request.email else "to the same address"
+    confirm(f"Send the mail of order {flow[1]} (tenant {flow[0]}) again, {where}?", yes=yes)
+    output(order_service().resend(*flow, request), as_json=as_json, view=books.resent)
+
+
 @orders.command("record-event")
-@_order_argument
+@order_argument
 @click.argument("kind", metavar="KIND", type=Word(MOVEMENTS))
 @click.argument("amount", type=MINOR_UNITS)
 @click.option("--currency", type=TEXT, help="Currency of AMOUNT (the order's).")
@@ -130,16 +156,16 @@ def record_event(
     """
     fields = typed_fields(PaymentEventRequest, options) | {"amount": {"amount": amount, "currency": currency}}
     request = build(PaymentEventRequest, fields)
-    done = order_service().record_event(*_order(tenant_id, correlation_id), request)
+    done = order_service().record_event(*order_ids(tenant_id, correlation_id), request)
     output(done, as_json=as_json, view=books.event_recorded)
 
 
 @orders.command()
-@_order_argument
+@order_argument
 @yes_option
 @json_option
 def block(correlation_id: str, *, tenant_id: str, yes: bool, as_json: bool) -> None:
     """Block the card of an order at its provider, whether or not the order is paid."""
-    flow = _order(tenant_id, correlation_id)
+    flow = order_ids(tenant_id, correlation_id)
     confirm(f"Block the card of order {flow[1]} (tenant {flow[0]})?", yes=yes)
     output(order_service().block_card(*flow), as_json=as_json, view=books.block_requested)

@@ -11,9 +11,10 @@ from lib.caller import Caller
 from lib.cli.group import BadInput, app_services, deployment_url
 from lib.operations import Operations
 from lib.telemetry.redact import clean
-from lib.web.services import Services, decisions, operations
+from lib.web.services import Services, decisions, operations, stories
 
 if TYPE_CHECKING:
+    from lib.api_client.bulk import BulkClient
     from lib.api_client.jobs import JobsClient
     from lib.api_client.orders import OrdersClient
     from lib.api_client.reports import ReportsClient
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from lib.api_client.transport import Transport
     from lib.api_client.webhooks import WebhooksClient
     from lib.giftcards.decisions import Decisions
+    from lib.giftcards.stories import Stories
+    from lib.jobs.bulk import BulkOperations
     from lib.reports.service import Reports
     from lib.schedules.service import Scheduling
     from lib.tokens.service import Tokens
@@ -50,11 +53,26 @@ def job_service() -> "Operations | JobsClient":
     return select(lambda own: operations(current_app, caller=_operator()), JobsClient)
 
 
+def bulk_service() -> "BulkOperations | BulkClient":
+    """Return the service for operations on many jobs."""
+    from lib.api_client.bulk import BulkClient
+    from lib.jobs.bulk import BulkOperations
+
+    return select(lambda own: BulkOperations(own.store, caller=_operator()), BulkClient)
+
+
 def order_service() -> "Decisions | OrdersClient":
     """Return the service for decisions about orders."""
     from lib.api_client.orders import OrdersClient
 
     return select(lambda own: decisions(current_app, caller=_operator()), OrdersClient)
+
+
+def story_service() -> "Stories | OrdersClient":
+    """Return the service for finding orders and for their stories."""
+    from lib.api_client.orders import OrdersClient
+
+    return select(lambda own: stories(current_app, caller=_operator()), OrdersClient)
 
 
 def schedule_service() -> "Scheduling | SchedulesClient":

@@ -61,13 +61,13 @@ def print_parts(parts: Iterable[Part]) -> None:
     is_apart = True
     for part in parts:
         if room is None:
-            _print_plain(part) if isinstance(part, Table) else click.echo(_printable(with_url(part)))
+            _print_plain(part) if isinstance(part, Table) else click.echo(printable(with_url(part)))
         elif isinstance(part, Table):
             if not is_apart:
                 click.echo()
             is_apart = _draw(part, room)
         else:
-            click.echo("\n".join(wrap(_printable(with_url(part)), room)))
+            click.echo("\n".join(wrap(printable(with_url(part)), room)))
             is_apart = False
 
 
@@ -104,13 +104,14 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _printable(value: Any) -> str:
+def printable(value: Any) -> str:
+    """Return a value as text that controls no terminal, None as nothing."""
     return "" if value is None else _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
 def _lines(cell: Any) -> list[str]:
     """Return the lines of a cell."""
-    return [" ".join(_printable(line).split()) for line in (cell if isinstance(cell, tuple) else (cell,))]
+    return [" ".join(printable(line).split()) for line in (cell if isinstance(cell, tuple) else (cell,))]
 
 
 def _print_plain(table: Table) -> None:
@@ -122,7 +123,7 @@ def _print_plain(table: Table) -> None:
         ]
         rows += zip_longest(*cells, fillvalue="")
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    click.echo(_printable(table.title))
+    click.echo(printable(table.title))
     for line in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
@@ -136,7 +137,7 @@ def _draw(table: Table, room: int) -> bool:
     If it does not fit, columns with one value in all rows become a line above it; if it still does not, its rows are
     records.
     """
-    for line in wrap(_printable(table.title), room):
+    for line in wrap(printable(table.title), room):
         click.echo(_styled(line, bold=True))
     cells = [[_lines(cell) for cell in row] for row in table.rows]
     used = [any(any(row[i]) for row in cells) or not cells for i in range(len(table.columns))]

@@ -18,8 +18,18 @@ def contradictions(settings: Settings, overrides: Mapping[str, StageOverrides]) 
             f"GIFTCARD_BACKOFF_BASE_SECONDS: must be at most GIFTCARD_BACKOFF_CAP_SECONDS, which is {cap:g}: "
             "lower the one, or raise the other"
         )
+    if settings.giftcard_customer_page and "giftcard_customer_page" in settings.model_fields_set:
+        yield from _of_page(settings)
     for stage, own in overrides.items():
         yield from _of_stage(stage, own)
+
+
+def _of_page(settings: Settings) -> Iterator[str]:
+    if settings.public_url is None:
+        yield "GIFTCARD_CUSTOMER_PAGE: requires GIFTCARD_PUBLIC_URL, which the links in mails begin with: set it"
+    for name in ("giftcard_encryption_keys", "giftcard_lookup_key"):
+        if getattr(settings, name) is None:
+            yield f"GIFTCARD_CUSTOMER_PAGE: requires {name.upper()}, without which no card can be shown: set it"
 
 
 def _of_stage(stage: str, own: StageOverrides) -> Iterator[str]:

@@ -15,7 +15,7 @@ from lib.config import parsers, project
 from lib.config.cleaning import has_half_quotes, items
 from lib.config.database_url import DatabaseUrl
 from lib.config.mail_address import sender
-from lib.config.urls import HttpUrl, SentryDsn, SmtpUrl, SupabaseUrl
+from lib.config.urls import HttpUrl, PublicUrl, SentryDsn, SmtpUrl, SupabaseUrl
 
 # More digits than any limit has; int() and float() accept more spellings, such as 1_000 and digits of other scripts.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}(?:\.0{1,20})?")
@@ -23,6 +23,9 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[e
 _FERNET_KEY = re.compile(r"[A-Za-z0-9_+/-]{43}=")
 _SUPABASE_KEY = re.compile(r"sb_secret_[A-Za-z0-9_-]{6,}|eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _SIGNATURE_KEY = re.compile(r"[A-Za-z0-9_+/=-]{10,200}")
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]", re.IGNORECASE
+)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _SHORTEST_LOOKUP_KEY = 32
 _LONGEST = 4_096
@@ -105,6 +108,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise ValueError("must be a host without a scheme, as Vercel sets it, like cards.example.com")
+    return value.lower()
+
+
 def _header(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9-]{1,100}", value) or value.lower() in _SECRET_HEADERS:
         raise ValueError("must be the name of a header without a secret in it, like x-vercel-execution-id")
@@ -145,6 +154,7 @@ Environment = Annotated[Literal["production", "preview", "development", "test"] 
 PaymentProvider = Annotated[Literal["ledger", "http", "square"], BeforeValidator(lower)]
 CardProvider = Annotated[Literal["ledger", "http"], BeforeValidator(lower)]
 Name = Annotated[str | None, _text(_name)]
+Host = Annotated[str | None, _text(_host)]
 Header = Annotated[str, _text(_header)]
 Slug = Annotated[str, _text(_slug)]
 Prefix = Annotated[str, _text(_prefix)]
@@ -165,6 +175,7 @@ SignatureKey = Annotated[SecretStr | None, _text(_signature_key)]
 
 Database = Annotated[DatabaseUrl | None, BeforeValidator(parsers.url_of(DatabaseUrl))]
 Service = Annotated[HttpUrl | None, BeforeValidator(parsers.url_of(HttpUrl))]
+Public = Annotated[PublicUrl | None, BeforeValidator(parsers.url_of(PublicUrl))]
 Supabase = Annotated[SupabaseUrl | None, BeforeValidator(parsers.url_of(SupabaseUrl))]
 MailServer = Annotated[SmtpUrl | None, BeforeValidator(parsers.url_of(SmtpUrl))]
 Dsn = Annotated[SentryDsn | None, BeforeValidator(parsers.url_of(SentryDsn))]

@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     # Environment
     giftcard_env: kinds.Environment = None
     vercel_env: kinds.Name = None
+    vercel_project_production_url: kinds.Host = None
     # Endpoints: each is disabled while its secret is unset
     cron_secret: kinds.OwnToken = None
     giftcard_admin_token: kinds.OwnToken = None
@@ -94,6 +95,9 @@ class Settings(BaseSettings):
     giftcard_mail_dir: kinds.Folder = None
     # The language of mails for orders without one
     giftcard_locale: kinds.Locale = "en"
+    # The customer's page, where this application is reached
+    giftcard_public_url: kinds.Public = None
+    giftcard_customer_page: kinds.Switch = True
     # Reports by mail; pgmq imports: queues, each with its stage and tenant
     report_recipients: kinds.Recipients = ()
     giftcard_pgmq_queues: kinds.PgmqQueues = ()
@@ -187,6 +191,15 @@ class Settings(BaseSettings):
     def database(self) -> DatabaseUrl | None:
         """`DATABASE_URL`, else `POSTGRES_URL`."""
         return self.database_url or self.postgres_url
+
+    @property
+    def public_url(self) -> str | None:
+        """The base URL of this application, without a slash at its end: `GIFTCARD_PUBLIC_URL`, else that of the
+        platform's production deployment, if this is it."""
+        if self.giftcard_public_url is not None:
+            return self.giftcard_public_url.get_secret_value().rstrip("/")
+        host = self.vercel_project_production_url if self.vercel_env == "production" else None
+        return f"https://{host}" if host else None
 
     @property
     def environment(self) -> str:

@@ -86,6 +86,21 @@ class SupabaseUrl(HttpUrl):
             raise ValueError(f"must be a base URL without a path, like {self._example}")
 
 
+class PublicUrl(HttpUrl):
+    """The base URL of this application, as customers reach it.
+
+    Raises:
+        ValueError: what it must be instead.
+    """
+
+    _example = "https://cards.example.com"
+
+    def __init__(self, text: str, *, environment: str = "production") -> None:
+        super().__init__(text, environment=environment)
+        if not self.is_base:
+            raise ValueError(f"must be a base URL without a path, like {self._example}")
+
+
 class SentryDsn(HttpUrl):
     """The address of a project of Sentry, as its SDK accepts it: with a key, and a number at the end.
 

@@ -17,9 +17,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """The books of one order. `payment`: the one that it accepted; `card`: its number is encrypted."""
+    """The books of one order. `payment`: the one that it accepted; `card`: its number is encrypted; `page_id`: names
+    the order in the link to its page."""
 
     order: Order
+    page_id: int
     customer_id: int | None
     free_of_charge: bool
     payment: Row | None
@@ -66,11 +68,12 @@ def _checked(books: Row | None, payload: Order | None) -> Books:
     row = books["order"]
     if row["cancelled"]:
         raise PermanentError("the order is cancelled: requeue one of its cancelled jobs to reopen it")
-    order = _order(row)
+    order = order_of(row)
     if payload is not None:
         _check_payload(payload, order)
     return Books(
         order=order,
+        page_id=row["page_id"],
         customer_id=row["customer_id"],
         free_of_charge=row["free_of_charge"],
         payment=books["payment"],
@@ -78,7 +81,12 @@ def _checked(books: Row | None, payload: Order | None) -> Books:
     )
 
 
-def _order(row: Row) -> Order:
+def order_of(row: Row) -> Order:
+    """Return the order of a row of the books.
+
+    Raises:
+        PermanentError: its customer was erased, or the row is invalid.
+    """
     if not row["details"]:
         raise PermanentError("the customer of this order was erased")
     content = row["details"] | {"amount": {"amount": row["amount"], "currency": row["currency"]}}

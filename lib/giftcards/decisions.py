@@ -1,5 +1,6 @@
 """What operators decide about orders and their money, shared by the web API and the CLI."""
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 from lib.caller import Caller
@@ -12,7 +13,10 @@ from lib.giftcards.schemas import (
     Movement,
     PaymentEventRequest,
     RecipientPatch,
+    ResendRequest,
 )
+from lib.jobs.enqueue import prepare
+from lib.jobs.registry import Registry
 from lib.jobs.schemas import FlowPage
 from lib.store.store import Store
 
@@ -28,8 +32,9 @@ class Decisions:
     A `tenant_id` None is the caller's own. For another one than theirs, every method raises Forbidden.
     """
 
-    def __init__(self, store: Store, settings: Settings, *, caller: Caller) -> None:
+    def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, caller: Caller) -> None:
         self._store = store
+        self._registry = registry
         self._settings = settings
         self._caller = caller
 
@@ -82,3 +87,30 @@ class Decisions:
     def block_card(self, tenant_id: str | None, correlation_id: str) -> Json:
         """Have the card of an order blocked by the next tick, whether or not the order is paid."""
         return self._store.request_block(self._caller.tenant(tenant_id), correlation_id, caller=self._caller)
+
+    def resend(self, tenant_id: str | None, correlation_id: str, request: ResendRequest) -> Json:
+        """Have the mail of an order sent again by the next tick, to its recipient or a corrected address.
+
+        A job that waits to send it is left to do so (`done`: waiting); one that has failed is requeued.
+        """
+        tenant_id = self._caller.tenant(tenant_id)
+        return self._store.resend_mail(
+            tenant_id,
+            correlation_id,
+            reason=request.reason,
+            email=request.email,
+            job=self._mail_job(tenant_id, correlation_id, request.email),
+            caller=self._caller,
+        )
+
+    def _mail_job(self, tenant_id: str, correlation_id: str, email: str | None) -> Json:
+        """Return a job that sends the mail of an order. Of an order that has none to send: nothing, it is refused."""
+        order = (self._store.books(tenant_id, correlation_id) or {}).get("order")
+        if order is None or not isinstance(order["details"].get("customer"), dict):
+            return {}
+        customer = order["details"]["customer"] | ({"email": email} if email else {})
+        payload = order["details"] | {"customer": customer}
+        payload |= {"amount": {"amount": order["amount"], "currency": order["currency"]}}
+        row = {"stage": "email", "tenant_id": tenant_id, "correlation_id": correlation_id, "payload": payload}
+        (job,) = prepare([row | {"trigger_type": "operator", "source": "app"}], self._registry(), self._settings)
+        return job

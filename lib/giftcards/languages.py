@@ -51,11 +51,11 @@ def text_direction(tag: str) -> str:
     return str(Locale.parse(babel_locale(tag, LAST_LANGUAGE)).text_direction)
 
 
-def best_language(tags: tuple[str, ...], templates: Collection[str], name: str) -> str:
-    """Return the first language, of these tags in order, in which there are both `name.<language>.txt` and `.html`."""
+def best_language(tags: tuple[str, ...], templates: Collection[str], *names: str) -> str:
+    """Return the first language, of these tags in order, in which there are all these templates, like `mail.{}.txt`."""
     for tag in tags:
         for language in _nearer_first(tag):
-            if {f"{name}.{language}.txt", f"{name}.{language}.html"} <= set(templates):
+            if {name.format(language) for name in names} <= set(templates):
                 return language
     return LAST_LANGUAGE
 

@@ -72,6 +72,24 @@ class RecipientPatch(StrictModel):
         return {name: value for name, value in given.items() if value is not None or name == "family_name"}
 
 
+class ResendRequest(StrictModel):
+    """Why the mail of an order is sent again. `email`: the right address of its recipient, from now on."""
+
+    reason: Reason
+    email: Email | None = None
+
+
+class OrderSearch(StrictModel):
+    """A search for orders. `text`: a correlation id or its beginning, the e-mail address of a customer or recipient, a
+    personal code, the last four digits of a card, or the reference of a payment. `reveal`: recipients in clear.
+    """
+
+    text: Identifier
+    tenant_id: Identifier | None = None
+    limit: Annotated[int, Field(ge=1, le=50)] = 50
+    reveal: bool = False
+
+
 class EventMoney(StrictModel):
     """An amount in minor units: 2500 in USD is 25 dollars. 0: nothing has moved after all."""
 

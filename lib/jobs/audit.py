@@ -13,10 +13,18 @@ Reason = Annotated[Identifier, AfterValidator(covered)]
 # What operators do, as the audit names it.
 ACTIONS = (
     *("accept_difference", "block_card", "cancel", "cancel_flow", "correct_recipient", "create_endpoint"),
-    *("create_schedule", "create_token", "decide_effect", "delete_endpoint", "delete_schedule", "enqueue"),
+    *(
+        "create_operation",
+        "create_schedule",
+        "create_token",
+        "decide_effect",
+        "delete_endpoint",
+        "delete_schedule",
+        "enqueue",
+    ),
     *("erase_customer", "free_of_charge", "make_report", "pause", "pause_schedule", "payment_event", "requeue"),
-    *("reset_circuit", "restore", "resume", "resume_schedule", "reveal", "revoke_token", "rotate_keys"),
-    *("rotate_secret", "run_schedule", "test_endpoint", "update_endpoint", "update_schedule"),
+    *("resend", "reset_circuit", "restore", "resume", "resume_schedule", "reveal", "revoke_token", "rotate_keys"),
+    *("rotate_secret", "run_schedule", "stop_operation", "test_endpoint", "update_endpoint", "update_schedule"),
 )
 
 

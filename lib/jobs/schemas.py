@@ -46,7 +46,10 @@ class EnqueueRequest(StrictModel):
 
 
 class Filter(StrictModel):
-    """A filter of jobs: all given fields must match. `error`: part of the last error, in any case."""
+    """A filter of jobs: all given fields must match.
+
+    `error`: part of the last error, in any case. `error_kind`: the whole kind, as `GET /api/v1/jobs/errors` returns it.
+    """
 
     status: Literal["queued", "running", "completed", "error", "cancelled"] | None = None
     stage: StageName | None = None
@@ -54,6 +57,7 @@ class Filter(StrictModel):
     tenant_id: Identifier | None = None
     correlation_id: Identifier | None = None
     error: Identifier | None = None
+    error_kind: Identifier | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
 
@@ -136,6 +140,31 @@ class BulkRequeueRequest(StrictModel):
     per_minute: Annotated[float, Field(gt=0, le=60_000)] = 10
     after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     already: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+
+
+class OperationRequest(StrictModel):
+    """An operation on many jobs: those that match `filter`, or those of `job_ids`. An empty filter requires `all`.
+
+    `action`: requeue dead or cancelled jobs, slowly (the first job alone; once it has completed, the others at
+    `per_minute`), or cancel jobs that have not ended. `dry_run`: count the jobs and create nothing. `reason`: recorded
+    in the audit; required unless `dry_run`.
+    """
+
+    action: Literal["requeue", "requeue_slowly", "cancel"]
+    filter: Filter = Field(default_factory=Filter)
+    job_ids: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
+    all: bool = False
+    per_minute: Annotated[float, Field(ge=0.001, le=60_000)] = 10
+    reason: Reason | None = None
+    dry_run: bool = False
+
+
+class OperationPage(StrictModel):
+    """A page of operations, newest first. `older`: the cursor of an earlier page."""
+
+    state: Literal["running", "stopped", "completed", "failed"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: Id | None = None
 
 
 class PauseRequest(StrictModel):

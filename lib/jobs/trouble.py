@@ -1,6 +1,5 @@
 """What operators look for at night: what is stuck, and which errors there are. Each with the command that helps."""
 
-import re
 import shlex
 from typing import Any
 
@@ -8,12 +7,6 @@ from lib.jobs.shown import masked
 from lib.telemetry.redact import covered
 
 Json = dict[str, Any]
-
-# What giftcard_error_kind and masking put in place of a value.
-_PLACEHOLDER = re.compile(r'\[[a-z]+\]|"…"')
-# The type of an error alone, or a shorter part, fits too many others.
-_TYPE = re.compile(r"\w+:")
-_SHORTEST = 5
 
 # By the reason why a queue waits.
 _FIXES = {
@@ -52,16 +45,9 @@ def _fix_of_faulty(thing: Json) -> str:
 
 def error_group(group: Json) -> Json:
     """Return a row of giftcard_errors, masked, with `next`: the commands that show one of its jobs and requeue them."""
+    shown = masked(group)
     commands = [["flask", "jobs", "show", str(group["job_id"])]]
-    if group["dead"]:
-        text = search_text(group["error"])
-        only = ["--error", text] if text else []
-        commands.append(["flask", "jobs", "requeue", "--stage", group["stage"], *only, "--dry-run"])
-    return masked(group) | {"next": [shlex.join(words) for words in commands]}
-
-
-def search_text(kind: str) -> str | None:
-    """Return the longest part that all errors of a kind have, for the filter `error`. None: none is long enough."""
-    parts = [part.strip() for part in _PLACEHOLDER.split(kind)]
-    longest = max((part for part in parts if not _TYPE.fullmatch(part)), key=len, default="")
-    return longest if len(longest) >= _SHORTEST else None
+    if group["dead"] and shown["error"] == group["error"]:  # no filter finds a kind that is masked
+        only = ["--stage", group["stage"], "--error-kind", group["error"]]
+        commands.append(["flask", "jobs", "requeue", *only, "--dry-run"])
+    return shown | {"next": [shlex.join(words) for words in commands]}

@@ -38,6 +38,7 @@ def email(payload: Order, context: Context) -> Complete:
         raise PermanentError("the order has no card to send: requeue its issue_card job")
     if card["state"] == "blocked":
         raise PermanentError("the card of the order is blocked: it is not sent")
+    from lib.giftcards.card_links import page_url
     from lib.giftcards.mail import giftcard_mail
     from lib.jobs.mail_headers import message_id_of
 
@@ -54,6 +55,7 @@ def email(payload: Order, context: Context) -> Complete:
             order=books.order,
             personal_code=card["personal_code"],
             card_number=number,
+            page_url=page_url(books.page_id, context.settings),
             default_locale=context.settings.giftcard_locale,
             own_templates=context.settings.giftcard_templates,
         )

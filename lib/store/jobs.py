@@ -7,7 +7,7 @@ from lib.store.calls import Calls
 
 
 class OperatorCalls(Calls):
-    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36, 37, 42 and 57.
+    """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 to 39, 42, 57 and 58.
 
     `caller`: who acts, recorded in the audit; a row of another tenant than theirs does not exist for them.
     """
@@ -55,6 +55,10 @@ class OperatorCalls(Calls):
         """Return a page of a job's runs, newest first. `older`: the cursor of the page before."""
         return self._dict("giftcard_history", repeat=True, job_id=job_id, tenant_id=tenant_id, **page)
 
+    def job_story(self, job_id: int, *, tenant_id: str | None, **arguments: Any) -> dict[str, Any]:
+        """Return a job with a page of its runs, its flow's jobs and its effects."""
+        return self._dict("giftcard_job_story", repeat=True, job_id=job_id, tenant_id=tenant_id, **arguments)
+
     def list_jobs(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the jobs that match a filter."""
         return self._dict("giftcard_list_jobs", repeat=True, **arguments)
@@ -92,9 +96,9 @@ class OperatorCalls(Calls):
         """Close a circuit."""
         return self._dict("giftcard_reset_circuit", circuit=circuit, by=caller.name)
 
-    def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller) -> None:
-        """Record in the audit that personal data of a tenant (None: of several) was revealed."""
-        self._wire.call("giftcard_record_reveal", subject=subject, by=caller.name, tenant_id=tenant_id)
+    def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller, reason: str | None = None) -> None:
+        """Record in the audit that personal data of a tenant (None: of several) was revealed, and why."""
+        self._wire.call("giftcard_record_reveal", subject=subject, reason=reason, by=caller.name, tenant_id=tenant_id)
 
     def list_audit(self, **arguments: Any) -> dict[str, Any]:
         """Return a page of the acts of operators, newest first."""
@@ -112,6 +116,38 @@ class OperatorCalls(Calls):
     def flow(self, tenant_id: str, correlation_id: str, **page: int | None) -> dict[str, Any]:
         """Return the state of an order, with a page of its jobs (`older`, `limit`)."""
         return self._dict("giftcard_flow", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id, **page)
+
+    # Operations on many jobs
+
+    def preview_operation(self, *, caller: Caller, **wanted: Any) -> dict[str, Any]:
+        """Count what an operation would change, up to 10,000 jobs."""
+        return self._dict("giftcard_preview_operation", repeat=True, tenant_id=caller.tenant_id, **wanted)
+
+    def create_operation(self, *, idempotency_key: str, caller: Caller, **wanted: Any) -> dict[str, Any]:
+        """Create an operation, which ticks carry out. Called again with its key it returns the same one."""
+        wanted |= {"idempotency_key": idempotency_key}
+        return self._act("giftcard_create_operation", caller, repeat=True, **wanted)
+
+    def show_operation(self, operation_id: int, *, tenant_id: str | None) -> dict[str, Any]:
+        """Return an operation with its progress."""
+        return self._dict("giftcard_show_operation", repeat=True, id=operation_id, tenant_id=tenant_id)
+
+    def list_operations(self, **arguments: Any) -> dict[str, Any]:
+        """Return a page of operations, newest first."""
+        return self._dict("giftcard_list_operations", repeat=True, **arguments)
+
+    def stop_operation(self, operation_id: int, *, caller: Caller) -> dict[str, Any]:
+        """Stop an operation; what it has changed stays."""
+        return self._act("giftcard_stop_operation", caller, repeat=True, id=operation_id)
+
+    def step_operation(self, *, limit: int, skip: tuple[int, ...]) -> dict[str, Any] | None:
+        """Carry out one step of an operation that is not in `skip`. Return where it stands, None if none is left.
+
+        Not repeated on a lost connection, only so that the caller's time limit holds: a step that was done is not
+        done again.
+        """
+        step: dict[str, Any] | None = self._wire.call("giftcard_step_operation", limit=limit, skip=skip)
+        return step
 
     # Pruning and the archive
 

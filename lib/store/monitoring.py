@@ -1,13 +1,29 @@
 """Calls for monitoring: metrics and alerts."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from lib.store.calls import Calls
 
 
 class MonitoringCalls(Calls):
-    """Documented in `supabase/schemas/70_metrics.sql` and `71_notifications.sql`."""
+    """Documented in `supabase/schemas/`: `70_metrics.sql`, `71_notifications.sql` and `76_overview.sql`."""
+
+    def overview(
+        self, *, stages: dict[str, int], missing: dict[str, str], since: str | None = None, now: datetime | None = None
+    ) -> dict[str, Any]:
+        """Return the first screen of the operators' page, in one call.
+
+        `stages`: those that can run, with the ttr of each in seconds. `missing`: those that cannot, and why. `since`:
+        when today began, in ISO 8601; None: at midnight, in UTC.
+        """
+        moment = now and now.isoformat()
+        return self._dict("giftcard_overview", repeat=True, stages=stages, missing=missing, since=since, now=moment)
+
+    def update_counters(self, *, limit: int) -> int:
+        """Count runs and ticks that have ended since the last call, `limit` of each at most. Return how many runs."""
+        return int(self._wire.call("giftcard_update_counters", repeat=True, limit=limit))
 
     def metrics(self, *, stages: dict[str, int]) -> dict[str, Any]:
         """Return all metrics of a scrape."""

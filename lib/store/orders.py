@@ -8,7 +8,7 @@ from lib.store.calls import Calls
 
 
 class OrderCalls(Calls):
-    """Documented in `supabase/schemas/`, 41 to 47."""
+    """Documented in `supabase/schemas/`, 41 to 49."""
 
     def submit_order(self, **arguments: Any) -> dict[str, Any]:
         """Store an order and enqueue its first job, in one transaction. `lib.giftcards.submit` prepares the job."""
@@ -20,6 +20,11 @@ class OrderCalls(Calls):
             "giftcard_books", repeat=True, tenant_id=tenant_id, correlation_id=correlation_id
         )
         return books
+
+    def card_page(self, page_id: int) -> dict[str, Any] | None:
+        """Return what the customer's page of an order shows; None: no order has this id."""
+        page: dict[str, Any] | None = self._wire.call("giftcard_card_page", repeat=True, page_id=page_id)
+        return page
 
     def take_order(self, **arguments: Any) -> dict[str, Any]:
         """Take in the order of a flow that has none yet. Return its books, of the order that was there first."""
@@ -107,3 +112,19 @@ class OrderCalls(Calls):
         """Enqueue the job that blocks the card of an order, whether or not the order is paid."""
         arguments = {"tenant_id": tenant_id, "correlation_id": correlation_id, "by": caller.name}
         return self._dict("giftcard_request_block", repeat=True, **arguments)
+
+    def resend_mail(self, tenant_id: str, correlation_id: str, *, caller: Caller, **arguments: Any) -> dict[str, Any]:
+        """Have the mail of an order sent again. Repeated on a lost connection, it finds the job that waits."""
+        flow = {"tenant_id": tenant_id, "correlation_id": correlation_id}
+        return self._dict("giftcard_resend_mail", repeat=True, **flow, **arguments, by=caller.name)
+
+    # Reading
+
+    def find_orders(self, text: str, *, limit: int, tenant_id: str | None) -> dict[str, Any]:
+        """Return the orders that fit a text, the newest first, with their recipients in clear."""
+        return self._dict("giftcard_find_orders", repeat=True, text=text, limit=limit, tenant_id=tenant_id)
+
+    def order_story(self, tenant_id: str, correlation_id: str, **known: Any) -> dict[str, Any]:
+        """Return all that is known of an order, with its recipient in clear. `known`: the stages of this code."""
+        flow = {"tenant_id": tenant_id, "correlation_id": correlation_id}
+        return self._dict("giftcard_order_story", repeat=True, **flow, **known)

@@ -27,6 +27,9 @@ _TAIL_OF_DIGITS = re.compile(rf"(?:\d|{_GAPS}|[%&#;])+\Z")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 # A token of the API, as `lib.tokens` makes it; the first four characters alone are shown on purpose.
 _API_TOKEN = re.compile(r"gct_[\w-]{5,}+")
+# The token of a customer's page, as `lib.giftcards.card_links` makes it, also in a URL within a URL. One that is cut
+# through is covered, too.
+_PAGE_TOKEN = re.compile(r"(?i)((?:/|%2F)o(?:/|%2F))[\w-]{16,}+")
 _WORD = re.compile(r"\S++")
 # Where a user name and a password begin that may hold blanks: behind any scheme but those of web pages, and behind
 # those if the colon is not that of a port.
@@ -66,7 +69,8 @@ def clean(text: str, *, secrets: list[str], limit: int = MAX_ERROR_LENGTH) -> st
 
 
 def _cover(text: str) -> str:
-    return _DIGITS.sub(_without_cards, _EMAIL.sub("[email]", _API_TOKEN.sub("[secret]", text)))
+    text = _PAGE_TOKEN.sub(r"\1[secret]", _API_TOKEN.sub("[secret]", text))
+    return _DIGITS.sub(_without_cards, _EMAIL.sub("[email]", text))
 
 
 def _without_logins(text: str, *, goes_on: bool = False) -> str:

@@ -5,7 +5,14 @@ from typing import Any
 from flask import Blueprint, current_app
 
 from lib.giftcards.decisions import Decisions
-from lib.giftcards.schemas import AcceptRequest, DifferenceQuery, FreeRequest, PaymentEventRequest, RecipientPatch
+from lib.giftcards.schemas import (
+    AcceptRequest,
+    DifferenceQuery,
+    FreeRequest,
+    PaymentEventRequest,
+    RecipientPatch,
+    ResendRequest,
+)
 from lib.web import auth
 from lib.web.request_data import TenantQuery, read_body, read_query, refuse_nul
 from lib.web.services import decisions
@@ -87,3 +94,16 @@ def block_card(correlation_id: str) -> tuple[dict[str, Any], int]:
     """
     (query,) = read_query(TenantQuery)
     return _decisions().block_card(*_checked(query, correlation_id)), 202
+
+
+@blueprint.post("/giftcards/<path:correlation_id>/resend")
+@auth.scope("admin")
+def resend(correlation_id: str) -> tuple[dict[str, Any], int]:
+    """Send the mail of an order again.
+
+    The next tick sends it, to the order's recipient or, with `email`, to a corrected address, which the order has from
+    then on. A job that waits to send the mail is left to do so; one that has failed is requeued. An order that is
+    cancelled or still under way, that has no card or a blocked one, or whose customer was erased, is rejected with 409.
+    """
+    (query,) = read_query(TenantQuery)
+    return _decisions().resend(*_checked(query, correlation_id), read_body(ResendRequest)), 202

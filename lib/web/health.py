@@ -52,6 +52,17 @@ def deep() -> tuple[dict[str, Any], int]:
     return {"status": "healthy" if is_well else "unhealthy"} | found, 200 if is_well else 503
 
 
+@blueprint.get("/api/overview")
+@auth.scope("jobs:read", all_tenants=True)
+def overview() -> dict[str, Any]:
+    """Return the data of the first screen, from one database call.
+
+    The verdict (what is wrong, what happens next by itself, what to do), ticks, stages, circuits, dead letters, and
+    what happened today. Personal data is masked.
+    """
+    return operations(current_app, caller=auth.caller()).overview()
+
+
 @blueprint.get("/api/status")
 @auth.scope("admin", all_tenants=True)
 def status() -> dict[str, Any] | Response:

@@ -1,4 +1,4 @@
-"""Orders: submit one, and return its state."""
+"""Orders: submit one, find some, and return the state and the story of one."""
 
 import uuid
 from typing import Annotated, Any
@@ -8,13 +8,15 @@ from flask import Blueprint, current_app
 from pydantic import Field
 
 from lib.caller import DEFAULT_TENANT
+from lib.giftcards.card_links import page_url
 from lib.giftcards.orders import Order, body_hash
+from lib.giftcards.schemas import OrderSearch
 from lib.giftcards.submit import submit_order
 from lib.jobs.schemas import FlowPage
 from lib.validation import Matching
 from lib.web import auth
-from lib.web.request_data import TenantQuery, idempotency_key, read_body, read_query, refuse_nul
-from lib.web.services import services
+from lib.web.request_data import RevealQuery, TenantQuery, idempotency_key, read_body, read_query, refuse_nul
+from lib.web.services import services, stories
 
 blueprint = Blueprint("orders", __name__)
 
@@ -58,7 +60,7 @@ def submit() -> tuple[dict[str, Any], int]:
         idempotency_key=idempotency_key(),
     )
     found = {"correlation_id": submitted["correlation_id"], "tenant_id": tenant_id}
-    return found | {"status_url": _status_url(**found)}, 202
+    return found | {"status_url": _status_url(**found), "page_url": page_url(submitted["page_id"], own.settings)}, 202
 
 
 def _status_url(tenant_id: str, correlation_id: str) -> str:
@@ -75,3 +77,31 @@ def show(correlation_id: str) -> dict[str, Any]:
     tenant_id = auth.caller().tenant(query.tenant_id)
     refuse_nul(tenant_id, correlation_id)
     return services(current_app).store.flow(tenant_id, correlation_id, **page.model_dump())
+
+
+@blueprint.post("/api/v1/giftcards/search")
+@auth.scope("jobs:read")
+def search() -> dict[str, Any]:
+    """Find orders, the newest first.
+
+    By correlation id or its beginning, mail address, personal code, last four digits of the card, or reference of the
+    payment. A POST, so that no address is part of a URL. Recipients are masked; `reveal` requires the scope `admin`.
+    A search that finds orders by an address is recorded in the audit log, like a reveal.
+    """
+    wanted = read_body(OrderSearch)
+    if wanted.reveal:
+        auth.require("admin")
+    return stories(current_app, caller=auth.caller()).find(wanted)
+
+
+@blueprint.get("/api/v1/giftcards/<path:correlation_id>/story")
+@auth.scope("jobs:read")
+def story(correlation_id: str) -> dict[str, Any]:
+    """Return everything that happened to an order, by time.
+
+    Its intake, the runs of its jobs and why they wait, its payment, card, mails and webhooks, what operators did about
+    it, and where its books do not match. Of long lists, the newest.
+    """
+    query, shown = read_query(TenantQuery, RevealQuery)
+    refuse_nul(query.tenant_id or "", correlation_id)
+    return stories(current_app, caller=auth.caller()).story(query.tenant_id, correlation_id, reveal=shown.reveal)

@@ -20,7 +20,15 @@ _TICKS = frozenset({"cron.tick", "cron.run"})
 _IDEMPOTENT = frozenset(
     {
         *("decisions.make_free", "decisions.correct_recipient", "decisions.record_event", "decisions.block_card"),
-        *("inbound_webhooks.from_square", "jobs.enqueue", "reports.create", "schedules.pause", "tokens.revoke"),
+        *(
+            "bulk.stop",
+            "inbound_webhooks.from_square",
+            "jobs.enqueue",
+            "orders.search",
+            "reports.create",
+            "schedules.pause",
+            "tokens.revoke",
+        ),
         "webhooks.update",
     }
 )

@@ -9,6 +9,7 @@ from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import SettingsError
 from lib.giftcards.decisions import Decisions
+from lib.giftcards.stories import Stories
 from lib.jobs.registry import Registry
 from lib.operations import Operations
 from lib.store.store import Store
@@ -36,7 +37,13 @@ def services(app: Flask) -> Services:
 def decisions(app: Flask, *, caller: Caller) -> Decisions:
     """Return the decisions about an application's orders."""
     own = services(app)
-    return Decisions(own.store, own.settings, caller=caller)
+    return Decisions(own.store, own.registry, own.settings, caller=caller)
+
+
+def stories(app: Flask, *, caller: Caller) -> Stories:
+    """Return an application's orders, for reading."""
+    own = services(app)
+    return Stories(own.store, own.registry, own.settings, caller=caller)
 
 
 def operations(app: Flask, *, caller: Caller) -> Operations:

@@ -10,6 +10,7 @@
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
@@ -26,6 +27,8 @@
 --   giftcard_tokens                 a token of the API: its hash, tenant and scopes
 --   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_run_minutes, giftcard_run_hours                 how many runs ended lately, with what result, how fast
+--   giftcard_start_minutes          how many runs began lately, and how long after their time
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
 --
@@ -39,9 +42,9 @@
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
 --   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
---                                                         giftcard_requeue_dead_letters
+--                                                         giftcard_requeue_dead_letters, giftcard_step_operation
 --   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
---                                                         giftcard_cancel_flow
+--                                                         giftcard_cancel_flow, giftcard_step_operation
 --   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
 --   archived → ended                restore               giftcard_restore_job
 --
@@ -70,7 +73,8 @@
 --   its card                        giftcard_record_card → (trigger) giftcard_link_card → giftcard_enqueue_block
 --   what does not match             giftcard_reconcile
 --   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
---                                   giftcard_accept_difference, giftcard_record_order_event
+--                                   giftcard_accept_difference, giftcard_record_order_event, giftcard_resend_mail
+--   what operators look up          giftcard_find_orders → giftcard_order_matches; giftcard_order_story
 --
 -- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they
 -- are under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.
@@ -78,11 +82,11 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
--- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
--- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
--- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
--- order.
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and
+-- circuit rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot
+-- break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
@@ -167,6 +171,40 @@ begin
   return case when isfinite(p_time) then to_char(p_time at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
               else p_time::text end;
 end $$;
+-- The kind of an error: giftcard_jobs keeps it beside the text, so that equal errors are found and acted on together.
+
+-- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
+-- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
+-- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain. A kind
+-- is one line, without blanks around it, as a filter takes it.
+create function public.giftcard_error_kind(p_error text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_text text := regexp_replace(
+    left(p_error, 500),
+    '[[:cntrl:][:space:]\u0080-\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+', ' ', 'g');
+  v_rule text[];
+begin
+  foreach v_rule slice 1 in array array[
+    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
+    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
+    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
+    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
+    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
+    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
+    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
+    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
+    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
+     || 'internal|invalid)\M', '[host]'],
+    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
+    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
+    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
+    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
+  end loop;
+  return coalesce(nullif(rtrim(left(btrim(v_text), 200)), ''), 'no error text');
+end $$;
 -- Jobs and their history.
 
 -- Keys compare by bytes (collate "C"): the same order everywhere, and cheaper in each index.
@@ -221,6 +259,8 @@ create table public.giftcard_jobs (
   revive_at timestamptz,
   revivals public.giftcard_attempts not null default 0,
   last_error text,
+  error_kind text generated always as (
+    case when last_error is not null then public.giftcard_error_kind(last_error) end) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   finished_at timestamptz,
@@ -248,6 +288,9 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.error_kind is
+  'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
+  'set. A role that inserts jobs needs EXECUTE on that function.';
 comment on column public.giftcard_jobs.lease_id is
   'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
   'operator''s UPDATE leaves in it has no effect.';
@@ -730,7 +773,9 @@ create table public.giftcard_maintenance_tasks (
 comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
-insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
+insert into public.giftcard_maintenance_tasks (task, every) values
+  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
+  ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -747,12 +792,16 @@ begin
   update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
 end $$;
 
--- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
+-- something to count, operations while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-           where public.giftcard_is_due(last_at, every, p_now));
+           where public.giftcard_is_due(last_at, every, p_now)
+             and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
+             and (task <> 'operations'
+                  or exists (select from public.giftcard_operations where state = 'running')));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -3111,8 +3160,9 @@ end $$;
 -- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
--- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
--- or null fits all jobs. The callers spell the conditions out for the planner.
+-- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
+-- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
+-- callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -3122,8 +3172,8 @@ begin
     perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
-    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after',
-                      'created_before') then
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
+                      'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
@@ -3149,6 +3199,7 @@ declare
   v_tenant text := p_filter ->> 'tenant_id';
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
+  v_kind text := p_filter ->> 'error_kind';
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
@@ -3164,6 +3215,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id limit least(p_limit, 1000)) f;
   else
@@ -3174,6 +3226,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id desc limit least(p_limit, 1000)) f;
   end if;
@@ -3567,6 +3620,8 @@ begin
      and j.tenant_id = coalesce(p_filter ->> 'tenant_id', j.tenant_id)
      and j.correlation_id = coalesce(p_filter ->> 'correlation_id', j.correlation_id)
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
+     and (p_filter ->> 'error_kind' is null
+          or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;
@@ -3896,6 +3951,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
   return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);
@@ -3959,7 +4015,10 @@ begin
   if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
     v_job := v_job || '{"status": "error"}';
   end if;
-  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+  return public.giftcard_readable_row(v_job || jsonb_build_object(
+    'error_kind', case when v_job ->> 'last_error' is not null
+                       then public.giftcard_error_kind(v_job ->> 'last_error') end,
+    'archived_at', a.archived_at));
 exception when data_exception or integrity_constraint_violation then
   return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
     'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
@@ -3977,8 +4036,8 @@ begin
     delete from public.giftcard_jobs where id = any (p_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+         -- Without columns that are null and what last_error gives; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context,error_kind}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
@@ -4021,6 +4080,30 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
+-- Insert a job as the archive has it, unless another has its id or its place in its flow. Return whether it is there.
+create function public.giftcard_insert_archived(p_job jsonb) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_inserted boolean;
+begin
+  perform set_config('giftcard.writer', 'restore', true);
+  insert into public.giftcard_jobs (
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at)
+  select
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at
+    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    on conflict do nothing;
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  return v_inserted;
+end $$;
+
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
@@ -4030,7 +4113,6 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
-  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)
@@ -4047,12 +4129,7 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  perform set_config('giftcard.writer', 'restore', true);
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
-    on conflict do nothing;
-  v_inserted := found;
-  perform set_config('giftcard.writer', '', true);
-  if not v_inserted then
+  if not public.giftcard_insert_archived(v_job) then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;
@@ -4160,40 +4237,12 @@ begin
 end $$;
 -- Errors, grouped: what fails, how often, since when.
 
--- Return what kind of error a text is: without what differs from job to job. Addresses, URLs, hosts, ids, times,
--- numbers and quoted values become [email], [url], [host], [id], [time], [n] and "…". The codes of HTTP, SMTP and SQL
--- stay: they are the kind. Names of fields (customer.email) stay: a host has a port or a usual top-level domain.
-create function public.giftcard_error_kind(p_error text) returns text
-language plpgsql immutable security invoker set search_path = '' as $$
-declare
-  v_text text := regexp_replace(left(p_error, 500), '[[:cntrl:][:space:]]+', ' ', 'g');
-  v_rule text[];
-begin
-  foreach v_rule slice 1 in array array[
-    ['[^\s"<>]+@[^\s"<>]+', '[email]'],
-    ['\m[a-z][a-z0-9+.-]*://[^\s"''<>,;)]*', '[url]'],
-    ['"[^"]*"|“[^”]*”|«[^»]*»|`[^`]*`', '"…"'],
-    ['(^|[\s(=:,\[])''[^'']*''', '\1"…"'],
-    ['\m\d{4}-\d\d-\d\d([t ]\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d(:?\d\d)?)?)?', '[time]'],
-    ['\m\d\d:\d\d(:\d\d(\.\d+)?)?z?\M', '[time]'],
-    ['\m\d{1,3}(\.\d{1,3}){3}(:\d+)?\M', '[host]'],
-    ['\[[0-9a-f:.]*:[0-9a-f:.]*\](:\d+)?|\m[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}', '[host]'],
-    ['\m[a-z0-9]([a-z0-9._-]*[a-z0-9])?:\d{2,5}\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+(com|net|org|io|dev|app|cloud|shop|eu|de|uk|example|test|local|localhost|'
-     || 'internal|invalid)\M', '[host]'],
-    ['\m([a-z0-9]([a-z0-9-]*[a-z0-9])?\.){2,}(?!id\M)[a-z]{2}\M', '[host]'],
-    ['(?<![\w-])\d+([.,]\d+)*(ms|s|min|h|d|kb|mb)\M(?!-)', '[n]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m(?=[\w-]*[a-z])[\w-]*\d[\w-]*\M', '[id]'],
-    ['(?<!(http|smtp|sqlstate|status) )\m\d+([.,]\d+)*\M', '[n]']] loop
-    v_text := regexp_replace(v_text, v_rule[1], v_rule[2], 'gi');
-  end loop;
-  return coalesce(nullif(left(btrim(v_text), 200), ''), 'no error text');
-end $$;
-
 -- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
 -- queue. capped: its stage or queue has as many as are read, so that there may be more.
 create function public.giftcard_failed_jobs(p_stage text, p_scan integer, p_now timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, revive_at timestamptz,
+  job_id bigint, capped boolean)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   with recursive stages as (
@@ -4203,13 +4252,14 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     select n.stage from stages s cross join lateral (
       select j.stage from public.giftcard_jobs j
        where j.status = 'error' and j.stage > s.stage and p_stage is null order by j.stage limit 1) n)
-  (select 'dead', d.stage, d.tenant_id, d.last_error, d.finished_at, d.id,
-          count(*) over (partition by d.stage) >= p_scan
+  (select 'dead', d.stage, d.tenant_id, d.last_error, d.error_kind, d.finished_at, d.revive_at,
+          d.id, count(*) over (partition by d.stage) >= p_scan
      from (select * from stages limit 200) s cross join lateral (
        select j.* from public.giftcard_jobs j where j.status = 'error' and j.stage = s.stage
         order by j.finished_at desc, j.id desc limit p_scan) d)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, r.seen >= p_scan
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id,
+          r.seen >= p_scan
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
@@ -4217,30 +4267,33 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
           order by j.scheduled_at, j.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
-  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.updated_at, r.id, false
+  (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id, false
      from (select j.* from public.giftcard_jobs j where j.status = 'running'
             order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit p_scan) r
     where r.attempts > 1 and r.last_error is not null and (p_stage is null or r.stage = p_stage))
 $$;
 
 -- Return the runs that have failed since a time, the newest 10,000, as giftcard_failed_jobs does. A run belongs to the
--- tenant of its job; null: the job is gone.
+-- tenant of its job; null: the job is gone. Their kinds are not kept.
 create function public.giftcard_failed_runs(p_stage text, p_since timestamptz)
-returns table (kind text, stage text, tenant_id text, error text, at timestamptz, job_id bigint, capped boolean)
+returns table (
+  kind text, stage text, tenant_id text, error text, error_kind text, at timestamptz, revive_at timestamptz,
+  job_id bigint, capped boolean)
 language sql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
   select 'run', h.stage, coalesce(
            (select j.tenant_id from public.giftcard_jobs j where j.id = h.job_id),
            (select a.tenant_id from public.giftcard_jobs_archive a where a.id = h.job_id)),
-         h.error, h.finished_at, h.job_id, count(*) over () >= 10000
+         h.error, null, h.finished_at, null::timestamptz, h.job_id, count(*) over () >= 10000
     from (select * from public.giftcard_job_history r
            where r.result in ('FAILED', 'INTERRUPTED') and r.finished_at >= p_since
            order by r.finished_at desc limit 10000) h
    where p_stage is null or h.stage = p_stage
 $$;
 
--- Return errors by stage and kind (giftcard_error_kind), the most frequent first: {errors: [{stage, error, count: of
--- jobs, dead, retrying, runs, capped, first_at, last_at, job_id: the newest, last_error: its own}], more}. p_since:
--- only what has failed since, and the runs since then; null: runs are not counted. capped: there may be more.
+-- Return errors by stage and kind, the most frequent first: {errors: [{stage, error, count: of
+-- jobs, dead, retrying, runs, capped, first_at, last_at, next_revival_at: of its dead letters, job_id: the newest,
+-- last_error: its own}], more}. p_since: only what has failed since, and the runs since then; null: runs are not
+-- counted. capped: there may be more.
 create function public.giftcard_errors(
   p_stage text default null, p_since timestamptz default null, p_limit integer default 50,
   p_tenant_id text default null, p_now timestamptz default null) returns jsonb
@@ -4253,28 +4306,411 @@ begin
     select * from public.giftcard_failed_jobs(p_stage, 1000, coalesce(p_now, clock_timestamp()))
     union all
     select * from public.giftcard_failed_runs(p_stage, p_since) where p_since is not null),
-  -- By text first: each is read once.
+  -- By text first: the kind of each is made once.
   texts as (
-    select f.kind, f.stage, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at, max(f.at) as last_at,
-           max(f.job_id) as job_id, bool_or(f.capped) as capped
+    select f.kind, f.stage, f.error_kind, left(f.error, 500) as error, count(*) as n, min(f.at) as first_at,
+           max(f.at) as last_at, min(f.revive_at) as revive_at, max(f.job_id) as job_id, bool_or(f.capped) as capped
       from failures f
      where (p_tenant_id is null or f.tenant_id = p_tenant_id) and (p_since is null or f.at >= p_since)
-     group by f.kind, f.stage, left(f.error, 500)),
+     group by f.kind, f.stage, f.error_kind, left(f.error, 500)),
   kinds as (
-    select t.stage, public.giftcard_error_kind(t.error) as error,
+    select t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)) as error,
            coalesce(sum(t.n) filter (where t.kind <> 'run'), 0) as count,
            coalesce(sum(t.n) filter (where t.kind = 'dead'), 0) as dead,
            coalesce(sum(t.n) filter (where t.kind = 'retrying'), 0) as retrying,
            case when p_since is not null then coalesce(sum(t.n) filter (where t.kind = 'run'), 0) end as runs,
            bool_or(t.capped) as capped, min(t.first_at) as first_at, max(t.last_at) as last_at,
+           min(t.revive_at) as next_revival_at,
            (array_agg(t.job_id order by t.kind = 'run', t.last_at desc))[1] as job_id,
            (array_agg(t.error order by t.kind = 'run', t.last_at desc))[1] as last_error
-      from texts t group by t.stage, public.giftcard_error_kind(t.error))
+      from texts t group by t.stage, coalesce(t.error_kind, public.giftcard_error_kind(t.error)))
   select coalesce(jsonb_agg(to_jsonb(k) order by greatest(k.count, k.runs) desc, k.last_at desc, k.stage, k.error),
                   '[]') into v_found from (
       select * from kinds order by greatest(count, runs) desc, last_at desc, stage, error limit v_limit + 1) k;
   -- One more than the list holds: its presence means that there are more.
   return jsonb_build_object('errors', v_found - v_limit, 'more', jsonb_array_length(v_found) > v_limit);
+end $$;
+-- Operations: what operators do to many jobs. A row is one operation, with its progress. Ticks carry it out in steps:
+-- 39_operation_steps.sql.
+
+create table public.giftcard_operations (
+  id bigint generated always as identity,
+  idempotency_key text collate "C" not null default gen_random_uuid()::text,
+  action text collate "C" not null,
+  tenant_id text collate "C",
+  filter jsonb not null default '{}',
+  job_ids bigint[],
+  reason text not null,
+  created_by text collate "C" not null,
+  per_minute double precision,
+  state text collate "C" not null default 'running',
+  total integer not null,
+  capped boolean not null,
+  matched bigint not null default 0,
+  changed bigint not null default 0,
+  after_id bigint not null default 0,
+  until_id bigint not null,
+  first_job_id bigint,
+  next_at timestamptz,
+  stopped_because text,
+  error text,
+  created_at timestamptz not null,
+  last_at timestamptz,
+  finished_at timestamptz,
+  constraint giftcard_operations_pkey primary key (id),
+  constraint giftcard_operations_action_is_known check (action in ('requeue', 'requeue_slowly', 'cancel')),
+  constraint giftcard_operations_state_is_known check (state in ('running', 'stopped', 'completed', 'failed')),
+  constraint giftcard_operations_filter_is_an_object check (jsonb_typeof(filter) = 'object'),
+  constraint giftcard_operations_per_minute_is_positive check (
+    case action when 'requeue_slowly' then per_minute > 0 and per_minute <= 60000 else per_minute is null end)
+);
+create unique index giftcard_operations_by_key on public.giftcard_operations
+  (coalesce(tenant_id, ''), idempotency_key);
+create index giftcard_operations_by_tenant on public.giftcard_operations (tenant_id, id);
+create index giftcard_operations_running on public.giftcard_operations (last_at, id) where state = 'running';
+
+comment on table public.giftcard_operations is
+  'One row is one operation on many jobs, done by ticks in steps. It is removed 30 days after its end.';
+comment on column public.giftcard_operations.tenant_id is 'The only tenant whose jobs it changes; null: all.';
+comment on column public.giftcard_operations.job_ids is 'The selected jobs, instead of a filter.';
+comment on column public.giftcard_operations.total is
+  'How many jobs it would have changed when it was created; capped: there were more.';
+comment on column public.giftcard_operations.matched is 'Jobs that it has met; changed: those that still fitted then.';
+comment on column public.giftcard_operations.after_id is 'It goes up by id: all jobs up to this one are done.';
+comment on column public.giftcard_operations.until_id is 'The last job that there was when it was created.';
+comment on column public.giftcard_operations.first_job_id is 'Slowly: the job that runs first, alone.';
+comment on column public.giftcard_operations.next_at is
+  'Slowly: when the next job is due; null: the first has not ended.';
+
+-- Refuse an operation that is none. Return its filter, with the tenant that the caller is limited to. An empty filter
+-- fits all jobs.
+create function public.giftcard_check_operation(
+  p_action text, p_filter jsonb, p_job_ids bigint[], p_tenant_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_filter jsonb := coalesce(p_filter, '{}');
+begin
+  if p_action is null or p_action not in ('requeue', 'requeue_slowly', 'cancel') then
+    perform public.giftcard_refuse('GC400', 'action must be requeue, requeue_slowly or cancel', 'action');
+  end if;
+  perform public.giftcard_check_filter(v_filter);
+  v_filter := jsonb_strip_nulls(v_filter);
+  if p_tenant_id <> v_filter ->> 'tenant_id' then
+    perform public.giftcard_refuse('GC400', 'the filter names another tenant than yours', 'filter.tenant_id');
+  elsif p_action = 'cancel' and v_filter ->> 'status' not in ('queued', 'running', 'error') then
+    perform public.giftcard_refuse(
+      'GC400', 'only jobs that are queued, running or in error are cancelled', 'filter.status');
+  elsif p_action <> 'cancel' and v_filter ->> 'status' not in ('error', 'cancelled') then
+    perform public.giftcard_refuse('GC400', 'only jobs in error or cancelled are requeued by filter', 'filter.status');
+  elsif p_job_ids is not null and v_filter - 'tenant_id' <> '{}' then
+    perform public.giftcard_refuse('GC400', 'job_ids and filter exclude each other: give one of them', 'job_ids');
+  elsif cardinality(p_job_ids) not between 1 and 1000 or array_position(p_job_ids, null) is not null then
+    perform public.giftcard_refuse('GC400', 'job_ids must be 1 to 1000 ids', 'job_ids');
+  end if;
+  return v_filter || jsonb_strip_nulls(jsonb_build_object('tenant_id', p_tenant_id));
+end $$;
+
+-- Return up to p_limit ids above p_after of the jobs that an operation is about, upwards. The filter is a checked one.
+create function public.giftcard_operation_jobs(
+  p_action text, p_filter jsonb, p_job_ids bigint[], p_after bigint, p_limit integer) returns bigint[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_statuses text[] := case
+    when p_filter ? 'status' then array[p_filter ->> 'status']
+    when p_action = 'cancel' then array['queued', 'running', 'error']
+    when p_job_ids is not null then array['error', 'cancelled']
+    else array['error'] end;
+  v_status text;
+  v_page bigint[];
+  v_found bigint[];
+  v_all bigint[] := '{}'::bigint[];
+begin
+  if p_job_ids is not null then
+    return array(
+      select j.id from public.giftcard_jobs j
+       where j.id = any (p_job_ids) and j.id > p_after and j.status = any (v_statuses)
+         and public.giftcard_fits(j, p_filter)
+       order by j.id limit p_limit);
+  end if;
+  foreach v_status in array v_statuses loop
+    v_found := '{}'::bigint[];
+    loop
+      v_page := public.giftcard_find_jobs(
+        p_filter || jsonb_build_object('status', v_status), coalesce(v_found[cardinality(v_found)], p_after),
+        least(1000, p_limit - cardinality(v_found)), true);
+      v_found := v_found || v_page;
+      exit when cardinality(v_page) < 1000 or cardinality(v_found) >= p_limit;
+    end loop;
+    v_all := v_all || v_found;
+  end loop;
+  return array(select i from unnest(v_all) i order by i limit p_limit);
+end $$;
+
+-- Count what an operation would change: {count: up to 10,000, capped: there are more, by_stage: [{stage, count}], the
+-- most first, at most 50}.
+create function public.giftcard_preview_operation(
+  p_action text, p_filter jsonb default '{}', p_job_ids bigint[] default null, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_filter jsonb := public.giftcard_check_operation(p_action, p_filter, p_job_ids, p_tenant_id);
+  v_ids bigint[] := public.giftcard_operation_jobs(p_action, v_filter, p_job_ids, 0, 10001);
+begin
+  return jsonb_build_object(
+    'count', least(cardinality(v_ids), 10000), 'capped', cardinality(v_ids) > 10000,
+    'by_stage', (
+      select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'count', s.count) order by s.count desc, s.stage),
+                      '[]')
+        from (select j.stage, count(*) as count from public.giftcard_jobs j where j.id = any (v_ids[:10000])
+               group by j.stage order by count(*) desc, j.stage limit 50) s));
+end $$;
+
+-- Return an operation as the API shows it; p_with_ids: with the ids of the jobs that were selected.
+create function public.giftcard_operation_json(o public.giftcard_operations, p_with_ids boolean default false)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_readable_row(
+    to_jsonb(o) - '{idempotency_key,created_by,job_ids,until_id}'::text[] || jsonb_build_object(
+      'by', o.created_by, 'selected', cardinality(o.job_ids),
+      'job_ids', case when p_with_ids then to_jsonb(o.job_ids[:1000]) end), 50000);
+end $$;
+
+-- Return an operation. GC404 for none.
+create function public.giftcard_show_operation(p_id bigint, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('operation %s does not exist', p_id), 'operation_id');
+  end if;
+  return public.giftcard_operation_json(o, true);
+end $$;
+
+-- Return a page of operations, the newest first: {operations, older}: the id to continue from, null at the end.
+-- p_state: only those in it.
+create function public.giftcard_list_operations(
+  p_state text default null, p_older bigint default null, p_limit integer default 50, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  o public.giftcard_operations;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  for o in select * from public.giftcard_operations
+            where (p_older is null or id < p_older) and (p_state is null or state = p_state)
+              and (p_tenant_id is null or tenant_id = p_tenant_id)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_operation_json(o);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('operations', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
+-- Operations begin, are carried out by ticks, and are stopped. Each step is one transaction that changes jobs and moves
+-- the cursor: killed anywhere, an operation goes on where it was, and no job is changed twice.
+
+-- Create an operation, which the next tick begins. p_job_ids: selected jobs, instead of a filter; p_per_minute: the
+-- rate of requeue_slowly. It changes only jobs that there are now: ended ones that have not changed since, others with
+-- an id up to the highest. Called again with the same key, it returns the same operation with created false: the first
+-- reply was lost. GC422: the key was used for another operation.
+create function public.giftcard_create_operation(
+  p_action text, p_reason text, p_filter jsonb default '{}', p_job_ids bigint[] default null,
+  p_per_minute double precision default 10, p_idempotency_key text default null, p_by text default null,
+  p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_filter jsonb := public.giftcard_check_operation(p_action, p_filter, p_job_ids, p_tenant_id);
+  v_rate double precision := case p_action when 'requeue_slowly' then coalesce(p_per_minute, 10) end;
+  v_key text := coalesce(p_idempotency_key, gen_random_uuid()::text);
+  v_preview jsonb := public.giftcard_preview_operation(p_action, v_filter, p_job_ids, p_tenant_id);
+  o public.giftcard_operations;
+begin
+  if coalesce(btrim(p_reason), '') = '' or char_length(p_reason) > 1000 then
+    perform public.giftcard_refuse('GC400', 'reason is required: why, in up to 1000 characters', 'reason');
+  elsif not v_rate between 1e-3 and 60000 then
+    perform public.giftcard_refuse('GC400', 'per_minute must be between 0.001 and 60000', 'per_minute');
+  end if;
+  insert into public.giftcard_operations
+    (idempotency_key, action, tenant_id, filter, job_ids, reason, created_by, per_minute, total, capped, until_id,
+     created_at)
+  values (v_key, p_action, v_filter ->> 'tenant_id', v_filter, p_job_ids, p_reason, public.giftcard_actor(p_by), v_rate,
+          (v_preview ->> 'count')::integer, (v_preview ->> 'capped')::boolean,
+          coalesce((select max(id) from public.giftcard_jobs), 0), v_now)
+  on conflict (coalesce(tenant_id, ''), idempotency_key) do nothing returning * into o;
+  if found then
+    -- The text of an error may name a person.
+    perform public.giftcard_record_act(
+      p_by, o.tenant_id, 'create_operation', 'operation ' || o.id, jsonb_build_object(
+        'action', p_action, 'filter', v_filter - '{error,error_kind}'::text[], 'selected', cardinality(p_job_ids),
+        'by_error', nullif(v_filter ?| '{error,error_kind}', false), 'total', o.total, 'capped', o.capped or null,
+        'reason', p_reason), v_now);
+    return public.giftcard_operation_json(o, true) || '{"created": true}';
+  end if;
+  select * into o from public.giftcard_operations
+   where coalesce(tenant_id, '') = coalesce(v_filter ->> 'tenant_id', '') and idempotency_key = v_key;
+  if (o.action, o.filter, o.job_ids, o.per_minute) is distinct from (p_action, v_filter, p_job_ids, v_rate) then
+    perform public.giftcard_refuse('GC422', 'this Idempotency-Key was used for another operation', 'Idempotency-Key');
+  end if;
+  return public.giftcard_operation_json(o, true) || '{"created": false}';
+end $$;
+
+-- Stop an operation between two of its steps: what it has changed stays. One that is stopped already stays as it is.
+-- GC404 for none, GC409 for one that has ended otherwise.
+create function public.giftcard_stop_operation(
+  p_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id) for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('operation %s does not exist', p_id), 'operation_id');
+  elsif o.state in ('completed', 'failed') then
+    perform public.giftcard_refuse(
+      'GC409', format('operation %s is %s: there is nothing to stop', p_id, o.state), 'state');
+  elsif o.state = 'running' then
+    update public.giftcard_operations
+       set state = 'stopped', stopped_because = 'stopped by ' || public.giftcard_actor(p_by), finished_at = v_now
+     where id = p_id returning * into o;
+    perform public.giftcard_record_act(
+      p_by, o.tenant_id, 'stop_operation', 'operation ' || p_id,
+      jsonb_build_object('matched', o.matched, 'changed', o.changed), v_now);
+  end if;
+  return public.giftcard_operation_json(o, true);
+end $$;
+
+-- Return why a slow requeue does not go on after its first job: 'waits' while that has not run, a sentence if it has
+-- failed; null: it has completed.
+create function public.giftcard_first_job_stops(p_job_id bigint) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  j public.giftcard_jobs;
+begin
+  select * into j from public.giftcard_jobs where id = p_job_id;
+  return case when not found then format('job %s, which was to run first, is gone', p_job_id)
+              when j.status = 'running' or j.status = 'queued' and j.attempts = 0 then 'waits'
+              when j.status <> 'completed'
+              then format('job %s ran first and is %s, not completed', p_job_id, j.status) end;
+end $$;
+
+-- Requeue or cancel the jobs of one step that fit the operation still once they are locked. p_first_in: seconds until
+-- the first is due. Return the ids of those that were changed.
+create function public.giftcard_change_operation_jobs(
+  o public.giftcard_operations, p_found bigint[], p_first_in double precision, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ids bigint[] := array(
+    select j.id from public.giftcard_jobs j
+     where j.id = any (p_found)
+       and case when o.filter ? 'status' then j.status = o.filter ->> 'status'
+                when o.action = 'cancel' then j.status in ('queued', 'error')
+                     or j.status = 'running' and j.cancel_requested_at is null
+                else j.status = 'error' or j.status = 'cancelled' and o.job_ids is not null end
+       and (j.status in ('queued', 'running') or greatest(j.finished_at, j.updated_at) <= o.created_at)
+       and public.giftcard_fits(j, o.filter)
+     order by j.id for update);
+begin
+  if o.action = 'cancel' then
+    perform public.giftcard_cancel_locked(v_ids, p_now);
+  else
+    perform public.giftcard_requeue_locked(v_ids, p_first_in, coalesce(60 / o.per_minute, 0), p_now);
+  end if;
+  perform public.giftcard_record_jobs(
+    o.created_by, case o.action when 'cancel' then 'cancel' else 'requeue' end, v_ids,
+    jsonb_build_object('operation', o.id), p_now);
+  return v_ids;
+end $$;
+
+-- Carry out one step of an operation whose row is locked. Return whether the operation waits: for its first job, or,
+-- at its rate, for time to pass. Slowly: only jobs that are due in the next two minutes are requeued, so that a stop
+-- holds back the others.
+create function public.giftcard_step(o public.giftcard_operations, p_limit integer, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_first boolean := o.action = 'requeue_slowly' and o.first_job_id is null;
+  v_slowly boolean := o.action = 'requeue_slowly' and not v_first;
+  v_from timestamptz := greatest(o.next_at, p_now);
+  v_limit integer := case when v_first then 1 else p_limit end;
+  v_stops text;
+  v_found bigint[];
+  v_ids bigint[];
+  v_done boolean;
+begin
+  if v_slowly then
+    v_stops := case when o.next_at is null then public.giftcard_first_job_stops(o.first_job_id) end;
+    v_limit := greatest(0, least(p_limit, floor(
+      extract(epoch from p_now + interval '2 minutes' - v_from)::double precision * o.per_minute / 60) + 1))::integer;
+    if v_stops = 'waits' or v_stops is null and v_limit < 1 then
+      update public.giftcard_operations set last_at = p_now where id = o.id;
+      return true;
+    elsif v_stops is not null then
+      update public.giftcard_operations
+         set state = 'stopped', stopped_because = v_stops, last_at = p_now, finished_at = p_now where id = o.id;
+      return false;
+    end if;
+  end if;
+  v_found := public.giftcard_operation_jobs(o.action, o.filter, o.job_ids, o.after_id, v_limit);
+  v_done := cardinality(v_found) < v_limit or v_found[cardinality(v_found)] >= o.until_id;
+  v_found := array(select i from unnest(v_found) i where i <= o.until_id order by i);
+  v_ids := public.giftcard_change_operation_jobs(o, v_found, extract(epoch from v_from - p_now), p_now);
+  update public.giftcard_operations
+     set matched = matched + cardinality(v_found), changed = changed + cardinality(v_ids), last_at = p_now,
+         after_id = coalesce(v_found[cardinality(v_found)], after_id),
+         first_job_id = case when v_first then v_ids[1] else first_job_id end,
+         next_at = case when v_slowly then v_from + cardinality(v_ids) * make_interval(secs => 60 / per_minute) end,
+         state = case when v_done then 'completed' else state end,
+         finished_at = case when v_done then p_now end
+   where id = o.id;
+  return v_first and v_ids <> '{}' and not v_done;
+end $$;
+
+-- Carry out one step of the operation that has waited longest: up to p_limit jobs. p_skip: operations that wait. Return
+-- {id, state, matched, changed: its sums, waits: nothing can be done now}; null: no operation is left. An operation
+-- whose step fails has failed, with the error; its earlier steps stay.
+create function public.giftcard_step_operation(
+  p_limit integer default 500, p_skip bigint[] default '{}', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_waits boolean := false;
+  o public.giftcard_operations;
+begin
+  select * into o from public.giftcard_operations
+   where state = 'running' and id <> all (coalesce(p_skip, '{}'))
+   order by last_at nulls first, id limit 1 for update skip locked;
+  if not found then
+    return null;
+  end if;
+  begin
+    v_waits := public.giftcard_step(o, least(greatest(coalesce(p_limit, 500), 1), 500), v_now);
+  exception when others then
+    if public.giftcard_is_unavailable(sqlstate) then
+      raise;
+    end if;
+    update public.giftcard_operations
+       set state = 'failed', error = public.giftcard_error_text(sqlstate, sqlerrm), last_at = v_now, finished_at = v_now
+     where id = o.id;
+  end;
+  select * into o from public.giftcard_operations where id = o.id;
+  return jsonb_build_object(
+    'id', o.id, 'state', o.state, 'matched', o.matched, 'changed', o.changed, 'waits', v_waits);
 end $$;
 -- Orders and customers. Money is in minor units.
 
@@ -4303,14 +4739,19 @@ create table public.giftcard_orders (
   free_of_charge boolean not null default false,
   cancelled_at timestamptz,
   created_at timestamptz not null,
+  -- The digits of a UUID that are random: its first eight, and its last.
+  page_id bigint not null
+    default ('x' || left(gen_random_uuid()::text, 8) || right(gen_random_uuid()::text, 8))::bit(64)::bigint,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
+  constraint giftcard_orders_page_id_key unique (page_id),
   -- What payments and cards refer to: an order's payment and card have its amount and currency, or do not exist.
   constraint giftcard_orders_terms_key unique (tenant_id, correlation_id, amount, currency, free_of_charge),
   constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
   constraint giftcard_orders_details_are_an_object check (jsonb_typeof(details) = 'object')
 );
-create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
+create index giftcard_orders_by_customer on public.giftcard_orders (customer_id, created_at)
+    where customer_id is not null;
 
 comment on table public.giftcard_orders is
   'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
@@ -4319,6 +4760,8 @@ comment on column public.giftcard_orders.details is
 comment on column public.giftcard_orders.locale is 'The language of the mail, from details. Null: the default.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
+comment on column public.giftcard_orders.page_id is
+  'Random: names the order in the link to its page, which the application signs. The id alone opens nothing.';
 comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
 
 -- Refuse to change what an order was taken in with.
@@ -4358,7 +4801,7 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id}.
+-- Return {correlation_id, created, job_id, page_id}.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -4381,7 +4824,8 @@ begin
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
-    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
+    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
+                              'page_id', o.page_id);
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then
@@ -4395,7 +4839,8 @@ begin
     end if;
   end if;
   -- An order outlives its jobs: sent again, it makes no new ones, archived or not.
-  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
+  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'page_id', o.page_id,
+                            'job_id', coalesce(
     (select id from public.giftcard_jobs
       where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest'
         and dedup_key = ''),
@@ -4405,7 +4850,7 @@ begin
       order by id limit 1)));
 end $$;
 
--- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled},
+-- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled, page_id},
 -- payment: {reference, amount, currency, worth, provider}, or null, card: {id, reference, number_encrypted,
 -- number_hash, last4, state, unpaid, provider, personal_code}, or null}. null: there is no such order.
 create function public.giftcard_books(p_tenant_id text, p_correlation_id text) returns jsonb
@@ -4415,7 +4860,8 @@ begin
     select jsonb_build_object(
       'order', jsonb_build_object(
         'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000),
-        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null),
+        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null,
+        'page_id', o.page_id),
       'payment', (
         select jsonb_build_object('reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
                                   'worth', p.worth, 'provider', p.provider)
@@ -4528,12 +4974,15 @@ begin
 end $$;
 -- Personal data: shown in clear only with a row in the audit, and erased on request.
 
--- Record that personal data was shown in clear. p_tenant_id: the tenant whose data it is; null: several.
+-- Record that personal data was shown in clear, and why (null: unknown). p_tenant_id: the tenant whose data it is;
+-- null: several.
 create function public.giftcard_record_reveal(
-  p_subject text, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_subject text, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject, '{}', p_now);
+  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject,
+                                     jsonb_strip_nulls(jsonb_build_object('reason', p_reason)), p_now);
   return jsonb_build_object('noted', true);
 end $$;
 
@@ -5756,6 +6205,491 @@ end $$;
 create trigger giftcard_jobs_reopen_their_order after update of status on public.giftcard_jobs
     for each row when (old.status in ('cancelled', 'completed') and new.status = 'queued')
     execute function public.giftcard_reopen_order();
+-- Send the mail of an order again.
+
+-- Return whether a job of stage email sends a mail again: its first one has been sent by another job.
+create function public.giftcard_is_resend(p_dedup_key text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_dedup_key like 'resend:%';
+end $$;
+
+-- Return the dedup key of the next mail that is sent again: resend:1, resend:2, … An effect outlives its job: a key
+-- that was used once would send nothing.
+create function public.giftcard_next_resend(p_tenant_id text, p_correlation_id text) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return 'resend:' || 1 + coalesce(max(substr(k.dedup_key, 8)::bigint), 0) from (
+    select dedup_key from public.giftcard_jobs
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email'
+    union all
+    select dedup_key from public.giftcard_jobs_archive
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email'
+    union all
+    select dedup_key from public.giftcard_effects
+     where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email') k
+   where k.dedup_key ~ '^resend:[0-9]{1,9}$';
+end $$;
+
+-- Refuse (GC409) to send the mail of an order again that must not be sent, or has not been sent yet.
+create function public.giftcard_check_resend(o public.giftcard_orders) returns void
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_state text := (select state from public.giftcard_cards
+                    where tenant_id = o.tenant_id and correlation_id = o.correlation_id);
+  v_problem text := case
+    when jsonb_typeof(o.details -> 'customer') is distinct from 'object'
+      then format('the customer of order %s was erased: there is no address', o.correlation_id)
+    when o.cancelled_at is not null then format('order %s is cancelled: its card is not sent', o.correlation_id)
+    when v_state is null then format('order %s has no card to send', o.correlation_id)
+    when v_state = 'blocked' then format('the card of order %s is blocked: it is not sent', o.correlation_id)
+    -- Its flow would send the first mail beside this one.
+    when not public.giftcard_is_at_rest(o.tenant_id, o.correlation_id)
+         and not exists (select from public.giftcard_effects
+                          where tenant_id = o.tenant_id and correlation_id = o.correlation_id and stage = 'email')
+         and not exists (select from public.giftcard_jobs
+                          where tenant_id = o.tenant_id and correlation_id = o.correlation_id and stage = 'email')
+      then format('order %s is still under way: its mail follows', o.correlation_id) end;
+begin
+  if v_problem is not null then
+    perform public.giftcard_refuse('GC409', v_problem, 'correlation_id');
+  end if;
+end $$;
+
+-- Return the job that sends the mail of an order again, and how: waiting (it is queued or runs), requeued (it has
+-- failed or was cancelled, and sent nothing) or created, from p_job (as giftcard_enqueue takes it). p_changed: the
+-- address is another one than that of a job that runs. The caller holds the order's jobs of stage email.
+create function public.giftcard_resend_job(
+  p_tenant_id text, p_correlation_id text, p_job jsonb, p_changed boolean, p_now timestamptz,
+  out job_id bigint, out done text)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  select j.id, case when j.status in ('queued', 'running') then 'waiting' else 'requeued' end into job_id, done
+    from public.giftcard_jobs j
+   where j.tenant_id = p_tenant_id and j.correlation_id = p_correlation_id and j.stage = 'email'
+     and (j.status = 'queued' or j.status = 'running' and not p_changed or j.status in ('error', 'cancelled'))
+     -- A mail that was sent under its key would not be sent by it once more.
+     and not exists (select from public.giftcard_effects e
+                      where e.tenant_id = j.tenant_id and e.correlation_id = j.correlation_id and e.stage = 'email'
+                        and e.dedup_key = j.dedup_key and e.result is not null)
+   order by array_position('{queued,running,error,cancelled}'::text[], j.status), j.id desc limit 1;
+  if done = 'requeued' then
+    perform public.giftcard_requeue_job(job_id, null, false, null, null, p_tenant_id, p_now);
+  elsif done is null then
+    done := 'created';
+    job_id := (public.giftcard_enqueue(jsonb_build_array(p_job || jsonb_build_object(
+        'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'email',
+        'dedup_key', public.giftcard_next_resend(p_tenant_id, p_correlation_id))), p_now => p_now)
+      -> 0 ->> 'id')::bigint;
+  end if;
+end $$;
+
+-- Send the mail of an order again, to its recipient or, from now on, to p_email. A job of it that waits or runs is
+-- left to send it; one that has failed is requeued; otherwise a new one is enqueued, whose key no mail was sent with.
+-- p_job: that job, as the application prepares it. Return {correlation_id, job_id, done: waiting, requeued or created,
+-- scheduled_at, changed: the fields of the recipient that differ now}. GC404 for an unknown order. GC409 for one
+-- without a card, with a blocked one, cancelled, of an erased customer, or still under way.
+create function public.giftcard_resend_mail(
+  p_tenant_id text, p_correlation_id text, p_reason text, p_email text default null, p_job jsonb default '{}',
+  p_by text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_changed jsonb := '[]'::jsonb;
+  v_sent record;
+  o public.giftcard_orders;
+begin
+  perform from public.giftcard_jobs
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = 'email' order by id for update;
+  select * into o from public.giftcard_orders
+   where tenant_id = p_tenant_id and correlation_id = p_correlation_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
+  end if;
+  perform public.giftcard_check_resend(o);
+  if p_email is not null then
+    v_changed := public.giftcard_correct_recipient(
+      p_tenant_id, p_correlation_id, jsonb_build_object('email', p_email), p_by, v_now) -> 'changed';
+  end if;
+  v_sent := public.giftcard_resend_job(
+    p_tenant_id, p_correlation_id, p_job, v_changed <> '[]', v_now);
+  if v_sent.done <> 'waiting' then
+    perform public.giftcard_record_act(
+      p_by, p_tenant_id, 'resend', 'order ' || p_correlation_id,
+      jsonb_build_object('reason', p_reason, 'job_id', v_sent.job_id, 'done', v_sent.done), v_now);
+  end if;
+  return jsonb_build_object(
+    'correlation_id', p_correlation_id, 'job_id', v_sent.job_id, 'done', v_sent.done, 'changed', v_changed,
+    'scheduled_at', (select scheduled_at from public.giftcard_jobs where id = v_sent.job_id));
+end $$;
+-- The customer's page of an order: one call returns all that it shows.
+
+-- Return what state the page of an order shows: the first of these that holds.
+--   erased      the customer was erased
+--   cancelled   the order is cancelled
+--   blocked     the card is blocked, or is to be: its payment went back
+--   spent       nothing is left on the card
+--   ready       there is a card
+--   refunded    the payment went back before there was a card
+--   late        a job of the flow is a dead letter, none is open, or there is no card 15 minutes after the payment
+--   paid        the card is being made
+--   received    the payment is waited for
+create function public.giftcard_page_state(
+  o public.giftcard_orders, c public.giftcard_cards, p public.giftcard_payments, p_now timestamptz) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return case
+    when o.details = '{}' then 'erased'
+    when o.cancelled_at is not null then 'cancelled'
+    when c.state = 'blocked' or c.unpaid > 0 then 'blocked'
+    when c.state = 'redeemed' then 'spent'
+    when c.id is not null then 'ready'
+    when p.worth < o.amount then 'refunded'
+    when p.created_at < p_now - interval '15 minutes'
+      or exists (select from public.giftcard_jobs j
+                  where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id and j.status = 'error'
+                    and not public.giftcard_is_webhook(j.stage))
+      or not exists (select from public.giftcard_jobs j
+                      where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+                        and j.status in ('queued', 'running') and not public.giftcard_is_webhook(j.stage)) then 'late'
+    when p.id is not null or o.free_of_charge then 'paid'
+    else 'received' end;
+end $$;
+
+-- Return what the page of an order shows: {tenant_id, correlation_id, state, locale,
+-- order: {amount, currency, details}, card: {number_encrypted, number_hash, balance, personal_code}}. order and card
+-- are null unless the state is ready. null: no order has this id.
+create function public.giftcard_card_page(p_page_id bigint, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  o public.giftcard_orders;
+  c public.giftcard_cards;
+  p public.giftcard_payments;
+  v_state text;
+begin
+  select * into o from public.giftcard_orders where page_id = p_page_id;
+  if not found then
+    return null;
+  end if;
+  select * into c from public.giftcard_cards
+   where tenant_id = o.tenant_id and correlation_id = o.correlation_id;
+  select * into p from public.giftcard_payments
+   where tenant_id = o.tenant_id and correlation_id = o.correlation_id;
+  v_state := public.giftcard_page_state(o, c, p, coalesce(p_now, clock_timestamp()));
+  return jsonb_build_object(
+    'tenant_id', o.tenant_id, 'correlation_id', o.correlation_id, 'state', v_state, 'locale', left(o.locale, 100),
+    'order', case when v_state = 'ready' then jsonb_build_object(
+      'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000)) end,
+    'card', case when v_state = 'ready' then jsonb_build_object(
+      'number_encrypted', c.number_encrypted, 'number_hash', c.number_hash, 'balance', c.balance,
+      'personal_code', (select u.personal_code from public.giftcard_customers u where u.id = c.customer_id)) end);
+end $$;
+-- Find orders by what a person knows of them. Each way reads an index, from the newest, and so many rows at most.
+
+create index giftcard_orders_by_flow on public.giftcard_orders (correlation_id, tenant_id);
+-- Addresses are cut: one that plain SQL wrote may be longer than an index entry. None once the customer is erased.
+create index giftcard_orders_by_email on public.giftcard_orders
+    ((left(lower(details #>> '{customer,email}'), 254)), created_at) where details #>> '{customer,email}' is not null;
+create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)));
+create index giftcard_customers_by_personal_code on public.giftcard_customers (personal_code)
+    where personal_code is not null;
+create index giftcard_payments_by_reference on public.giftcard_payments (provider_ref, id);
+create index giftcard_cards_by_last4 on public.giftcard_cards (last4, id);
+
+-- Return the orders of the customers with an address, in lower case, or a personal code, up to 1,000 by what they hold
+-- themselves and 1,000 by their customer. An erased customer has neither.
+create function public.giftcard_orders_of_customer(p_email text, p_code text, p_tenant_id text)
+returns table (tenant_id text, correlation_id text, matched text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+begin
+  return query
+  (select o.tenant_id, o.correlation_id, 'email' from public.giftcard_orders o
+    where left(lower(o.details #>> '{customer,email}'), 254) = p_email
+      and o.details #>> '{customer,email}' is not null and (p_tenant_id is null or o.tenant_id = p_tenant_id)
+    order by o.created_at desc limit 1000)
+  union all
+  (select c.tenant_id, o.correlation_id, case when c.personal_code = p_code then 'personal_code' else 'email' end
+     from (
+       select * from public.giftcard_customers x
+        where left(lower(x.email), 254) = p_email and x.email <> 'erased-' || x.id || '@erased.invalid'
+          and (p_tenant_id is null or x.tenant_id = p_tenant_id)
+       union all
+       select * from public.giftcard_customers x
+        where x.personal_code = p_code and x.personal_code is not null
+          and (p_tenant_id is null or x.tenant_id = p_tenant_id)) c
+    -- For each customer by its index: a join might read all orders.
+    cross join lateral (
+      select * from public.giftcard_orders y
+       where y.customer_id = c.id and y.tenant_id = c.tenant_id order by y.created_at desc limit 1000) o
+    order by o.created_at desc limit 1000);
+end $$;
+
+-- Return the flows that fit a text, up to 1,000 of each way, each with the way: the correlation id or its beginning, an
+-- address, a personal code, the last four digits of a card, or the reference of a payment.
+create function public.giftcard_order_matches(p_text text, p_tenant_id text)
+returns table (tenant_id text, correlation_id text, matched text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+begin
+  return query
+  (select o.tenant_id, o.correlation_id, 'correlation_id' from public.giftcard_orders o
+    where o.correlation_id = p_text and (p_tenant_id is null or o.tenant_id = p_tenant_id) limit 1000)
+  union all
+  -- Ids that count go up: the highest are the newest.
+  (select o.tenant_id, o.correlation_id, 'correlation_id' from public.giftcard_orders o
+    where o.correlation_id > p_text and o.correlation_id < p_text || chr(1114111)
+      and (p_tenant_id is null or o.tenant_id = p_tenant_id)
+    order by o.correlation_id desc limit 1000)
+  union all
+  (select c.tenant_id, c.correlation_id, 'last4' from public.giftcard_cards c
+    where c.last4 = p_text and (p_tenant_id is null or c.tenant_id = p_tenant_id) order by c.id desc limit 1000)
+  union all
+  (select p.tenant_id, coalesce(p.correlation_id, p.named_order), 'reference' from public.giftcard_payments p
+    where p.provider_ref = p_text and (p_tenant_id is null or p.tenant_id = p_tenant_id) order by p.id desc limit 1000)
+  union all
+  select * from public.giftcard_orders_of_customer(
+    case when strpos(p_text, '@') > 0 then left(lower(p_text), 254) end,
+    case when p_text ~ '^[A-Za-z0-9]{5,14}$' then upper(p_text) end, p_tenant_id);
+end $$;
+
+-- Return how far an order has come: cancelled, failed (one of its jobs is a dead letter), delivered (the mail server
+-- has accepted its mail), issued, paid or new.
+create function public.giftcard_order_state(o public.giftcard_orders) returns text
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return case
+    when o.cancelled_at is not null then 'cancelled'
+    -- Not a condition of the query, for which it might read all dead letters.
+    when 'error' = any (array(select j.status from public.giftcard_jobs j
+                  where j.tenant_id = o.tenant_id and j.correlation_id = o.correlation_id
+                    and not public.giftcard_is_webhook(j.stage))) then 'failed'
+    when exists (select from public.giftcard_effects e
+                  where e.tenant_id = o.tenant_id and e.correlation_id = o.correlation_id and e.stage = 'email'
+                    and e.result is not null) then 'delivered'
+    when exists (select from public.giftcard_cards c
+                  where c.tenant_id = o.tenant_id and c.correlation_id = o.correlation_id) then 'issued'
+    when exists (select from public.giftcard_payments p
+                  where p.tenant_id = o.tenant_id and p.correlation_id = o.correlation_id) then 'paid'
+    else 'new' end;
+end $$;
+
+-- Return the recipient of an order in clear: {email, given_name, family_name}; null: their customer is erased.
+create function public.giftcard_order_recipient(p_details jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when jsonb_typeof(p_details -> 'customer') = 'object' then jsonb_build_object(
+    'email', left(p_details #>> '{customer,email}', 254),
+    'given_name', left(p_details #>> '{customer,given_name}', 200),
+    'family_name', left(p_details #>> '{customer,family_name}', 200)) end;
+end $$;
+
+-- Find orders by a text, the newest first, at most 50: {orders: [{tenant_id, correlation_id, created_at, amount,
+-- currency, free_of_charge, cancelled_at, state, recipient, card: {last4, state} or null, matched: the ways}], more}.
+create function public.giftcard_find_orders(
+  p_text text, p_limit integer default 50, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 50);
+  v_found jsonb[];
+begin
+  if coalesce(p_text, '') = '' then
+    perform public.giftcard_refuse('GC400', 'give what to search for', 'text');
+  end if;
+  v_found := array(
+    select jsonb_build_object(
+        'tenant_id', (n.o).tenant_id, 'correlation_id', (n.o).correlation_id, 'created_at', (n.o).created_at,
+        'amount', (n.o).amount, 'currency', left((n.o).currency, 20), 'free_of_charge', (n.o).free_of_charge,
+        'cancelled_at', (n.o).cancelled_at, 'state', public.giftcard_order_state(n.o),
+        'recipient', public.giftcard_order_recipient((n.o).details),
+        'card', (select jsonb_build_object('last4', c.last4, 'state', c.state) from public.giftcard_cards c
+                  where c.tenant_id = (n.o).tenant_id and c.correlation_id = (n.o).correlation_id),
+        'matched', n.matched)
+      from (
+        select o::public.giftcard_orders, m.matched
+          from (select f.tenant_id, f.correlation_id, array_agg(distinct f.matched order by f.matched) as matched
+                  from public.giftcard_order_matches(p_text, p_tenant_id) f
+                 group by f.tenant_id, f.correlation_id) m
+         -- By the key, one by one: a join might read all orders.
+         cross join lateral (
+           select * from public.giftcard_orders x
+            where x.tenant_id = m.tenant_id and x.correlation_id = m.correlation_id limit 1) o
+         order by o.created_at desc, o.tenant_id, o.correlation_id limit v_limit + 1) n
+     order by (n.o).created_at desc, (n.o).tenant_id, (n.o).correlation_id);
+  return jsonb_build_object('orders', to_jsonb(v_found[:v_limit]), 'more', cardinality(v_found) > v_limit);
+end $$;
+-- The story of an order: all that is known of it, from its intake to its mail, in one call. Each list is bounded.
+
+-- Return the payments of an order and those that only name it, the newest 20, each with its newest 50 events:
+-- [{provider, reference, amount, currency, worth, accepted, created_at, events: [{kind, amount, is_total, as_of,
+-- recorded_at}]}].
+create function public.giftcard_story_payments(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'provider', left(p.provider, 200), 'reference', left(p.provider_ref, 500), 'amount', p.amount,
+        'currency', left(p.currency, 20), 'worth', p.worth, 'accepted', p.correlation_id is not null,
+        'created_at', p.created_at,
+        'events', (select coalesce(jsonb_agg(jsonb_build_object(
+              'kind', e.kind, 'amount', e.amount, 'is_total', e.is_total, 'as_of', e.as_of,
+              'recorded_at', e.recorded_at) order by e.recorded_at, e.event_id), '[]')
+            from (select * from public.giftcard_payment_events x where x.payment_id = p.id
+                  order by x.recorded_at desc, x.event_id limit 50) e)) order by p.created_at, p.id), '[]')
+      from (
+        select * from (
+          (select * from public.giftcard_payments a
+            where a.tenant_id = p_tenant_id and a.correlation_id = p_correlation_id)
+          union all
+          (select * from public.giftcard_payments b
+            where b.tenant_id = p_tenant_id and b.named_order = p_correlation_id and b.correlation_id is null
+            order by b.id desc limit 20)) u
+         order by u.correlation_id is null, u.id desc limit 20) p);
+end $$;
+
+-- Return the newest jobs of a flow, also archived ones, as giftcard_flow_jobs does, with created_at, trigger_type,
+-- locked_at (null: it does not run) and waiting_for (of the newest 20).
+create function public.giftcard_story_jobs(
+  p_tenant_id text, p_correlation_id text, p_limit integer, p_stages jsonb, p_missing jsonb, p_now timestamptz)
+returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select f.job || coalesce(
+        (select jsonb_build_object(
+             'created_at', j.created_at, 'trigger_type', left(j.trigger_type, 100),
+             'locked_at', case when j.status = 'running' then j.locked_at end,
+             'waiting_for', case when f.n <= 20 then public.giftcard_waiting_for(j, p_stages, p_missing, p_now) end)
+           from public.giftcard_jobs j where j.id = (f.job ->> 'id')::bigint),
+        (select jsonb_build_object('created_at', x.job -> 'created_at', 'trigger_type',
+                                   left(x.job ->> 'trigger_type', 100), 'locked_at', null, 'waiting_for', null)
+           from public.giftcard_jobs_archive a
+          cross join lateral public.giftcard_archived_job_json(a) x(job)
+          where a.id = (f.job ->> 'id')::bigint), '{}')
+      from unnest(public.giftcard_flow_jobs(p_tenant_id, p_correlation_id, null, p_limit))
+           with ordinality f(job, n)
+     order by f.n);
+end $$;
+
+-- Return the runs of some jobs, the newest first: of each job the newest 20, of all 200. One row more: there are
+-- more.
+create function public.giftcard_story_runs(p_ids bigint[]) returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select jsonb_build_object(
+        'job_id', h.job_id, 'run_no', h.run_no, 'stage', left(h.stage, 100), 'attempt', h.attempt,
+        'status', h.result, 'started_at', h.started_at, 'finished_at', h.finished_at,
+        'duration_ms', public.giftcard_milliseconds(h.started_at, h.finished_at), 'error', left(h.error, 500),
+        'next_run_at', h.next_run_at)
+      from unnest(p_ids) i(id)
+     cross join lateral (
+       select * from public.giftcard_job_history r where r.job_id = i.id order by r.run_no desc limit 20) h
+     order by h.finished_at desc, h.job_id desc, h.run_no desc limit 201);
+end $$;
+
+-- Return the acts of operators about some subjects of a tenant, the newest first, up to 51: [{at, by, action, subject,
+-- details}].
+create function public.giftcard_story_acts(p_tenant_id text, p_subjects text[]) returns jsonb[]
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return array(
+    select public.giftcard_readable_row(jsonb_build_object(
+        'at', a.at, 'by', a.by, 'action', a.action, 'subject', left(a.subject, 500), 'details', a.details), 20000)
+      from unnest(p_subjects) s(subject)
+     cross join lateral (
+       select * from public.giftcard_audit x
+        where x.subject = s.subject and x.tenant_id = p_tenant_id order by x.id desc limit 51) a
+     order by a.id desc limit 51);
+end $$;
+
+-- Return where the books of an order do not match, as giftcard_reconcile does.
+create function public.giftcard_story_differences(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(public.giftcard_readable_row(
+             to_jsonb(d) || jsonb_build_object('action', public.giftcard_difference_action(d.kind)), 20000)), '[]')
+      from (
+        select * from (
+          select * from public.giftcard_differences_without_card(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_money(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_cards(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_effects(p_tenant_id)
+          union all
+          select * from public.giftcard_differences_of_events(p_tenant_id)) x
+         where x.tenant_id = p_tenant_id and x.correlation_id = p_correlation_id
+         order by x.since, x.kind, x.reference limit 20) d);
+end $$;
+
+-- Return the order of a story with its recipient in clear, its card (last four digits) and its effects: {order, card,
+-- effects: [{stage, dedup_key, name, started_at, finished_at, message_id, note}]}.
+create function public.giftcard_story_books(p_tenant_id text, p_correlation_id text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return jsonb_build_object(
+    'order', (select public.giftcard_readable_row(jsonb_build_object(
+                'amount', o.amount, 'currency', o.currency, 'locale', o.locale, 'free_of_charge', o.free_of_charge,
+                'cancelled_at', o.cancelled_at, 'created_at', o.created_at,
+                'deliver_at', left(o.details ->> 'deliver_at', 100), 'customer_id', o.customer_id,
+                'recipient', public.giftcard_order_recipient(o.details)), 20000)
+                from public.giftcard_orders o
+               where o.tenant_id = p_tenant_id and o.correlation_id = p_correlation_id),
+    'card', (select public.giftcard_readable_row(jsonb_build_object(
+               'last4', c.last4, 'amount', c.amount, 'balance', c.balance, 'currency', c.currency,
+               'unpaid', c.unpaid, 'state', c.state, 'provider', c.provider, 'issued_at', c.created_at,
+               'state_as_of', c.state_as_of), 20000)
+               from public.giftcard_cards c
+              where c.tenant_id = p_tenant_id and c.correlation_id = p_correlation_id),
+    'effects', (select coalesce(jsonb_agg(jsonb_build_object(
+                  'stage', left(e.stage, 100), 'dedup_key', left(e.dedup_key, 200), 'name', left(e.name, 100),
+                  'started_at', e.started_at, 'finished_at', e.finished_at,
+                  'message_id', left(e.result ->> 'message_id', 300), 'note', left(e.note, 200))), '[]')
+                  from (select * from public.giftcard_effects x
+                         where x.tenant_id = p_tenant_id and x.correlation_id = p_correlation_id
+                         order by x.stage, x.dedup_key, x.name limit 100) e));
+end $$;
+
+-- Return the story of an order: {now, tenant_id, correlation_id, order, card, effects, payments, jobs, runs, acts,
+-- differences, more: the names of the lists that are cut}. p_stages, p_missing: as in giftcard_waiting_for. A flow that
+-- began without an order has one, too. GC404 for an unknown one.
+create function public.giftcard_order_story(
+  p_tenant_id text, p_correlation_id text, p_stages jsonb default null, p_missing jsonb default '{}',
+  p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_books jsonb := public.giftcard_story_books(p_tenant_id, p_correlation_id);
+  v_jobs jsonb[] := public.giftcard_story_jobs(p_tenant_id, p_correlation_id, 101, p_stages, p_missing, v_now);
+  v_ids bigint[];
+  v_runs jsonb[];
+  v_acts jsonb[];
+begin
+  if v_jobs = '{}' and v_books -> 'order' = 'null' then
+    perform public.giftcard_refuse('GC404', format(
+      'no order has the correlation id %s (tenant %s)', p_correlation_id, p_tenant_id), 'correlation_id');
+  end if;
+  v_ids := array(select (j ->> 'id')::bigint from unnest(v_jobs[:100]) j);
+  v_runs := public.giftcard_story_runs(v_ids);
+  v_acts := public.giftcard_story_acts(p_tenant_id, array[
+      'order ' || p_correlation_id, 'flow ' || p_correlation_id, 'customer ' || (v_books #>> '{order,customer_id}')]
+    || array(select 'job ' || i from unnest(v_ids) i));
+  return v_books || jsonb_build_object(
+    'now', v_now, 'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
+    'payments', public.giftcard_story_payments(p_tenant_id, p_correlation_id),
+    'jobs', to_jsonb(v_jobs[:100]), 'runs', to_jsonb(v_runs[:200]), 'acts', to_jsonb(v_acts[:50]),
+    'differences', public.giftcard_story_differences(p_tenant_id, p_correlation_id),
+    'more', array_remove(array[
+      case when cardinality(v_jobs) > 100 then 'jobs' end,
+      case when cardinality(v_runs) > 200 or exists (
+             select from unnest(v_runs) r group by r -> 'job_id'
+             having count(*) = 20 and min((r ->> 'run_no')::integer) > 1) then 'runs' end,
+      case when cardinality(v_acts) > 50 then 'acts' end], null));
+end $$;
 -- Schedules: work at set times. Python computes the times; 51_occurrences.sql turns them into jobs.
 
 create table public.giftcard_schedules (
@@ -6932,6 +7866,43 @@ begin
       'truncated', coalesce(jsonb_agg(n.kind order by n.kind) filter (where n.number = 21), '[]'))
       from numbered n);
 end $$;
+-- The story of a job: what the page shows of it, in one call.
+
+-- Return the external effects of a job, also those that all jobs of its stage and flow share: [{name, generation,
+-- vendor_key, started_at, finished_at, note}], the first 50. Without their results, which may hold a card's number.
+create function public.giftcard_job_effects(p_tenant_id text, p_correlation_id text, p_stage text, p_dedup_key text)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'name', left(e.name, 200), 'generation', e.generation, 'vendor_key', left(e.vendor_key, 200),
+        'started_at', e.started_at, 'finished_at', e.finished_at, 'note', left(e.note, 500))
+      order by e.started_at, e.name), '[]')
+      from (select * from public.giftcard_effects
+             where tenant_id = p_tenant_id and correlation_id = p_correlation_id and stage = p_stage
+               and dedup_key in (p_dedup_key, '')
+             order by dedup_key, name limit 50) e);
+end $$;
+
+-- Return a job with its story: {job: as giftcard_show_job, runs and older: as giftcard_history, flow: the newest 50
+-- jobs of its flow in order, more_of_flow: there are older ones, effects}. GC404 for none.
+create function public.giftcard_job_story(
+  p_job_id bigint, p_stages jsonb default null, p_missing jsonb default '{}', p_limit integer default 20,
+  p_older integer default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_job jsonb := public.giftcard_show_job(p_job_id, p_stages, p_missing, p_tenant_id, p_now);
+  v_flow jsonb[] := public.giftcard_flow_jobs(v_job ->> 'tenant_id', v_job ->> 'correlation_id', null, 51);
+begin
+  return public.giftcard_history(p_job_id, p_limit, p_older, p_tenant_id) || jsonb_build_object(
+    'job', v_job,
+    'flow', (select coalesce(jsonb_agg(public.giftcard_readable_row(f.job, 20000) order by f.n desc), '[]')
+               from unnest(v_flow[:50]) with ordinality f(job, n)),
+    'more_of_flow', cardinality(v_flow) > 50,
+    'effects', public.giftcard_job_effects(
+      v_job ->> 'tenant_id', v_job ->> 'correlation_id', v_job ->> 'stage', v_job ->> 'dedup_key'));
+end $$;
 -- Webhooks: where tenants receive events, and the jobs that deliver them.
 
 create table public.giftcard_webhook_endpoints (
@@ -6999,6 +7970,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                'currency', c.currency) as data
         from public.giftcard_cards c
        where j.stage in ('issue_card', 'email') and j.status = 'completed'
+         and not public.giftcard_is_resend(j.dedup_key)
          and c.tenant_id = j.tenant_id and c.correlation_id = j.correlation_id
       union all
       select 'giftcard.failed', j.run_no, null, json_build_object(
@@ -7918,41 +8890,77 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
+-- Count the runs that ended after p_from and until p_to. A name that is too long for an index is cut.
+create function public.giftcard_count_runs(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with h as (
+      -- giftcard_milliseconds, inline
+      select left(stage, 200) as stage, result,
+             case when isfinite(started_at)
+                  then round((date_part('epoch', finished_at) - date_part('epoch', started_at)) * 1000)
+                       / 1000 end as seconds,
+             case when result <> 'RELEASED' and isfinite(scheduled_at) and isfinite(started_at)
+                       and started_at >= scheduled_at
+                  then round((date_part('epoch', started_at) - date_part('epoch', scheduled_at)) * 1000)
+                       / 1000 end as delay
+        from public.giftcard_job_history where finished_at > p_from and finished_at <= p_to)
+    select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
+    union all
+    select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
+    union all
+    select 'start_delays', stage, b.le, count(*) from h
+     cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
+                 ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
+     where delay <= b.most::double precision group by stage, b.le
+    union all
+    select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+end $$;
+
+-- Count the ticks that ended after p_from and until p_to.
+create function public.giftcard_count_ticks(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with t as (select * from public.giftcard_ticks
+               where ended_at is not null and ended_at > p_from and ended_at <= p_to)
+    select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
+    union all
+    select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
+      from t
+     having count(*) > 0
+    union all
+    select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
+    union all
+    select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+end $$;
+
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
--- skipped. At most p_limit rows of each kind a call; the rest is counted by the next. Of two calls at once, one counts.
+-- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
+-- next. Of two calls at once, one counts. Return how many runs were found, p_limit at
+-- most.
 create function public.giftcard_update_counters(
-  p_limit integer default 20000, p_now timestamptz default null) returns void
+  p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_settled timestamptz := v_now - interval '10 seconds';
+  v_runs bigint;
   v_from timestamptz;
   v_to timestamptz;
 begin
   select until into v_from from public.giftcard_counter_watermarks where source = 'history' for update skip locked;
   if not found then
-    return;
+    return 0::bigint;
   end if;
   -- All rows of the last instant are counted: the next call begins after it.
-  select max(finished_at) into v_to from (
+  select max(finished_at), count(*) into v_to, v_runs from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
       order by finished_at limit p_limit) h;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with h as (
-        select stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0 as seconds,
-               case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                    then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
-          from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
-      select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
-      union all
-      select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
-      union all
-      select 'start_delays', stage, b.le, count(*) from h
-       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
-                   ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
-       where delay <= b.most::double precision group by stage, b.le
-      union all
-      select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+    perform public.giftcard_count_runs(v_from, v_to);
+    perform public.giftcard_fold_runs(v_from, v_to, v_now);
     update public.giftcard_counter_watermarks set until = v_to where source = 'history';
   end if;
   select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
@@ -7960,20 +8968,21 @@ begin
     select ended_at from public.giftcard_ticks
       where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with t as (select * from public.giftcard_ticks
-                 where ended_at is not null and ended_at > v_from and ended_at <= v_to)
-      select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
-      union all
-      select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
-        from t
-       having count(*) > 0
-      union all
-      select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
-      union all
-      select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+    perform public.giftcard_count_ticks(v_from, v_to);
     update public.giftcard_counter_watermarks set until = v_to where source = 'ticks';
   end if;
+  return v_runs;
+end $$;
+
+-- Return whether giftcard_update_counters would find runs to count: one probe of an index.
+create function public.giftcard_has_uncounted_runs(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+begin
+  return exists (
+    select from public.giftcard_job_history
+     where finished_at > (select until from public.giftcard_counter_watermarks where source = 'history')
+       and finished_at <= p_now - interval '10 seconds');
 end $$;
 
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
@@ -8575,6 +9584,632 @@ begin
                order by a.xact_start limit 1) o),
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
     'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
+end $$;
+-- Recent runs: how many ended in each minute and hour, how long they took and how late they began. Folded from the
+-- history with the counters (70_metrics.sql); what is not folded yet is read from the history itself.
+
+create table public.giftcard_run_minutes (
+  minute timestamptz not null,
+  stage text collate "C" not null,
+  result text collate "C" not null,
+  bucket smallint not null,
+  runs integer not null,
+  longest_ms bigint,
+  constraint giftcard_run_minutes_pkey primary key (minute, stage, result, bucket)
+);
+
+comment on table public.giftcard_run_minutes is
+  'Runs of a stage that ended in a minute with a result and took about as long. Kept for two hours.';
+comment on column public.giftcard_run_minutes.bucket is
+  'Of the duration: giftcard_measured_runs. -1: the handler did not end.';
+
+create table public.giftcard_start_minutes (
+  minute timestamptz not null,
+  bucket smallint not null,
+  runs integer not null,
+  longest_ms bigint not null,
+  constraint giftcard_start_minutes_pkey primary key (minute, bucket)
+);
+
+comment on table public.giftcard_start_minutes is
+  'Runs that began in a minute, about as long after their time. Kept for two hours.';
+
+create table public.giftcard_run_hours (
+  hour timestamptz not null,
+  result text collate "C" not null,
+  runs integer not null,
+  constraint giftcard_run_hours_pkey primary key (hour, result)
+);
+
+comment on table public.giftcard_run_hours is 'Runs that ended in an hour with a result. Kept for eight days.';
+
+-- A run, as recent runs count it: the minutes in which it began and ended; ms: its duration, if its handler ended;
+-- delay_ms: how long after its time it began, as in giftcard_precision. Both also in buckets, ten to each power of ten:
+-- times of one bucket differ by a quarter at most.
+create type public.giftcard_measured_run as (
+  ended timestamptz, began timestamptz, stage text, result text, bucket smallint, ms bigint, delay_bucket smallint,
+  delay_ms bigint);
+
+-- Return the newest p_limit runs (null: all) that ended after p_from and until p_to.
+create function public.giftcard_measured_runs(p_from timestamptz, p_to timestamptz, p_limit integer)
+returns setof public.giftcard_measured_run
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return query
+    select date_bin('1 minute', h.finished_at, '2000-01-01Z'), date_bin('1 minute', h.started_at, '2000-01-01Z'),
+           left(h.stage, 200), h.result::text,
+           case when d.ms < 1 then 0 when d.ms is not null then 1 + ceil(10 * log(d.ms)) else -1 end::smallint,
+           d.ms::bigint,
+           case when w.ms < 1 then 0 when w.ms is not null then 1 + ceil(10 * log(w.ms)) end::smallint, w.ms::bigint
+      from (select * from public.giftcard_job_history r
+             where r.finished_at > p_from and r.finished_at <= p_to order by r.finished_at desc limit p_limit) h
+     cross join lateral (select date_part('epoch', h.started_at) as began) s
+     cross join lateral (
+        select case when h.result in ('SUCCESS', 'FAILED') and isfinite(h.started_at)
+                    then greatest(0, round((date_part('epoch', h.finished_at) - s.began) * 1000)) end as ms) d
+     cross join lateral (
+        select case when h.result <> 'RELEASED' and isfinite(h.scheduled_at) and isfinite(h.started_at)
+                         and h.started_at >= h.scheduled_at
+                    then round((s.began - date_part('epoch', h.scheduled_at)) * 1000) end as ms) w;
+end $$;
+
+-- Fold the runs that ended after p_from and until p_to, and forget what is too old to be shown, or from the future: a
+-- clock went wrong. giftcard_update_counters calls it, once for each run.
+create function public.giftcard_fold_runs(p_from timestamptz, p_to timestamptz, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_minutes timestamptz := p_now - interval '2 hours';
+  v_hours timestamptz := p_now - interval '192 hours';
+begin
+  delete from public.giftcard_run_minutes where minute < v_minutes or minute > p_now;
+  delete from public.giftcard_start_minutes where minute < v_minutes or minute > p_now;
+  delete from public.giftcard_run_hours where hour < v_hours or hour > p_now;
+  with h as materialized (
+    select * from public.giftcard_measured_runs(greatest(p_from, v_hours), p_to, null)),
+  ended as (
+    insert into public.giftcard_run_minutes as m (minute, stage, result, bucket, runs, longest_ms)
+    select h.ended, h.stage, h.result, h.bucket, count(*), max(h.ms) from h where h.ended >= v_minutes
+     group by 1, 2, 3, 4 order by 1, 2, 3, 4
+    on conflict (minute, stage, result, bucket) do update
+      set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms)),
+  began as (
+    insert into public.giftcard_start_minutes as m (minute, bucket, runs, longest_ms)
+    select h.began, h.delay_bucket, count(*), max(h.delay_ms) from h
+     where h.delay_ms is not null and h.began between v_minutes and p_now group by 1, 2 order by 1, 2
+    on conflict (minute, bucket) do update
+      set runs = m.runs + excluded.runs, longest_ms = greatest(m.longest_ms, excluded.longest_ms))
+  insert into public.giftcard_run_hours as m (hour, result, runs)
+  select date_bin('1 hour', h.ended, '2000-01-01Z'), h.result, count(*) from h group by 1, 2 order by 1, 2
+  on conflict (hour, result) do update set runs = m.runs + excluded.runs;
+end $$;
+
+-- Return how many runs ended in each of 60 minutes from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.minute, m.result, m.runs from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.ended, t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.minute, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join sums s on s.minute = n.at);
+end $$;
+
+-- Return how many runs ended in each of 168 hours from p_from on: those that are folded, and p_tail.
+create function public.giftcard_runs_by_hour(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select h.hour, h.result, h.runs from public.giftcard_run_hours h
+       where h.hour >= p_from and h.hour < p_from + interval '168 hours'
+      union all
+      select date_bin('1 hour', t.ended, '2000-01-01Z'), t.result, 1 from unnest(p_tail) t),
+    sums as (
+      select r.hour, sum(r.runs) filter (where r.result = 'SUCCESS') as succeeded,
+             sum(r.runs) filter (where r.result = 'FAILED') as failed,
+             sum(r.runs) filter (where r.result = 'INTERRUPTED') as interrupted,
+             sum(r.runs) filter (where r.result = 'SNOOZED') as snoozed
+        from runs r group by r.hour)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'succeeded', coalesce(s.succeeded, 0), 'failed', coalesce(s.failed, 0),
+        'interrupted', coalesce(s.interrupted, 0), 'snoozed', coalesce(s.snoozed, 0)) order by n.at)
+      from (select p_from + interval '1 hour' * i as at from generate_series(0, 167) i) n
+      left join sums s on s.hour = n.at);
+end $$;
+
+-- Return for each of 60 minutes from p_from on how long after their time its runs began. A percentile is the longest
+-- delay of the bucket that it falls into.
+create function public.giftcard_starts_by_minute(p_from timestamptz, p_tail public.giftcard_measured_run[])
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      select m.minute, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_start_minutes m
+       where m.minute >= p_from and m.minute < p_from + interval '1 hour'
+      union all
+      select t.began, t.delay_bucket, 1, t.delay_ms from unnest(p_tail) t where t.delay_ms is not null),
+    buckets as (
+      select r.minute, max(r.ms) as ms,
+             sum(sum(r.runs)::integer) over (partition by r.minute order by r.bucket) as upto,
+             sum(sum(r.runs)::integer) over (partition by r.minute) as runs
+        from runs r group by r.minute, r.bucket),
+    minutes as (
+      select b.minute, max(b.runs) as runs, min(b.ms) filter (where 2 * b.upto >= b.runs) as p50,
+             min(b.ms) filter (where 20 * b.upto >= 19 * b.runs) as p95, max(b.ms) as longest
+        from buckets b group by b.minute)
+    select jsonb_agg(jsonb_build_object('at', n.at, 'runs', coalesce(m.runs, 0), 'p50_ms', m.p50, 'p95_ms', m.p95,
+                                        'max_ms', m.longest) order by n.at)
+      from (select p_from + interval '1 minute' * i as at from generate_series(0, 59) i) n
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {stage: {runs, succeeded, p50_ms, p95_ms}} of the runs that ended within 60 minutes from p_from on. A run that
+-- was snoozed or released does not count; the durations are of those whose handler ended.
+create function public.giftcard_runs_by_stage(p_from timestamptz, p_tail public.giftcard_measured_run[]) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with runs as (
+      (select m.stage, m.result, m.bucket, m.runs, m.longest_ms as ms from public.giftcard_run_minutes m
+        where m.minute >= p_from and m.minute < p_from + interval '1 hour' order by m.minute limit 50000)
+      union all
+      select t.stage, t.result, t.bucket, 1, t.ms from unnest(p_tail) t where t.ended >= p_from),
+    buckets as materialized (
+      select r.stage, r.bucket, sum(r.runs)::integer as runs, max(r.ms) as ms,
+             coalesce(sum(r.runs) filter (where r.result = 'SUCCESS'), 0)::integer as succeeded
+        from runs r where r.result in ('SUCCESS', 'FAILED', 'INTERRUPTED') group by r.stage, r.bucket),
+    times as (
+      select t.stage, min(t.ms) filter (where 2 * t.upto >= t.runs) as p50,
+             min(t.ms) filter (where 20 * t.upto >= 19 * t.runs) as p95
+        from (select b.stage, b.ms, sum(b.runs) over (partition by b.stage order by b.bucket) as upto,
+                     sum(b.runs) over (partition by b.stage) as runs from buckets b where b.bucket >= 0) t
+       group by t.stage)
+    select coalesce(jsonb_object_agg(s.stage, jsonb_build_object(
+        'runs', s.runs, 'succeeded', s.succeeded, 'p50_ms', t.p50, 'p95_ms', t.p95)), '{}')
+      from (select b.stage, sum(b.runs) as runs, sum(b.succeeded) as succeeded from buckets b
+             group by b.stage order by b.stage limit 1000) s
+      left join times t on t.stage = s.stage);
+end $$;
+
+-- Return {minutes, hours, starts, stages} of the overview: of the last 60 minutes and 168 hours, the present ones
+-- included. What is not folded yet is read live, the newest 10,000 runs of it.
+create function public.giftcard_overview_runs(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_minute timestamptz := date_bin('1 minute', p_now, '2000-01-01Z') - interval '59 minutes';
+  v_hour timestamptz := date_bin('1 hour', p_now, '2000-01-01Z') - interval '167 hours';
+  v_from timestamptz := (select greatest(until, v_hour - interval '1 microsecond')
+                           from public.giftcard_counter_watermarks where source = 'history');
+  v_tail public.giftcard_measured_run[] := array(select public.giftcard_measured_runs(v_from, p_now, 10000));
+begin
+  return jsonb_build_object(
+    'minutes', public.giftcard_runs_by_minute(v_minute, v_tail),
+    'hours', public.giftcard_runs_by_hour(v_hour, v_tail),
+    'starts', public.giftcard_starts_by_minute(v_minute, v_tail),
+    'stages', public.giftcard_runs_by_stage(v_minute, v_tail));
+end $$;
+-- The overview's ticks: the last that ended well, the newest, and the last 60 minutes of the clock.
+
+-- Return a tick as the overview shows it.
+create function public.giftcard_overview_tick(t public.giftcard_ticks) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'id', t.id, 'source', left(t.source, 200), 'started_at', t.started_at,
+    'ended_at', public.giftcard_finite(t.ended_at),
+    'duration_ms', case when isfinite(t.ended_at)
+                        then greatest(0, public.giftcard_milliseconds(t.started_at, t.ended_at)) end,
+    'started', t.started,
+    'completed', t.completed, 'retried', t.retried, 'errored', t.errored, 'snoozed', t.snoozed,
+    'interrupted', t.interrupted, 'stopped_because', t.stopped_because);
+end $$;
+
+-- Return the ticks of the last 60 minutes, minute by minute, of the newest 2,000. A tick belongs to the minute in which
+-- it began. failed: it failed, or its function was killed. overlapping: it began while an earlier one was under way,
+-- which does no harm. missing: no tick began in that minute, nor was one under way throughout it, although there were
+-- ticks before; the present minute is never missing.
+create function public.giftcard_overview_minutes(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_last timestamptz := date_trunc('minute', p_now, 'UTC');
+begin
+  return (
+    with seen as materialized (
+      select t.*, case when t.ended_at is not null then t.ended_at when t.live_until > p_now then p_now end as until
+        from (select id, started_at, ended_at, live_until, source, stopped_because::text as why, started
+                from public.giftcard_ticks order by id desc limit 2000) t
+       where t.started_at between '2000-01-01' and p_now),
+    placed as (
+      select s.*, date_trunc('minute', s.started_at, 'UTC') as minute,
+             s.why is distinct from 'duplicate' and s.started_at < max(s.until) over (
+               order by s.started_at, s.id rows between unbounded preceding and 1 preceding) as overlaps
+        from seen s where s.started_at >= v_last - interval '2 hours'),
+    minutes as (
+      select p.minute, count(*) as ticks, sum(p.started) as started,
+             count(*) filter (where p.why = 'failed' or p.ended_at is null and p.live_until <= p_now) as failed,
+             count(*) filter (where p.why = 'duplicate') as doubled, count(*) filter (where p.overlaps) as overlapping,
+             count(*) filter (where p.why in ('limit', 'budget')) as "limit",
+             min(p.started_at) filter (where p.source = 'cron') as first_at
+        from placed p group by p.minute)
+    select jsonb_agg(jsonb_build_object(
+        'at', n.at, 'ticks', coalesce(m.ticks, 0), 'started', coalesce(m.started, 0), 'failed', coalesce(m.failed, 0),
+        'doubled', coalesce(m.doubled, 0), 'overlapping', coalesce(m.overlapping, 0),
+        'late_s', floor(extract(epoch from m.first_at - n.at)), 'limit', coalesce(m."limit", 0),
+        'missing', m.ticks is null and n.at < v_last and coalesce(n.at > f.at, false) and not exists (
+          select from seen s where s.started_at <= n.at and s.until >= n.at + interval '1 minute')) order by n.at)
+      from (select v_last - interval '1 minute' * i as at from generate_series(0, 59) i) n
+     cross join (select min(s.started_at) as at from seen s) f
+      left join minutes m on m.minute = n.at);
+end $$;
+
+-- Return {last_good, newest, silent, silence_began, minutes} of the overview. A tick in the future was written while a
+-- clock went wrong: it is passed over.
+create function public.giftcard_overview_ticks(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_good public.giftcard_ticks;
+  v_newest public.giftcard_ticks;
+  s record;
+begin
+  select t.* into v_newest from (select * from public.giftcard_ticks order by id desc limit 2000) t
+   where t.started_at between '2000-01-01' and p_now order by t.id desc limit 1;
+  select t.* into v_good from (select * from public.giftcard_ticks order by id desc limit 2000) t
+   where t.started_at between '2000-01-01' and p_now and t.ended_at between t.started_at and p_now
+     and public.giftcard_ended_well(t.ended_at, t.stopped_because) order by t.id desc limit 1;
+  select * into s from public.giftcard_newest_silence(p_now);
+  -- A silence that a tick has ended is over.
+  s.silent := coalesce(s.silent and s.ended > p_now - interval '1 second', false);
+  return jsonb_build_object(
+    'last_good', case when v_good.id is not null then public.giftcard_overview_tick(v_good) end,
+    'newest', case when v_newest.id is not null
+                   then public.giftcard_overview_tick(v_newest)
+                        || jsonb_build_object('error', left(v_newest.error, 500)) end,
+    'silent', s.silent, 'silence_began', case when s.silent then s.began end,
+    'minutes', public.giftcard_overview_minutes(p_now));
+end $$;
+-- The overview's queues: stages, open circuits, the oldest due job, dead letters.
+
+-- Holds only jobs that wait for another attempt.
+create index giftcard_jobs_retrying on public.giftcard_jobs (stage, id) where status = 'queued' and attempts > 0;
+-- Holds one row for each outage: when a circuit opened that was closed before.
+create index giftcard_circuit_openings on public.giftcard_circuit_changes (circuit, id) where from_state = 'closed';
+
+-- Count the jobs of each stage that have not ended well: queued, 2,000 at most; of these those that are scheduled for
+-- later, and the time of the oldest that is due; running; dead, 1,000 at most.
+create function public.giftcard_open_by_stage(p_now timestamptz)
+returns table (stage text, queued bigint, later bigint, oldest_due_at timestamptz, running bigint, dead bigint)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    with heads as materialized (select * from public.giftcard_queue_heads(null, p_now) limit 1000),
+    counts as (
+      select s.stage, q.jobs as queued, l.jobs as later, s.due_at, 0::bigint as running, 0::bigint as dead
+        from (select h.stage, min(h.head_at) filter (where h.head_at <= p_now and isfinite(h.head_at)) as due_at
+                from heads h group by h.stage) s
+       cross join lateral (select count(*) as jobs from (
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c
+          where h.stage = s.stage limit 2000) c) q
+       cross join lateral (select count(*) as jobs from (
+         select from heads h cross join lateral (
+           select from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c
+          where h.stage = s.stage limit 1000) c) l
+      union all
+      select r.stage, 0, 0, null, count(*), 0
+        from (select j.stage from public.giftcard_jobs j where j.status = 'running' limit 10000) r group by r.stage
+      union all
+      select d.stage, 0, 0, null, 0, n.jobs
+        from public.giftcard_dead_stages() d cross join lateral (select count(*) as jobs from (
+          select from public.giftcard_jobs j where j.status = 'error' and j.stage = d.stage limit 1000) c) n)
+    select c.stage, sum(c.queued)::bigint, sum(c.later)::bigint, min(c.due_at), sum(c.running)::bigint,
+           sum(c.dead)::bigint
+      from counts c group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a time; null if it is not finite: it was written by hand, and no client reads it.
+create function public.giftcard_finite(p_time timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when isfinite(p_time) then p_time end;
+end $$;
+
+-- Return the worst availability of the circuits of each stage that are not closed: blocked or probing, as in
+-- giftcard_queue_heads.
+create function public.giftcard_availabilities(p_now timestamptz) returns table (stage text, availability text)
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query
+    select c.stage, case when bool_or(c.probe_at > p_now) then 'blocked' else 'probing' end
+      from (select public.giftcard_stage_of(k.circuit) as stage,
+                   public.giftcard_probe_at(k.circuit, k.open_until, p_now) as probe_at
+              from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                     order by circuit limit 10000) k
+             where k.state <> 'closed' order by k.circuit limit 1000) c
+     group by c.stage order by c.stage limit 1000;
+end $$;
+
+-- Return a pause as the overview shows it; null for a stage that is not paused.
+create function public.giftcard_pause_of(p_stage text) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (select jsonb_build_object('by', left(s.paused_by, 500), 'reason', left(s.reason, 500), 'since',
+                                    public.giftcard_finite(s.paused_at))
+            from public.giftcard_stages s where s.stage = p_stage and s.paused_at is not null);
+end $$;
+
+-- Return the stages of the overview, by name: those of p_stages and p_missing, and all that have open jobs, a pause or
+-- runs (p_runs, of giftcard_overview_runs). A count of 1,000 means that there may be more; with 1,000 retrying jobs,
+-- waiting is that of 2,000 queued ones.
+create function public.giftcard_overview_stages(p_stages jsonb, p_missing jsonb, p_runs jsonb, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with open as materialized (select * from public.giftcard_open_by_stage(p_now)),
+    names as (
+      select jsonb_object_keys(p_stages) as stage union select jsonb_object_keys(p_missing) union
+      select jsonb_object_keys(p_runs) union select o.stage from open o union
+      (select s.stage from public.giftcard_stages s where s.paused_at is not null and s.stage <> '*'
+        order by s.stage limit 200))
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'stage', left(n.stage, 200), 'waiting', least(1000, greatest(0, coalesce(o.queued, 0) - r.jobs)),
+        'retrying', r.jobs, 'later', least(1000, coalesce(o.later, 0)),
+        'running', least(1000, coalesce(o.running, 0)), 'dead', coalesce(o.dead, 0), 'cap', 1000,
+        'oldest_due_at', o.oldest_due_at,
+        'availability', case when p.paused is not null or not coalesce(p_stages ? n.stage, true) then 'parked'
+                             else coalesce(a.availability, 'ready') end,
+        'paused', p.paused, 'runs', coalesce((p_runs -> n.stage ->> 'runs')::bigint, 0),
+        'succeeded', coalesce((p_runs -> n.stage ->> 'succeeded')::bigint, 0),
+        'p50_ms', p_runs -> n.stage -> 'p50_ms', 'p95_ms', p_runs -> n.stage -> 'p95_ms') order by n.stage), '[]')
+      from (select m.stage collate "C" as stage from names m order by 1 limit 200) n
+      left join open o on o.stage = n.stage
+      left join public.giftcard_availabilities(p_now) a on a.stage = n.stage
+     cross join lateral (select public.giftcard_pause_of(n.stage) as paused) p
+     cross join lateral (select count(*) as jobs from (
+       select from public.giftcard_jobs j
+        where j.status = 'queued' and j.attempts > 0 and j.stage = n.stage limit 1000) c) r);
+end $$;
+
+-- Return an open circuit as the overview shows it. since: when it opened after it was closed; failures: those that
+-- opened it, and the probes that have failed since then.
+create function public.giftcard_overview_circuit(p_circuit text, p_waiting bigint, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  c public.giftcard_circuits;
+  o public.giftcard_circuit_changes;
+  v_cause text;
+  v_probes bigint;
+begin
+  select * into c from public.giftcard_circuits where circuit = p_circuit;
+  select * into o from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.from_state = 'closed' order by g.id desc limit 1;
+  select g.cause into v_cause from public.giftcard_circuit_changes g
+   where g.circuit = p_circuit and g.to_state = 'open' order by g.id desc limit 1;
+  select count(*) into v_probes from (
+    select g.to_state from public.giftcard_circuit_changes g
+     where g.circuit = p_circuit and g.id > o.id order by g.id limit 500) g where g.to_state = 'open';
+  return jsonb_build_object(
+    'circuit', left(p_circuit, 300), 'stage', left(public.giftcard_stage_of(p_circuit), 200),
+    'state', case when c.state = 'open' and c.open_until > p_now then 'open' else 'half_open' end,
+    'failures', coalesce(substring(o.cause from '^(\d{1,9}) failures in a row')::bigint, 0) + v_probes,
+    'since', public.giftcard_finite(coalesce(o.changed_at, c.changed_at)),
+    'open_until', public.giftcard_finite(c.open_until),
+    'waiting', p_waiting, 'last_error', left(regexp_replace(
+      v_cause, '^(\d+ failures in a row, the last|probe failed): ', ''), 500));
+end $$;
+
+-- Return {circuits, circuits_more} of the overview: 20 at most that are not closed, those that most due jobs wait
+-- behind first. Of many, 200 are looked at, those that have the name of their stage first.
+create function public.giftcard_overview_circuits(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (
+      select k.circuit, w.waiting
+        from (select r.circuit from (select * from public.giftcard_circuits where failures > 0 or state <> 'closed'
+                                order by circuit limit 10000) r
+               where r.state <> 'closed' order by strpos(r.circuit, ':') > 0, r.circuit limit 200) k
+       cross join lateral (select count(*) as waiting from (
+          select from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = k.circuit and j.scheduled_at <= p_now limit 1000) q) w)
+    select jsonb_build_object(
+        'circuits', coalesce(jsonb_agg(public.giftcard_overview_circuit(f.circuit, f.waiting, p_now)
+                                       order by f.waiting desc, f.circuit), '[]'),
+        'circuits_more', (select count(*) > 20 from found))
+      from (select * from found order by waiting desc, circuit limit 20) f);
+end $$;
+
+-- Return the job that has been due for longest, and why it waits, as giftcard_waiting_for has it; null: none is due.
+create function public.giftcard_overview_oldest(p_stages jsonb, p_missing jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_circuit text := (select h.circuit from public.giftcard_queue_heads(p_stages, p_now) h
+                      where h.head_at <= p_now order by h.head_at, h.circuit limit 1);
+  j public.giftcard_jobs;
+  v_why jsonb;
+begin
+  select * into j from public.giftcard_jobs
+   where status = 'queued' and circuit = v_circuit order by scheduled_at, id limit 1;
+  if not found then
+    return null;
+  end if;
+  v_why := public.giftcard_waiting_for(j, p_stages, p_missing, p_now);
+  return jsonb_build_object(
+    'job_id', j.id, 'stage', left(j.stage, 200), 'tenant_id', left(j.tenant_id, 200),
+    'since', public.giftcard_finite(j.scheduled_at),
+    'reason', v_why -> 'reason', 'text', v_why -> 'text');
+end $$;
+
+-- Return {dead, dead_more} of the overview: dead letters by stage and kind of error, ten at most, the most first. Of a
+-- stage the newest 1,000 are read; capped: it has as many, so that there may be more of each of its kinds.
+create function public.giftcard_overview_dead() returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_found jsonb;
+begin
+  with dead as (
+    select d.*, count(*) over (partition by d.stage) >= 1000 as capped
+      from (select * from public.giftcard_dead_stages() limit 200) s cross join lateral (
+        select j.id, j.stage, public.giftcard_finite(j.finished_at) as at, public.giftcard_finite(j.revive_at)
+                 as revive_at, coalesce(j.error_kind, public.giftcard_error_kind(null)) as kind
+          from public.giftcard_jobs j
+         where j.status = 'error' and j.stage = s.stage order by j.finished_at desc, j.id desc limit 1000) d),
+  kinds as (
+    select d.stage, d.kind, count(*) as count, bool_or(d.capped) as capped, min(d.at) as since, max(d.at) as last_at,
+           (array_agg(d.id order by d.at desc nulls last, d.id desc))[1] as job_id, min(d.revive_at) as revive_at
+      from dead d group by d.stage, d.kind
+     order by count desc, last_at desc nulls last, d.stage, d.kind limit 11)
+  select coalesce(jsonb_agg(to_jsonb(k) || jsonb_build_object('stage', left(k.stage, 200))
+                            order by k.count desc, k.last_at desc nulls last, k.stage, k.kind), '[]')
+    into v_found from kinds k;
+  return jsonb_build_object('dead', v_found - 10, 'dead_more', jsonb_array_length(v_found) > 10);
+end $$;
+-- The overview's things that stopped: killed runs that no tick has taken over, webhook endpoints that are off.
+
+-- Return {killed, endpoints_off} of the overview, each null if there is none. killed: running jobs whose lease has
+-- ended, {count, capped, since, job_id, stage, until}: the oldest, and until when ticks pass over it because they fail
+-- on it. endpoints_off: endpoints that refused events for good, {count, capped, id, tenant_id, since, reason}: the
+-- newest; without those that were turned off by hand. A count of 1,000 is capped.
+create function public.giftcard_overview_stopped(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  v_killed jsonb;
+  v_off jsonb;
+begin
+  with killed as (
+    select j.id, j.stage, coalesce(j.lease_expires_at, '-infinity'::timestamptz) as ended_at
+      from public.giftcard_jobs j
+     where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) <= p_now
+     order by coalesce(j.lease_expires_at, '-infinity'::timestamptz), j.id limit 1000),
+  oldest as (select * from killed order by ended_at, id limit 1)
+  select jsonb_build_object(
+      'count', (select count(*) from killed), 'capped', (select count(*) >= 1000 from killed),
+      'since', case when isfinite(o.ended_at) then o.ended_at end, 'job_id', o.id, 'stage', left(o.stage, 200),
+      'until', (select f.skip_until from public.giftcard_faulty_rows f
+                 where f.kind = 'job' and f.row_id = o.id::text and f.skip_until > p_now
+                   and f.skip_until <= p_now + interval '1 hour'))
+    into v_killed from oldest o;
+  with off as (
+    select e.id, e.tenant_id, e.updated_at, e.disabled_reason
+      from (select * from public.giftcard_webhook_endpoints order by id desc limit 1000) e
+     where not e.enabled and e.disabled_reason not in ('turned off by hand', 'made off')),
+  newest as (select * from off order by updated_at desc, id desc limit 1)
+  select jsonb_build_object(
+      'count', (select count(*) from off), 'capped', (select count(*) >= 1000 from off), 'id', n.id,
+      'tenant_id', left(n.tenant_id, 200), 'since', case when isfinite(n.updated_at) then n.updated_at end,
+      'reason', left(n.disabled_reason, 500))
+    into v_off from newest n;
+  return jsonb_build_object('killed', v_killed, 'endpoints_off', v_off);
+end $$;
+-- The overview: the first screen of the operators' page, in one call. All times are absolute: an answer changes only
+-- when something happens.
+
+create index giftcard_orders_by_time on public.giftcard_orders (created_at) include (currency, amount);
+create index giftcard_payments_by_time on public.giftcard_payments (created_at) include (currency, amount)
+    where correlation_id is not null;
+create index giftcard_cards_by_time on public.giftcard_cards (created_at) include (currency, amount);
+
+-- Return what happened since a time (null: the beginning of the day, in UTC): {since, orders, cards, mails, capped,
+-- sums: [{currency, ordered, paid, issued}]}, in minor units. Of each kind the newest 10,000 are read; capped: there
+-- may be more.
+create function public.giftcard_overview_today(p_since timestamptz, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_since timestamptz := coalesce(p_since, date_trunc('day', p_now, 'UTC'));
+begin
+  return (
+    with moved as (
+      (select 'order' as what, o.currency, o.amount from public.giftcard_orders o
+        where o.created_at >= v_since and o.created_at <= p_now order by o.created_at desc limit 10000)
+      union all
+      (select 'payment', p.currency, p.amount from public.giftcard_payments p
+        where p.correlation_id is not null and p.created_at >= v_since and p.created_at <= p_now
+        order by p.created_at desc limit 10000)
+      union all
+      (select 'card', c.currency, c.amount from public.giftcard_cards c
+        where c.created_at >= v_since and c.created_at <= p_now order by c.created_at desc limit 10000)),
+    sums as materialized (
+      select left(m.currency, 20) as currency, count(*) filter (where m.what = 'order') as orders,
+             count(*) filter (where m.what = 'payment') as payments, count(*) filter (where m.what = 'card') as cards,
+             coalesce(sum(m.amount) filter (where m.what = 'order'), 0) as ordered,
+             coalesce(sum(m.amount) filter (where m.what = 'payment'), 0) as paid,
+             coalesce(sum(m.amount) filter (where m.what = 'card'), 0) as issued
+        from moved m group by 1),
+    mails as (
+      select count(*) as jobs from (
+        select from public.giftcard_jobs j
+         where j.status = 'completed' and j.stage = 'email' and j.finished_at >= v_since and j.finished_at <= p_now
+         limit 10000) e)
+    select jsonb_build_object(
+        'since', v_since, 'orders', coalesce(sum(s.orders), 0), 'cards', coalesce(sum(s.cards), 0),
+        'mails', (select m.jobs from mails m),
+        'capped', greatest(sum(s.orders), sum(s.payments), sum(s.cards), (select m.jobs from mails m)) >= 10000,
+        'sums', coalesce(jsonb_agg(jsonb_build_object(
+            'currency', s.currency, 'ordered', s.ordered, 'paid', s.paid, 'issued', s.issued) order by s.currency)
+          filter (where s.currency is not null), '[]'))
+      from (select * from sums order by orders desc, currency limit 200) s);
+end $$;
+
+-- Return the differences of the overview: how many (capped: 1,000 or more), and the five oldest.
+create function public.giftcard_overview_differences() returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with found as materialized (select r.*, row_number() over () as n from public.giftcard_reconcile() r)
+    select jsonb_build_object(
+        'count', count(*), 'capped', count(*) >= 1000,
+        'lines', coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(f) - 'n', 20000) order by f.n)
+                          filter (where f.n <= 5), '[]'))
+      from found f);
+end $$;
+
+-- Return the overview. p_stages, p_missing: as in giftcard_waiting_for; p_since: when today began. Return {now, schema,
+-- ticks: {last_good, newest, silent, silence_began, minutes}, stages, circuits, circuits_more, oldest_due, dead,
+-- dead_more, killed, endpoints_off, differences: {count, capped, lines}, all_paused, today, runs: {minutes, hours},
+-- starts, doctor: as giftcard_doctor returns it}.
+create function public.giftcard_overview(
+  p_stages jsonb default null, p_missing jsonb default null, p_since timestamptz default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_runs jsonb := public.giftcard_overview_runs(v_now);
+begin
+  return jsonb_build_object(
+      'now', v_now, 'schema', public.giftcard_schema_version() -> 'version',
+      'ticks', public.giftcard_overview_ticks(v_now),
+      'stages', public.giftcard_overview_stages(p_stages, p_missing, v_runs -> 'stages', v_now),
+      'oldest_due', public.giftcard_overview_oldest(p_stages, p_missing, v_now),
+      'differences', public.giftcard_overview_differences(), 'all_paused', public.giftcard_pause_of('*'),
+      'today', public.giftcard_overview_today(p_since, v_now),
+      'runs', jsonb_build_object('minutes', v_runs -> 'minutes', 'hours', v_runs -> 'hours'),
+      'starts', v_runs -> 'starts', 'doctor', public.giftcard_doctor(p_stages, v_now))
+    || public.giftcard_overview_circuits(v_now) || public.giftcard_overview_dead()
+    || public.giftcard_overview_stopped(v_now);
 end $$;
 -- pgmq import, reading: messages of pgmq queues (Supabase Queues) become jobs. A tick reads messages, prepares a job of
 -- each as it prepares every job, and imports them (82_pgmq_import.sql). A message that was read and not imported is

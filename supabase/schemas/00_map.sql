@@ -10,6 +10,7 @@
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
+--   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
@@ -26,6 +27,8 @@
 --   giftcard_tokens                 a token of the API: its hash, tenant and scopes
 --   giftcard_denied_requests        wrong tokens and signatures from the addresses of one hash
 --   giftcard_counters, giftcard_counter_watermarks           totals for metrics, and how far they are counted
+--   giftcard_run_minutes, giftcard_run_hours                 how many runs ended lately, with what result, how fast
+--   giftcard_start_minutes          how many runs began lately, and how long after their time
 --   giftcard_alerts                 a condition that operators are or were notified of
 --   giftcard_alert_notifications    what was sent of a condition to one channel
 --
@@ -39,9 +42,9 @@
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
 --   error, cancelled, completed → queued    requeue       giftcard_requeue, giftcard_requeue_jobs,
---                                                         giftcard_requeue_dead_letters
+--                                                         giftcard_requeue_dead_letters, giftcard_step_operation
 --   queued, error → cancelled       cancel (running: the request is recorded)            giftcard_cancel,
---                                                         giftcard_cancel_flow
+--                                                         giftcard_cancel_flow, giftcard_step_operation
 --   ended → archived                prune                 giftcard_prune → giftcard_prune_jobs
 --   archived → ended                restore               giftcard_restore_job
 --
@@ -70,7 +73,8 @@
 --   its card                        giftcard_record_card → (trigger) giftcard_link_card → giftcard_enqueue_block
 --   what does not match             giftcard_reconcile
 --   what operators decide           giftcard_make_free_of_charge, giftcard_correct_recipient, giftcard_request_block,
---                                   giftcard_accept_difference, giftcard_record_order_event
+--                                   giftcard_accept_difference, giftcard_record_order_event, giftcard_resend_mail
+--   what operators look up          giftcard_find_orders → giftcard_order_matches; giftcard_order_story
 --
 -- Ciphertexts (card numbers, in giftcard_cards and in the results of effects; webhook secrets) name the key that they
 -- are under: giftcard_key_id. Another key takes over: giftcard_list_ciphertexts, giftcard_replace_ciphertexts.
@@ -78,11 +82,11 @@
 -- The fence: a settle counts only while status = 'running' and lease_id is the one presented. An operator's UPDATE that
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
--- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → customer → job rows by
--- id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
--- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and circuit
--- rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot break the
--- order.
+-- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
+-- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and
+-- circuit rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot
+-- break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease

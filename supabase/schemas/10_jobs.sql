@@ -52,6 +52,8 @@ create table public.giftcard_jobs (
   revive_at timestamptz,
   revivals public.giftcard_attempts not null default 0,
   last_error text,
+  error_kind text generated always as (
+    case when last_error is not null then public.giftcard_error_kind(last_error) end) stored,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   finished_at timestamptz,
@@ -79,6 +81,9 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.error_kind is
+  'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
+  'set. A role that inserts jobs needs EXECUTE on that function.';
 comment on column public.giftcard_jobs.lease_id is
   'The right to settle the present run: the key of the claim that took it. Not tied to the status: what an '
   'operator''s UPDATE leaves in it has no effect.';

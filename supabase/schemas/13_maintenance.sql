@@ -11,7 +11,9 @@ create table public.giftcard_maintenance_tasks (
 comment on table public.giftcard_maintenance_tasks is
   'What ticks do after their jobs, each at its interval. A task that failed waits for the next interval.';
 
-insert into public.giftcard_maintenance_tasks (task, every) values ('alerts', '50 seconds'), ('prune', '10 minutes');
+insert into public.giftcard_maintenance_tasks (task, every) values
+  ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
+  ('operations', '1 millisecond');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -28,12 +30,16 @@ begin
   update public.giftcard_maintenance_tasks set last_at = '-infinity' where task = p_task;
 end $$;
 
--- Return the tasks that are due, as a JSON array. Each tick's begin reads it.
+-- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
+-- something to count, operations while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (select coalesce(json_agg(task order by task), '[]') from public.giftcard_maintenance_tasks
-           where public.giftcard_is_due(last_at, every, p_now));
+           where public.giftcard_is_due(last_at, every, p_now)
+             and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
+             and (task <> 'operations'
+                  or exists (select from public.giftcard_operations where state = 'running')));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.

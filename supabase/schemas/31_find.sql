@@ -1,8 +1,9 @@
 -- Find jobs, and show one.
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
--- correlation_id, error (part of it, in any case), created_after, created_before (times with a zone)}; what is absent
--- or null fits all jobs. The callers spell the conditions out for the planner.
+-- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
+-- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
+-- callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -12,8 +13,8 @@ begin
     perform public.giftcard_refuse('GC400', 'a filter must be an object', 'filter');
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
-    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'created_after',
-                      'created_before') then
+    if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
+                      'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
@@ -39,6 +40,7 @@ declare
   v_tenant text := p_filter ->> 'tenant_id';
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
+  v_kind text := p_filter ->> 'error_kind';
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
@@ -54,6 +56,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id limit least(p_limit, 1000)) f;
   else
@@ -64,6 +67,7 @@ begin
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
          and (v_flow is null or j.correlation_id = v_flow)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
+         and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
        order by j.id desc limit least(p_limit, 1000)) f;
   end if;

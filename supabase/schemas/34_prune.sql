@@ -229,6 +229,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
   return v_pruned || jsonb_build_object('dry_run', v_dry_run, 'done', v_done);

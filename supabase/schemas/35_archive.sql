@@ -57,7 +57,10 @@ begin
   if v_job ->> 'status' not in ('completed', 'error', 'cancelled', 'queued', 'running') then
     v_job := v_job || '{"status": "error"}';
   end if;
-  return public.giftcard_readable_row(v_job) || jsonb_build_object('archived_at', a.archived_at);
+  return public.giftcard_readable_row(v_job || jsonb_build_object(
+    'error_kind', case when v_job ->> 'last_error' is not null
+                       then public.giftcard_error_kind(v_job ->> 'last_error') end,
+    'archived_at', a.archived_at));
 exception when data_exception or integrity_constraint_violation then
   return to_jsonb(jsonb_populate_record(null::public.giftcard_jobs, v_usual || v_known || jsonb_build_object(
     'payload', jsonb_build_object('archived', public.giftcard_readable(a.job, 100000)),
@@ -75,8 +78,8 @@ begin
     delete from public.giftcard_jobs where id = any (p_ids) returning *)
   insert into public.giftcard_jobs_archive (id, tenant_id, correlation_id, stage, dedup_key, archived_at, job)
   select g.id, g.tenant_id, g.correlation_id, g.stage, g.dedup_key, p_now,
-         -- Without columns that are null; a null inside a payload stays.
-         jsonb_strip_nulls(to_jsonb(g) - '{payload,context}'::text[])
+         -- Without columns that are null and what last_error gives; a null inside a payload stays.
+         jsonb_strip_nulls(to_jsonb(g) - '{payload,context,error_kind}'::text[])
              || jsonb_build_object('payload', g.payload, 'context', g.context)
     from gone g
   on conflict (id) do update set archived_at = excluded.archived_at, job = excluded.job;
@@ -119,6 +122,30 @@ begin
   perform public.giftcard_refuse('GC404', format('job %s does not exist', p_job_id), 'job_id');
 end $$;
 
+-- Insert a job as the archive has it, unless another has its id or its place in its flow. Return whether it is there.
+create function public.giftcard_insert_archived(p_job jsonb) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_inserted boolean;
+begin
+  perform set_config('giftcard.writer', 'restore', true);
+  insert into public.giftcard_jobs (
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at)
+  select
+    id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
+    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
+    finished_at
+    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    on conflict do nothing;
+  v_inserted := found;
+  perform set_config('giftcard.writer', '', true);
+  return v_inserted;
+end $$;
+
 -- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
 -- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
 -- now.
@@ -128,7 +155,6 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_job jsonb;
   v_other bigint;
-  v_inserted boolean;
 begin
   delete from public.giftcard_jobs_archive
    where id = p_job_id and (p_tenant_id is null or tenant_id = p_tenant_id)
@@ -145,12 +171,7 @@ begin
     perform public.giftcard_refuse('GC404', format('job %s is not in the archive', p_job_id), 'job_id');
   end if;
   v_job := v_job || jsonb_build_object('updated_at', coalesce(p_now, clock_timestamp()));
-  perform set_config('giftcard.writer', 'restore', true);
-  insert into public.giftcard_jobs select * from jsonb_populate_record(null::public.giftcard_jobs, v_job)
-    on conflict do nothing;
-  v_inserted := found;
-  perform set_config('giftcard.writer', '', true);
-  if not v_inserted then
+  if not public.giftcard_insert_archived(v_job) then
     select id into v_other from public.giftcard_jobs
      where id = p_job_id or tenant_id = v_job ->> 'tenant_id' and correlation_id = v_job ->> 'correlation_id'
        and stage = v_job ->> 'stage' and dedup_key = v_job ->> 'dedup_key' limit 1;

@@ -25,14 +25,19 @@ create table public.giftcard_orders (
   free_of_charge boolean not null default false,
   cancelled_at timestamptz,
   created_at timestamptz not null,
+  -- The digits of a UUID that are random: its first eight, and its last.
+  page_id bigint not null
+    default ('x' || left(gen_random_uuid()::text, 8) || right(gen_random_uuid()::text, 8))::bit(64)::bigint,
   constraint giftcard_orders_pkey primary key (tenant_id, correlation_id),
   constraint giftcard_orders_idempotency_key_key unique (tenant_id, idempotency_key),
+  constraint giftcard_orders_page_id_key unique (page_id),
   -- What payments and cards refer to: an order's payment and card have its amount and currency, or do not exist.
   constraint giftcard_orders_terms_key unique (tenant_id, correlation_id, amount, currency, free_of_charge),
   constraint giftcard_orders_amount_is_positive check (amount between 1 and 1000000000000000),
   constraint giftcard_orders_details_are_an_object check (jsonb_typeof(details) = 'object')
 );
-create index giftcard_orders_by_customer on public.giftcard_orders (customer_id) where customer_id is not null;
+create index giftcard_orders_by_customer on public.giftcard_orders (customer_id, created_at)
+    where customer_id is not null;
 
 comment on table public.giftcard_orders is
   'One row is an order as it was taken in. Stages read amount, currency, recipient and customer here, not in payloads.';
@@ -41,6 +46,8 @@ comment on column public.giftcard_orders.details is
 comment on column public.giftcard_orders.locale is 'The language of the mail, from details. Null: the default.';
 comment on column public.giftcard_orders.customer_id is
   'Known once customer_ingest has run: erasing a customer finds the order by it.';
+comment on column public.giftcard_orders.page_id is
+  'Random: names the order in the link to its page, which the application signs. The id alone opens nothing.';
 comment on column public.giftcard_orders.free_of_charge is 'An operator has waived the payment; the audit has who.';
 
 -- Refuse to change what an order was taken in with.

@@ -2,7 +2,7 @@
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id}.
+-- Return {correlation_id, created, job_id, page_id}.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
   p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
@@ -25,7 +25,8 @@ begin
     v_job := public.giftcard_enqueue(jsonb_build_array(jsonb_build_object(
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
-    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id');
+    return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
+                              'page_id', o.page_id);
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then
@@ -39,7 +40,8 @@ begin
     end if;
   end if;
   -- An order outlives its jobs: sent again, it makes no new ones, archived or not.
-  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'job_id', coalesce(
+  return jsonb_build_object('correlation_id', o.correlation_id, 'created', false, 'page_id', o.page_id,
+                            'job_id', coalesce(
     (select id from public.giftcard_jobs
       where tenant_id = p_tenant_id and correlation_id = o.correlation_id and stage = 'customer_ingest'
         and dedup_key = ''),
@@ -49,7 +51,7 @@ begin
       order by id limit 1)));
 end $$;
 
--- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled},
+-- Return the books of an order: {order: {amount, currency, details, customer_id, free_of_charge, cancelled, page_id},
 -- payment: {reference, amount, currency, worth, provider}, or null, card: {id, reference, number_encrypted,
 -- number_hash, last4, state, unpaid, provider, personal_code}, or null}. null: there is no such order.
 create function public.giftcard_books(p_tenant_id text, p_correlation_id text) returns jsonb
@@ -59,7 +61,8 @@ begin
     select jsonb_build_object(
       'order', jsonb_build_object(
         'amount', o.amount, 'currency', o.currency, 'details', public.giftcard_readable(o.details, 100000),
-        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null),
+        'customer_id', o.customer_id, 'free_of_charge', o.free_of_charge, 'cancelled', o.cancelled_at is not null,
+        'page_id', o.page_id),
       'payment', (
         select jsonb_build_object('reference', p.provider_ref, 'amount', p.amount, 'currency', p.currency,
                                   'worth', p.worth, 'provider', p.provider)

@@ -1,11 +1,14 @@
 -- Personal data: shown in clear only with a row in the audit, and erased on request.
 
--- Record that personal data was shown in clear. p_tenant_id: the tenant whose data it is; null: several.
+-- Record that personal data was shown in clear, and why (null: unknown). p_tenant_id: the tenant whose data it is;
+-- null: several.
 create function public.giftcard_record_reveal(
-  p_subject text, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_subject text, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject, '{}', p_now);
+  perform public.giftcard_record_act(p_by, p_tenant_id, 'reveal', p_subject,
+                                     jsonb_strip_nulls(jsonb_build_object('reason', p_reason)), p_now);
   return jsonb_build_object('noted', true);
 end $$;
 

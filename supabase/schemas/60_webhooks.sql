@@ -65,6 +65,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                'currency', c.currency) as data
         from public.giftcard_cards c
        where j.stage in ('issue_card', 'email') and j.status = 'completed'
+         and not public.giftcard_is_resend(j.dedup_key)
          and c.tenant_id = j.tenant_id and c.correlation_id = j.correlation_id
       union all
       select 'giftcard.failed', j.run_no, null, json_build_object(

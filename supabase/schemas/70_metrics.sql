@@ -36,41 +36,77 @@ language sql volatile security invoker set search_path = '' as $$
   on conflict (name, stage, label) do update set value = giftcard_counters.value + excluded.value
 $$;
 
+-- Count the runs that ended after p_from and until p_to. A name that is too long for an index is cut.
+create function public.giftcard_count_runs(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with h as (
+      -- giftcard_milliseconds, inline
+      select left(stage, 200) as stage, result,
+             case when isfinite(started_at)
+                  then round((date_part('epoch', finished_at) - date_part('epoch', started_at)) * 1000)
+                       / 1000 end as seconds,
+             case when result <> 'RELEASED' and isfinite(scheduled_at) and isfinite(started_at)
+                       and started_at >= scheduled_at
+                  then round((date_part('epoch', started_at) - date_part('epoch', scheduled_at)) * 1000)
+                       / 1000 end as delay
+        from public.giftcard_job_history where finished_at > p_from and finished_at <= p_to)
+    select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
+    union all
+    select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
+    union all
+    select 'start_delays', stage, b.le, count(*) from h
+     cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
+                 ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
+     where delay <= b.most::double precision group by stage, b.le
+    union all
+    select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+end $$;
+
+-- Count the ticks that ended after p_from and until p_to.
+create function public.giftcard_count_ticks(p_from timestamptz, p_to timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
+    with t as (select * from public.giftcard_ticks
+               where ended_at is not null and ended_at > p_from and ended_at <= p_to)
+    select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
+    union all
+    select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
+      from t
+     having count(*) > 0
+    union all
+    select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
+    union all
+    select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+end $$;
+
 -- Count what has ended since the last call, except for the last ten seconds, so that no transaction about to commit is
--- skipped. At most p_limit rows of each kind a call; the rest is counted by the next. Of two calls at once, one counts.
+-- skipped; fold recent runs (73_recent_runs.sql). At most p_limit rows of each kind a call; the rest is counted by the
+-- next. Of two calls at once, one counts. Return how many runs were found, p_limit at
+-- most.
 create function public.giftcard_update_counters(
-  p_limit integer default 20000, p_now timestamptz default null) returns void
+  p_limit integer default 20000, p_now timestamptz default null) returns bigint
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_settled timestamptz := coalesce(p_now, clock_timestamp()) - interval '10 seconds';
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_settled timestamptz := v_now - interval '10 seconds';
+  v_runs bigint;
   v_from timestamptz;
   v_to timestamptz;
 begin
   select until into v_from from public.giftcard_counter_watermarks where source = 'history' for update skip locked;
   if not found then
-    return;
+    return 0::bigint;
   end if;
   -- All rows of the last instant are counted: the next call begins after it.
-  select max(finished_at) into v_to from (
+  select max(finished_at), count(*) into v_to, v_runs from (
     select finished_at from public.giftcard_job_history where finished_at > v_from and finished_at <= v_settled
       order by finished_at limit p_limit) h;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with h as (
-        select stage, result, public.giftcard_milliseconds(started_at, finished_at) / 1000.0 as seconds,
-               case when result <> 'RELEASED' and isfinite(scheduled_at) and started_at >= scheduled_at
-                    then public.giftcard_milliseconds(scheduled_at, started_at) / 1000.0 end as delay
-          from public.giftcard_job_history where finished_at > v_from and finished_at <= v_to)
-      select 'runs' as name, stage, result as label, count(*) as value from h group by stage, result
-      union all
-      select 'run_seconds', stage, result, coalesce(sum(seconds), 0) from h group by stage, result
-      union all
-      select 'start_delays', stage, b.le, count(*) from h
-       cross join (values ('1', 1.0), ('2', 2), ('5', 5), ('15', 15), ('60', 60), ('120', 120), ('300', 300),
-                   ('1800', 1800), ('+Inf', 'infinity'::double precision)) as b(le, most)
-       where delay <= b.most::double precision group by stage, b.le
-      union all
-      select 'start_delay_seconds', stage, '', sum(delay) from h where delay is not null group by stage) s;
+    perform public.giftcard_count_runs(v_from, v_to);
+    perform public.giftcard_fold_runs(v_from, v_to, v_now);
     update public.giftcard_counter_watermarks set until = v_to where source = 'history';
   end if;
   select until into v_from from public.giftcard_counter_watermarks where source = 'ticks' for update;
@@ -78,20 +114,21 @@ begin
     select ended_at from public.giftcard_ticks
       where ended_at is not null and ended_at > v_from and ended_at <= v_settled order by ended_at limit p_limit) t;
   if v_to is not null then
-    perform public.giftcard_increment_counters(jsonb_agg(to_jsonb(s))) from (
-      with t as (select * from public.giftcard_ticks
-                 where ended_at is not null and ended_at > v_from and ended_at <= v_to)
-      select 'ticks' as name, '' as stage, stopped_because as label, count(*) as value from t group by stopped_because
-      union all
-      select 'tick_seconds', '', '', coalesce(sum(public.giftcard_milliseconds(started_at, ended_at) / 1000.0), 0)
-        from t
-       having count(*) > 0
-      union all
-      select 'leases_lost', '', '', sum(lease_lost) from t having count(*) > 0
-      union all
-      select 'interrupted', '', '', sum(interrupted) from t having count(*) > 0) s;
+    perform public.giftcard_count_ticks(v_from, v_to);
     update public.giftcard_counter_watermarks set until = v_to where source = 'ticks';
   end if;
+  return v_runs;
+end $$;
+
+-- Return whether giftcard_update_counters would find runs to count: one probe of an index.
+create function public.giftcard_has_uncounted_runs(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
+set jit = off as $$
+begin
+  return exists (
+    select from public.giftcard_job_history
+     where finished_at > (select until from public.giftcard_counter_watermarks where source = 'history')
+       and finished_at <= p_now - interval '10 seconds');
 end $$;
 
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that

@@ -16,6 +16,8 @@ ARGUMENTS = {
     "job_ids": ["1"],
     "schedule_id": ["1"],
     "endpoint_id": ["1"],
+    "operation_id": ["1"],
+    "operation": ["cancel"],
     "correlation_id": ["a-1"],
     "stage": ["email"],
     "name": ["a-long-name-of-something-that-does-not-exist"],
@@ -26,6 +28,8 @@ ARGUMENTS = {
     "amount": ["2500"],
     "file": ["tests/cli/conftest.py"],
 }
+# It would go on until a key is pressed.
+OPTIONS = {"top": ["--once"]}
 # They wait, send, or print what is no text.
 NOT_HERE = {"tick", "test mail", "test alert"}
 
@@ -64,6 +68,7 @@ def test_no_command_prints_wider_than_its_terminal(busy: World, direct: Door, te
     )
     direct.says("webhooks", "create", "https://93.184.215.14/a/long/path", "--event", "job.dead_lettered")
     direct.says("tokens", "create", "grafana-of-the-operators", "--scope", "jobs:read")
+    direct.says("operations", "create", "cancel", "--all", "--reason", "a reason with many words in it", "--yes")
     direct.says("circuits", "--limit", "1")
     direct.says("reports", "create")
     wide = {}
@@ -73,6 +78,7 @@ def test_no_command_prints_wider_than_its_terminal(busy: World, direct: Door, te
         words = [
             word for each in command.params if isinstance(each, click.Argument) for word in ARGUMENTS[str(each.name)]
         ]
+        words += OPTIONS.get(" ".join(path), [])
         for extra in (["--help"], [], ["--nonsense"]):
             _, screen = terminal.run(direct.app, *path, *words, *extra, columns=columns, types="n\n")
             assert "Traceback" not in screen, screen

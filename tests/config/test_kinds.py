@@ -45,8 +45,10 @@ KINDS: dict[str, tuple[str, str]] = {
         giftcard_card_lookup giftcard_ledger_is_meant giftcard_page_open""".split(),
         ("Yes", SWITCHES),
     ),
+    "giftcard_customer_page": ("No", SWITCHES),
     "giftcard_env": ("Test", "prod staging production,test"),
     "vercel_env": ("preview", "pre\u200bview a/b https://x.example"),
+    "vercel_project_production_url": ("Shop.vercel.app", "shop https://shop.example shop.example/x a..b -a.example"),
     "giftcard_payment_provider": ("HTTP", "stripe ledger,http"),
     "giftcard_card_provider": ("Ledger", "square"),
     **dict.fromkeys(
@@ -67,6 +69,7 @@ KINDS: dict[str, tuple[str, str]] = {
         ("https://example.com/x", URLS),
     ),
     "supabase_url": ("https://abcdefghijklm.supabase.co", f"{URLS} https://x.supabase.co/rest/v1"),
+    "giftcard_public_url": ("https://cards.example.com", f"{URLS} https://x.example/cards https://x.example/?a=b"),
     "smtp_url": ("smtp://u:p@smtp.example.com:587", MAIL_SERVERS),
     "sentry_dsn": ("https://key@o1.ingest.sentry.io/2", f"{URLS} https://o1.sentry.io/1 https://key@sentry.io/shop"),
     "mail_from": ("Käte <cards@example.com>", "Shop a@b.example,c@d.example example.com <> a@b..c a@-b.c a@127.0.0.1"),
@@ -205,6 +208,11 @@ def test_secret_of_a_job_is_cleaned_or_refused() -> None:
          "GIFTCARD_STAGE_EMAIL_TTR_SECONDS GIFTCARD_STAGE_EMAIL_LONGEST_SECONDS"),
         ({"GIFTCARD_STAGE_EMAIL_SEMANTICS": "at_most_once", "GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS": 2},
          "GIFTCARD_STAGE_EMAIL_MAX_ATTEMPTS GIFTCARD_STAGE_EMAIL_SEMANTICS"),
+        ({"GIFTCARD_CUSTOMER_PAGE": "on"}, "GIFTCARD_CUSTOMER_PAGE GIFTCARD_PUBLIC_URL"),
+        ({"GIFTCARD_CUSTOMER_PAGE": 1, "GIFTCARD_PUBLIC_URL": "https://x.example", "GIFTCARD_ENCRYPTION_KEYS": None},
+         "GIFTCARD_CUSTOMER_PAGE GIFTCARD_ENCRYPTION_KEYS"),
+        ({"GIFTCARD_CUSTOMER_PAGE": 1, "GIFTCARD_PUBLIC_URL": "https://x.example", "GIFTCARD_LOOKUP_KEY": None},
+         "GIFTCARD_CUSTOMER_PAGE GIFTCARD_LOOKUP_KEY"),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_each_other_are_named(environ: dict[str, Any], names: str) -> None:

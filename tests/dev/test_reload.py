@@ -49,7 +49,13 @@ def test_an_edit_restarts_the_application_and_nothing_else(project: Path) -> Non
     file.parent.mkdir(parents=True)
     file.write_text(STAGE)
     log = project / "log.txt"
-    environ = {"PATH": os.environ["PATH"], "GIFTCARD_STAGES": "shop.stages", "PORT": "18700", "HOME": str(project)}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "GIFTCARD_STAGES": "shop.stages",
+        "PORT": "18700",
+        "SAMPLE": "0",
+        "HOME": str(project),
+    }
     with log.open("w") as out:
         server = subprocess.Popen([sys.executable, "-m", "dev.serve"], cwd=project, env=environ, stdout=out, stderr=out)
     try:

@@ -9,10 +9,12 @@ import re
 import pytest
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib.encryption import Cipher, is_bound
+from lib.encryption import Cipher, Signer, _derived, is_bound
 from lib.errors import PermanentError, TransientError
 from tests.support.ciphertexts import as_before
 
@@ -102,3 +104,26 @@ def test_the_former_form_is_read_under_any_key_and_is_bound_to_nothing() -> None
     former = as_before("whsec_1", KEY)
     assert [both.decrypt(former, place) for place in (PLACE, ("", ""))] == ["whsec_1"] * 2
     assert (is_bound(former), is_bound(both.encrypt("1", PLACE))) == (False, True)
+
+
+# Signatures, and the keys of both
+
+
+@given(st.binary(max_size=40))
+def test_signature_is_accepted_for_its_content_purpose_and_keys_only(content: bytes) -> None:
+    other = Fernet.generate_key().decode()
+    pages, signature = Signer([KEY], purpose="card page"), Signer([KEY], purpose="card page").sign(content)
+    assert len(signature) == 16
+    assert pages.accepts(content, signature)
+    assert Signer([other, KEY], purpose="card page").accepts(content, signature)
+    for wrong in (Signer([other], purpose="card page"), Signer([KEY], purpose="card number")):
+        assert not wrong.accepts(content, signature)
+    assert not pages.accepts(content + b"x", signature)
+    for cut in (b"", signature[:-1], signature + b"x", bytes(16)):
+        assert not pages.accepts(content, cut)
+
+
+@given(st.binary(min_size=32, max_size=32), st.text(max_size=30), st.integers(1, 32))
+def test_keys_are_derived_as_by_the_library(master: bytes, use: str, length: int) -> None:
+    info = f"giftcard {use} v2".encode()
+    assert _derived(master, use, length=length) == HKDF(SHA256(), length, salt=None, info=info).derive(master)

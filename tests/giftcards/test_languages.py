@@ -107,7 +107,7 @@ def test_the_text_is_in_the_nearest_language_that_has_both_files(
     tag: str, default: str, own: list[str], language: str
 ) -> None:
     files = [*SHIPPED, "mail.it.txt", *(f"mail.{each}.{kind}" for each in own for kind in ("txt", "html"))]
-    assert best_language((tag, default), files, "mail") == language
+    assert best_language((tag, default), files, "mail.{}.txt", "mail.{}.html") == language
     assert best_language(("it", tag), files, "mail") == best_language((tag,), files, "mail")
 
 

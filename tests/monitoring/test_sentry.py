@@ -18,7 +18,7 @@ from tests.support.world import ADMIN, API, CRON, ENVIRON, an_order
 
 pytestmark = pytest.mark.slow
 
-MAIL, CARD, SECRET = "kate@example.com", "4111 1111 1111 1111", "a-secret-of-tests-0123456789"
+MAIL, CARD, SECRET, TOKEN = "kate@example.com", "4111 1111 1111 1111", "a-secret-of-tests-0123456789", "t0ken-of-" * 3
 
 # A process of its own: the SDK is set up once a process, as on the platform.
 PROGRAM = """
@@ -193,13 +193,13 @@ def test_nothing_personal_is_in_any_envelope(database_url: str, receiver: Receiv
         TICK,
         ("GET", f"/api/broken?mail={MAIL}", ADMIN, None),
         ("POST", "/api/v1/giftcards", API, an_order(message=f"{MAIL} {CARD}")),
-        ("POST", "/api/v1/jobs", ADMIN, {"stage": MAIL}),
+        *(("GET", f"/o/{TOKEN}page1?{TOKEN}", "", None), ("POST", "/api/v1/jobs", ADMIN, {"stage": MAIL})),
     ]
-    run(database_url, receiver, *calls, SENTRY_TRACES_SAMPLE_RATE="1")
+    run(database_url, receiver, *calls, SENTRY_TRACES_SAMPLE_RATE="1", GIFTCARD_PUBLIC_URL="https://cards.example.com")
     assert receiver.items("event")
-    assert receiver.items("transaction")
+    assert "/o/<path:token>" in [item["transaction"] for item in receiver.items("transaction")]
     everything = "\n".join(receiver.bodies)
-    for personal in (MAIL, CARD, CARD.replace(" ", ""), SECRET, ADMIN, CRON, API, database_url):
+    for personal in (MAIL, CARD, CARD.replace(" ", ""), SECRET, TOKEN, ADMIN, CRON, API, database_url):
         assert personal not in everything, personal
     assert '"vars"' not in everything
 

@@ -72,6 +72,7 @@ REPEATABLE = (
     *(
         "correct_recipient",
         "request_block",
+        "resend_mail",
         "pause_schedule",
         "update_webhook_endpoint",
         "create_token",

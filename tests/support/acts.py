@@ -49,6 +49,12 @@ def a_card(world: World) -> None:
     world.call("record_card", **FLOW, **MONEY, **card)
 
 
+def a_sent_card(world: World) -> None:
+    """Its mail was sent by a job that is gone."""
+    a_card(world)
+    world.run("delete from giftcard_jobs")
+
+
 def a_customer(world: World) -> int:
     who = {"external_id": "C-1", "email": "kate@example.com", "given_name": "Kate", "family_name": None}
     return int(world.call("save_customer", **SHOP, **who)["id"])
@@ -81,6 +87,10 @@ def archived(world: World) -> int:
 def tripped(world: World) -> str:
     world.open_circuit()
     return "email"
+
+
+def an_operation(world: World) -> int:
+    return int(world.call("create_operation", action="cancel", filter=SHOP, reason="gone")["id"])
 
 
 def scheduled(world: World) -> int:
@@ -142,6 +152,13 @@ ACTS: dict[str, Act] = {
     "requeue": Act(dead, by_id("job_id"), "requeue", "job {}"),
     "requeue_jobs": Act(dead, just(filter=SHOP | {"error": "no"}, dry_run=False), "requeue", "job {}"),
     "requeue_dead_letters": Act(dead, just(error="no", dry_run=False), "requeue", "job {}"),
+    "create_operation": Act(
+        dead,
+        just(action="cancel", filter=SHOP | {"error": "Kate"}, reason="gone"),
+        "create_operation",
+        "operation {new}",
+    ),
+    "stop_operation": Act(an_operation, by_id("id"), "stop_operation", "operation {}"),
     "cancel": Act(lambda world: world.enqueue(**SHOP), by_id("job_id"), "cancel", "job {}"),
     "cancel_flow": Act(an_order, of_order(), "cancel_flow", "flow order-7"),
     "restore_job": Act(archived, by_id("job_id"), "restore", "job {}"),
@@ -163,6 +180,7 @@ ACTS: dict[str, Act] = {
         "accept_difference",
         "money_without_order stray",
     ),
+    "resend_mail": Act(a_sent_card, of_order(reason="lost"), "resend", "order order-7"),
     "request_block": Act(a_card, of_order(), "block_card", "order order-7"),
     "save_schedule": Act(scheduled, update, "update_schedule", "schedule {}"),
     "delete_schedule": Act(scheduled, by_id("id"), "delete_schedule", "schedule {}"),

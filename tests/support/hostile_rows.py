@@ -78,6 +78,10 @@ def plants() -> Iterator[tuple[str, str, list[Any]]]:
         ("update public.giftcard_webhook_endpoints set enabled = false, disabled_reason = %s"),
         [LONG],
     )
+    yield from columns("operations", "filter", UNREADABLE, "::jsonb")
+    yield from columns("operations", "reason created_by stopped_because error", {"long": LONG})
+    yield from columns("operations", "job_ids", {"many": list(range(100_000)), "none": [None]}, "::bigint[]")
+    yield from times("operations", "next_at created_at last_at finished_at")
     yield from columns("reports", "report", ODD_JSON, "::jsonb")
     yield from columns("reports", "report", {
         "totals odd": report(totals={"orders": "x", "cards": None, "payments": 1.5}), "totals list": report(totals=[1]),
@@ -137,6 +141,8 @@ def stock(world: World) -> None:
         "insert into public.giftcard_tokens (name, hash, prefix, scopes, created_at, created_by)"
         " values ('shop', 'x', 'gct_', '{admin}', now(), 'kim')",
         "insert into public.giftcard_reports values ('default', '2026-01-01', now(), '{}')",
+        "insert into public.giftcard_operations (action, state, reason, created_by, total, capped, until_id,"
+        " created_at, finished_at) values ('cancel', 'stopped', 'why', 'kim', 1, false, 1, now(), now())",
         "insert into public.giftcard_alerts (condition, since) values ('dead_letters', now()), ('late:email', now()),"
         " ('odd', now())",
         "insert into public.giftcard_alert_notifications (condition, channel, notified_at)"
@@ -172,5 +178,15 @@ def long_tokens(world: World) -> list[int]:
     world.sql(
         "insert into public.giftcard_tokens (name, hash, prefix, scopes, created_at, created_by) select i, i, 'gct_',"
         " array_fill('jobs:write'::text, '{10000}'), now(), 'kim' from generate_series(1, 205) i"
+    )
+    return list(range(205, 0, -1))
+
+
+def long_operations(world: World) -> list[int]:
+    """Operations whose filters and reasons are long; their ids, the newest first."""
+    world.sql(
+        "insert into public.giftcard_operations (action, filter, reason, created_by, total, capped, until_id,"
+        " created_at) select 'cancel', jsonb_build_object('error', repeat('x', 9000)), repeat('y', 900000), 'kim', 1,"
+        " false, 1, now() from generate_series(1, 205) i"
     )
     return list(range(205, 0, -1))

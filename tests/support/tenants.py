@@ -31,6 +31,7 @@ class Tenant:
     archived: int
     schedule: int
     endpoint: int
+    operation: int
 
 
 def settle(world: World, *names: str) -> list[Tenant]:
@@ -55,12 +56,19 @@ def _settled(world: World, name: str) -> Tenant:
     schedule = {"tenant_id": name, "name": name, "schedule": "0 8 * * *", "stage": "report", "payload": {}}
     endpoint = ENDPOINT | {"tenant_id": name, "url": f"https://{name}.example/hooks"}
     report = {"tenant_id": name, "day": DAY}
+    operation = {"action": "cancel", "filter": {"tenant_id": name, "stage": "none"}, "reason": "r"}
     made = {
         path: world.client.post(f"/api/v1/{path}", json=sent, headers=bearer(ADMIN)).json
-        for path, sent in (("schedules", schedule), ("webhook-endpoints", endpoint), ("reports", report))
+        for path, sent in (
+            ("schedules", schedule),
+            ("webhook-endpoints", endpoint),
+            ("reports", report),
+            ("operations", operation),
+        )
     }
     job = world.value("select min(id) from giftcard_jobs where tenant_id = %s and status = 'completed'", name)
     rows = {"schedule": made["schedules"]["id"], "endpoint": made["webhook-endpoints"]["id"]}
+    rows["operation"] = made["operations"]["id"]
     return Tenant(name=name, order=f"{name}-1", unpaid=f"{name}-2", job=job, dead=dead, archived=archived, **rows)
 
 
@@ -109,6 +117,13 @@ def _of_orders(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
         "make_order_free": about({"reason": "r"}),
         "record_payment_event": about(EVENT | {"event_id": "e1"}),
         "block_card": about(),
+        "resend_mail": about({"reason": "r"}),
+        "get_order_story": [*about(), Request(path={"correlation_id": of.order}, query={"reveal": "true"})],
+        "search_orders": [
+            Request(body={"text": text} | more)
+            for text in (of.order, of.name[:3], f"{of.name}@example.com")
+            for more in ({}, named, {"reveal": True})
+        ],
         "cancel_flow": about(),
     }
 
@@ -116,6 +131,7 @@ def _of_orders(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
 def _of_jobs(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
     job = {"stage": "report", "correlation_id": "new", "payload": {}}
     other = job | {"payload": named}
+    operation = Request(path={"operation_id": of.operation})
     ids = [Request(path={"job_id": job_id}) for job_id in (of.job, of.dead, of.archived)]
     return {
         "list_jobs": [Request(), Request(query=named), Request(query={"correlation_id": of.order})],
@@ -131,6 +147,16 @@ def _of_jobs(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
             Request(body={"filter": named}),
             Request(body={"all": True}),
         ],
+        "list_operations": [Request(), Request(query={"state": "running"})],
+        "create_operation": [
+            Request(body={"action": "requeue", "all": True, "dry_run": True}),
+            *(
+                Request(body={"action": "requeue", "reason": "r"} | more)
+                for more in ({"filter": named}, {"job_ids": [of.job, of.dead]})
+            ),
+        ],
+        "get_operation": [operation],
+        "stop_operation": [operation],
         "requeue_job": [*ids, Request(path={"job_id": of.dead}, body={"payload": named})],
         "restore_job": [ids[2]],
         "cancel_job": ids,

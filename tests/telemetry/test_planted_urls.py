@@ -54,7 +54,7 @@ def test_password_of_a_url_is_nowhere(
     loud.enqueue("work")
     loud.run()
     world.run()
-    paths = ("/api/status", "/api/health/deep", "/api/metrics", "/api/v1/stages", "/api/v1/jobs", "/api/circuits")
+    paths = ("/api/status", "/api/overview", "/api/health/deep", "/api/metrics", "/api/v1/stages", "/api/v1/jobs")
     answers = [world.client.get(path, headers=bearer(token)).text for path in paths for token in (ADMIN, API)]
     assert "ValueError" in (told := f"{everything(world)} {log()} {answers} {world.settings!r}")
     for secret in (password, written):

@@ -21,7 +21,7 @@ TABLES = (
     *("giftcard_prune_cursors", "giftcard_effects", "giftcard_orders", "giftcard_customers", "giftcard_payments"),
     *("giftcard_cards", "giftcard_audit", "giftcard_schedules", "giftcard_reports", "giftcard_webhook_endpoints"),
     *("giftcard_inbound_events", "giftcard_counters", "giftcard_counter_watermarks", "giftcard_alerts"),
-    *("giftcard_faulty_rows", "giftcard_payment_events", "giftcard_accepted_differences"),
+    *("giftcard_faulty_rows", "giftcard_payment_events", "giftcard_accepted_differences", "giftcard_operations"),
 )
 DEEP = "[" * 3_000 + "]" * 3_000
 LONG_NUMBER = "9" * 5_000
@@ -92,6 +92,8 @@ insert into giftcard_webhook_endpoints (tenant_id, url, events, secret_encrypted
 insert into giftcard_inbound_events values
   ('square', 'e1', 'payment.updated', 'payment', 'default', 'planted-1', '{}', now());
 insert into giftcard_audit (at, by, action, subject) values (now(), 'ann', 'reveal', 'job 1');
+insert into giftcard_operations (action, filter, reason, created_by, total, capped, until_id, created_at)
+  values ('cancel', '{"stage": "none"}', 'why', 'ann', 0, false, 200, now());
 insert into giftcard_counters values ('runs', 'other', 'SUCCESS', 1);
 insert into giftcard_alerts (condition, since, detail) values ('late:other', now(), '{}');
 insert into giftcard_faulty_rows values ('job', '5', 'E', now() - interval '2 days', now() - interval '2 days', null);

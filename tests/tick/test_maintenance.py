@@ -72,3 +72,20 @@ def test_two_ticks_at_once_run_a_task_once(make_world: Make, ran_tasks: list[str
     for thread in threads:
         thread.join(20)
     assert ran_tasks == ["good"]
+
+
+def test_a_tick_counts_the_runs_that_have_ended_and_one_without_work_is_one_call(
+    make_world: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(handlers={"work": nothing})
+    assert "counters" not in world.tick()["maintenance"]
+    for _ in range(3):
+        world.enqueue("work")
+    assert "counters" not in world.tick()["maintenance"]
+    world.sql("update giftcard_job_history set finished_at = finished_at - interval '10 seconds' * job_id")
+    monkeypatch.setattr(maintenance, "_MOST_RUNS", 2)
+    assert world.tick()["maintenance"]["counters"] == {"runs": 2}
+    assert world.tick()["maintenance"]["counters"] == {"runs": 1}
+    assert world.tick()["maintenance"] == {}
+    shown = world.store.overview(stages={}, missing={})
+    assert sum(minute["succeeded"] for minute in shown["runs"]["minutes"]) == 3

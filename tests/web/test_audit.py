@@ -12,6 +12,7 @@ FLOW = "order-7"
 SCHEDULE = {"schedule": "0 9 * * *", "stage": "customer_ingest", "payload": an_order()}
 ENDPOINT = {"url": "https://shop.example/hook?key=s3cret", "events": ["job.completed"]}
 TOKEN = {"name": "shop", "scopes": ["orders:write"]}
+CANCEL = {"action": "cancel", "filter": {"error": "kate@example.com"}, "reason": "anna@example.com left"}
 PERSONAL = ("kate@example.com", "anna@example.com", "Kate", "s3cret")
 
 
@@ -45,6 +46,10 @@ def queued(world: World) -> int:
 
 def dead(world: World) -> int:
     return world.add("customer_ingest", an_order(), status="error", last_error="E: kate@example.com")
+
+
+def an_operation(world: World) -> int:
+    return int(ask(world, "POST", "/api/v1/operations", CANCEL)["id"])
 
 
 def archived(world: World) -> int:
@@ -96,6 +101,8 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("post", "/api/v1/jobs"): (nothing, JOB, "enqueue"),
     ("post", "/api/v1/jobs/{job_id}/requeue"): (dead, {"payload": an_order(message="anna@example.com")}, "payload"),
     ("post", "/api/v1/jobs/requeue"): (dead, {"filter": {"error": "kate@example.com"}}, "requeue"),
+    ("post", "/api/v1/operations"): (dead, CANCEL, "create_operation"),
+    ("post", "/api/v1/operations/{operation_id}/stop"): (an_operation, None, "stop_operation"),
     ("post", "/api/v1/jobs/{job_id}/cancel"): (queued, None, "cancel"),
     ("post", "/api/v1/jobs/{job_id}/restore"): (archived, None, "restore"),
     ("post", "/api/v1/flows/{correlation_id}/cancel"): (ordered, None, "cancel_flow"),
@@ -110,6 +117,8 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ),
     ("post", "/api/v1/giftcards/{correlation_id}/payment-events"): (issued, REFUND, "payment_event"),
     ("post", "/api/v1/giftcards/{correlation_id}/block-card"): (issued, None, "block_card"),
+    ("post", "/api/v1/giftcards/{correlation_id}/resend"): (issued, {"reason": "lost"}, "resend"),
+    ("post", "/api/v1/giftcards/search"): (ordered, {"text": "KATE@example.com"}, "reveal"),
     ("post", "/api/v1/schedules"): (nothing, SCHEDULE, "create_schedule"),
     ("patch", "/api/v1/schedules/{schedule_id}"): (scheduled, {"timezone": "Europe/Berlin"}, "update_schedule"),
     ("delete", "/api/v1/schedules/{schedule_id}"): (scheduled, None, "delete_schedule"),
@@ -126,10 +135,11 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("delete", "/api/v1/tokens/{name}"): (token, None, "revoke_token"),
     ("get", "/api/v1/jobs?reveal=true"): (dead, None, "reveal"),
     ("get", "/api/v1/jobs/{job_id}?reveal=true"): (dead, None, "reveal"),
+    ("get", "/api/v1/giftcards/{correlation_id}/story?reveal=true"): (ordered, None, "reveal"),
     ("get", "/api/v1/schedules/{schedule_id}?reveal=true"): (scheduled, None, "reveal"),
 }
 # No tenant's alone.
-OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/tokens", "/api/v1/jobs?")
+OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/tokens", "/api/v1/jobs?", "/api/v1/operations")
 # A customer's order, a vendor's event and a tick are no acts of an operator.
 NO_ACTS = {"/api/v1/giftcards", "/api/webhooks/square", "/api/jobs/run", "/api/cron/giftcard-jobs"}
 
@@ -158,7 +168,8 @@ def test_each_act_over_http_has_the_name_of_its_caller(world: World, route: tupl
 
 def test_orders_of_customers_ticks_and_plain_reads_are_no_acts(world: World) -> None:
     issued(world)
-    for path in ("/api/v1/jobs", "/api/v1/jobs/1", "/api/v1/audit", "/api/v1/schedules", "/api/status"):
+    paths = ("/api/v1/jobs", "/api/v1/jobs/1", "/api/v1/audit", "/api/v1/schedules", "/api/status", "/api/overview")
+    for path in paths:
         ask(world, "GET", path)
     assert ask(world, "GET", "/api/v1/audit") == {"acts": [], "older": None}
 

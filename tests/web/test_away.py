@@ -36,6 +36,8 @@ CHANGES: dict[str, tuple[str, str, Any, str]] = {
     "jobs.cancel_flow": ("POST", "/api/v1/flows/order-1/cancel", None, PERHAPS),
     "jobs.requeue": ("POST", "/api/v1/jobs/1/requeue", None, PERHAPS),
     "jobs.requeue_jobs": ("POST", "/api/v1/jobs/requeue", {"all": True}, PERHAPS),
+    "bulk.create": ("POST", "/api/v1/operations", {"action": "cancel", "all": True, "reason": "x"}, PERHAPS),
+    "bulk.stop": ("POST", "/api/v1/operations/1/stop", None, SAFE),
     "decisions.accept": ("POST", "/api/v1/reconciliation/accept", ACCEPT, PERHAPS),
     "decisions.make_free": ("POST", "/api/v1/giftcards/order-1/free-of-charge", {"reason": "x"}, SAFE),
     "decisions.correct_recipient": ("PATCH", "/api/v1/giftcards/order-1/recipient", {"given_name": "Eve"}, SAFE),

@@ -9,7 +9,16 @@ import pytest
 from lib.caller import Caller
 from lib.errors import Forbidden, Refused
 from lib.giftcards.decisions import Decisions
-from lib.giftcards.schemas import AcceptRequest, DifferenceQuery, FreeRequest, PaymentEventRequest, RecipientPatch
+from lib.giftcards.schemas import (
+    AcceptRequest,
+    DifferenceQuery,
+    FreeRequest,
+    OrderSearch,
+    PaymentEventRequest,
+    RecipientPatch,
+    ResendRequest,
+)
+from lib.giftcards.stories import Stories
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, FlowPage, Page
 from lib.operations import Operations
 from lib.reports.service import Reports
@@ -33,7 +42,8 @@ class Services:
 
     def __init__(self, world: World, caller: Caller) -> None:
         self.jobs = Operations(world.store, lambda: world.registry, world.settings, caller=caller)
-        self.orders = Decisions(world.store, world.settings, caller=caller)
+        self.orders = Decisions(world.store, lambda: world.registry, world.settings, caller=caller)
+        self.stories = Stories(world.store, lambda: world.registry, world.settings, caller=caller)
         self.schedules = Scheduling(world.store, lambda: world.registry, world.settings, caller=caller)
         self.endpoints = Endpoints(world.store, world.settings, caller=caller)
         self.reports = Reports(world.store, caller=caller)
@@ -56,6 +66,10 @@ NAMED: dict[str, Callable[[Services, Any], Any]] = {
     "correct": lambda all_, of: all_.orders.correct_recipient(of, "f", RecipientPatch(email="a@example.com")),
     "record": lambda all_, of: all_.orders.record_event(of, "f", PaymentEventRequest.model_validate(EVENT)),
     "block": lambda all_, of: all_.orders.block_card(of, "f"),
+    "resend": lambda all_, of: all_.orders.resend(of, "f", ResendRequest(reason="why")),
+    "find orders": lambda all_, of: all_.stories.find(OrderSearch(text="f", tenant_id=of)),
+    "tell a story": lambda all_, of: all_.stories.story(of, "f"),
+    "show a mail": lambda all_, of: all_.stories.mail(of, "f"),
     "list schedules": lambda all_, of: all_.schedules.find(ScheduleFilter(tenant_id=of)),
     "create a schedule": lambda all_, of: all_.schedules.create(
         ScheduleRequest.model_validate(SCHEDULE | {"tenant_id": of})

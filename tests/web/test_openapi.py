@@ -144,6 +144,7 @@ ASKED: list[tuple[str, str, Any]] = [
     ("GET", "/api/v1/jobs/1", None),
     ("GET", "/api/v1/jobs/1/history", None),
     ("GET", "/api/status", None),
+    ("GET", "/api/overview", None),
     ("GET", "/api/v1/stages", None),
     ("GET", "/api/v1/precision", None),
     ("POST", "/api/v1/jobs/1/requeue", {"force": True}),

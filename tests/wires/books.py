@@ -16,11 +16,14 @@ def one_order(t: Teller) -> None:
     t.do("record_payment", **FLOW, **MONEY, idempotency_key="pay-2")
     t.do("record_payment", tenant_id="shop", correlation_id="order-2", **MONEY, idempotency_key="pay-1")
     t.ask("find_payment", idempotency_key="pay-1")
+    page_id = t.ask("books", **FLOW)["order"]["page_id"]
+    t.do("card_page", page_id=page_id)
     card = {"provider_ref": "r", "number_encrypted": "é" * 300, "number_hash": "h", "last4": "4242"}
     t.do("record_card", **FLOW, **MONEY, **card)
     t.do("record_card", **FLOW, **MONEY, **(card | {"provider_ref": "another"}))
     t.do("record_card", **(FLOW | {"correlation_id": "order-2"}), **MONEY, **card)
     t.ask("books", **FLOW)
+    t.do("card_page", page_id=page_id)
 
 
 def _take(t: Teller, flow: str, details: dict[str, Any]) -> None:
@@ -56,6 +59,15 @@ def decisions(t: Teller) -> None:
     t.ask("list_differences", tenant_id="shop", verify=True, limit=1)
     for name in ("order-1", "order-1", "none"):
         t.do("request_block", tenant_id="shop", correlation_id=name, by="kåte")
+    for text, tenant in (("order", None), ("Ü@example.org", "shop"), ("4242", "shop"), ("stray", None), ("none", None)):
+        t.ask("find_orders", text=text, limit=1, tenant_id=tenant)
+    t.ask("find_orders", text="", limit=1)
+    mail = {"tenant_id": "shop", "correlation_id": "order-1", "stage": "email", "scheduled_at": "2036-01-01T00:00:00Z"}
+    t.do("enqueue", jobs=[mail], replace=False)
+    for name in ("order-1", "free", "none"):
+        t.do("order_story", tenant_id="shop", correlation_id=name, stages={"email": 60}, missing={"payment": "É"})
+        again = {"job": {"payload": {"é": 2**60}}, "email": "ö@example.org", "reason": "Ärger", "by": "kåte"}
+        t.do("resend_mail", tenant_id="shop", correlation_id=name, **again)
     t.do("block_card", **FLOW, balance=2**40)
     t.do("block_card", tenant_id="shop", correlation_id="none", balance=None)
     accepted = {"kind": "money_without_order", "tenant_id": "shop", "item": "stray"}

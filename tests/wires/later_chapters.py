@@ -126,6 +126,9 @@ def tokens(t: Teller) -> None:
 
 def watching(t: Teller) -> None:
     t.later(1_200)
+    t.do("overview", stages=STAGES, missing={"payment": "PAYMENT_URL"}, since=SOON)
+    t.do("update_counters", limit=1000)
+    t.do("overview", stages=STAGES, missing={}, since=None)
     t.do("metrics", stages=STAGES)
     told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
     t.ask("active_alerts")

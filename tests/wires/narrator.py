@@ -26,6 +26,7 @@ _OF_THE_SERVER = {
     "sees_all",
     "role",
     "prepared_statements",
+    "page_id",
 }
 
 # The ids of events; the dedup keys of jobs that the books enqueue, which are times.

@@ -6,7 +6,7 @@ Told over two wires, to two fresh databases, it has to come out the same, word f
 from lib.store.wire import Wire
 from tests.wires import books
 from tests.wires import later_chapters as later
-from tests.wires.narrator import LEASES, NOBODY, STAGES, Answer, Teller
+from tests.wires.narrator import FIRST_ID, LEASES, NOBODY, STAGES, Answer, Teller
 
 
 def tell(wire: Wire) -> list[Answer]:
@@ -21,6 +21,7 @@ def tell(wire: Wire) -> list[Answer]:
         _a_tick,
         _effects,
         _dead_letters,
+        _operations,
         _operators,
     )
     for chapter in (
@@ -45,6 +46,7 @@ def _nothing_yet(t: Teller) -> None:
     t.do("enqueue", jobs=[], replace=False)
     t.ask("find_payment", idempotency_key="none")
     t.ask("books", tenant_id="default", correlation_id="none")
+    t.do("card_page", page_id=-(2**63))
     t.ask("list_differences", tenant_id=None, verify=True, limit=10)
     t.do("doctor", stages={})
     t.ask("flow", tenant_id="default", correlation_id="none")
@@ -132,6 +134,8 @@ def _a_tick(t: Teller) -> None:
     t.do("begin_maintenance", task="prune")
     t.do("fail_tick", key="00000000-0000-4000-8000-00000000000f", owner="w", source="cron", error="no")
     t.ask("history", job_id=one, limit=10)
+    t.do("job_story", job_id=one, limit=1, stages=STAGES, missing={})
+    t.do("job_story", job_id=one, limit=1, older=2, tenant_id="shop", stages=None)
     t.do("list_circuits", older=None, limit=1)
     t.do("status", stages=STAGES)
 
@@ -177,6 +181,26 @@ def _dead_letters(t: Teller) -> None:
     t.do("stuck", due_seconds=1e30, snoozed_seconds=-1, stages=None, missing={})
 
 
+def _operations(t: Teller) -> None:
+    wanted = {"action": "requeue_slowly", "filter": {"error_kind": "Ü", "status": None}, "job_ids": None}
+    t.ask("preview_operation", **wanted, tenant_id="shop")
+    t.ask("preview_operation", action="cancel", filter={}, job_ids=(FIRST_ID, 2**62), tenant_id=None)
+    t.ask("preview_operation", action="cancel", filter={"status": "completed"}, job_ids=None)
+    made = wanted | {"reason": "ß", "per_minute": 0.5, "idempotency_key": "key", "by": "kåte", "tenant_id": "shop"}
+    operation = t.do("create_operation", **made)
+    t.do("create_operation", **made)
+    t.do("create_operation", **(made | {"per_minute": 2.5}))
+    t.do("create_operation", **(made | {"per_minute": -1.5}))
+    t.do("step_operation", limit=500, skip=(operation["id"],))
+    t.do("stop_operation", id=operation["id"], by="kåte", tenant_id="another")
+    t.do("stop_operation", id=operation["id"], by="kåte", tenant_id="shop")
+    t.do("create_operation", **(made | {"action": "cancel", "filter": {"stage": "none"}, "idempotency_key": "two"}))
+    t.do("step_operation", limit=500, skip=())
+    t.ask("show_operation", id=operation["id"], tenant_id="shop")
+    t.ask("show_operation", id=NOBODY, tenant_id=None)
+    t.ask("list_operations", tenant_id="shop", state="stopped", older=None, limit=1)
+
+
 def _operators(t: Teller) -> None:
     t.do("pause", stage="email", paused_by="Åsa", by="kate", reason=None)
     t.do("pause", stage="", by="kate", reason="é")
@@ -194,6 +218,7 @@ def _operators(t: Teller) -> None:
 
 def _a_person(t: Teller) -> None:
     t.do("record_reveal", by="kate", subject="job 1", tenant_id="shop")
+    t.do("record_reveal", by="kate", subject="job 1", reason="the customer asked", tenant_id="shop")
     t.do("erase_customer", customer_id=1, by="kate")
     t.ask("flow", tenant_id="shop", correlation_id="order-1")
     t.do("status", stages=None)

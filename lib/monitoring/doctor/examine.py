@@ -64,21 +64,41 @@ def examine(
         if failure is not None:
             raise failure
         facts = Facts(store.doctor(stages=registry.ready(settings), now=now))
-        if facts.get("read_only"):
-            facts["read_only"] = not _accepts_writes(store)
         if settings.giftcard_pgmq_queues:
             facts["pgmq"] = store.read_pgmq(tuple(queue.name for queue in settings.giftcard_pgmq_queues), limit=0)
         found = green(f"{database_name(settings)} responded within {1000 * (time.monotonic() - began):.0f} ms")
     except StoreError as error:
         facts, found = Facts(), _away(error, settings)
+    return _examine(store, registry, settings, facts=facts, found=found, began=began, probe=probe, root=root)
+
+
+def examine_facts(store: Store, registry: Registry, settings: Settings, *, facts: Json, began: float) -> list[Json]:
+    """Return the lines of `examine` on facts that another call has returned, without the one of pgmq.
+
+    `began`: when that call began, a `time.monotonic()` value.
+    """
+    found = green(f"{database_name(settings)} responded")
+    return _examine(store, registry, settings, facts=Facts(facts), found=found, began=began)
+
+
+def _examine(
+    store: Store,
+    registry: Registry,
+    settings: Settings,
+    *,
+    facts: Facts,
+    found: Finding,
+    began: float,
+    probe: bool = False,
+    root: Path = _ROOT,
+) -> list[Json]:
+    """Run every check on facts that a call has returned now. `found`: the line of the database."""
+    took = time.monotonic() - began
+    clock = time.time()
+    if facts.get("read_only"):
+        facts["read_only"] = not _accepts_writes(store)
     deployment = Deployment(
-        settings=settings,
-        registry=registry,
-        root=root,
-        probe=probe,
-        facts=facts,
-        clock=time.time(),
-        took=time.monotonic() - began,
+        settings=settings, registry=registry, root=root, probe=probe, facts=facts, clock=clock, took=took
     )
     lines = [*_lines(_BEFORE, deployment), ("database", found), *_lines(_AFTER, deployment)]
     return [_line(name, finding, settings) for name, finding in lines]

@@ -19,12 +19,14 @@ from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
     audit,
     base,
+    bulk,
     circuits,
     decisions,
     docs,
     jobs,
     monitoring,
     orders,
+    overview,
     reports,
     schedules,
     stages,
@@ -35,6 +37,7 @@ from lib.webhooks import schemas as webhook_requests
 
 _SYSTEM: Mapping[str, Operation] = {
     "health.health": Operation("get_health", "monitoring", monitoring.Health, unhealthy=monitoring.Health),
+    "health.overview": Operation("get_overview", "monitoring", overview.Overview),
     "health.status": Operation("get_status", "monitoring", monitoring.Status, query=(health.StatusQuery,)),
     "metrics.metrics": Operation("get_metrics", "monitoring", media_types=("text/plain",)),
     "health.deep": Operation("get_deep_health", "monitoring", monitoring.DeepHealth, unhealthy=monitoring.DeepHealth),
@@ -59,6 +62,10 @@ _ORDERS: Mapping[str, Operation] = {
         errors=(409,),
     ),
     "orders.show": Operation("get_order", "orders", orders.Flow, query=(request_data.TenantQuery, schemas.FlowPage)),
+    "orders.search": Operation("search_orders", "orders", orders.OrderSearchResult, body=(order_requests.OrderSearch,)),
+    "orders.story": Operation(
+        "get_order_story", "orders", orders.OrderStory, query=(request_data.TenantQuery, request_data.RevealQuery)
+    ),
     "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(request_data.TenantQuery,)),
 }
 
@@ -97,6 +104,15 @@ _DECISIONS: Mapping[str, Operation] = {
         query=(request_data.TenantQuery,),
         errors=(409,),
     ),
+    "decisions.resend": Operation(
+        "resend_mail",
+        "orders",
+        decisions.MailResend,
+        202,
+        body=(order_requests.ResendRequest,),
+        query=(request_data.TenantQuery,),
+        errors=(409,),
+    ),
     "decisions.block_card": Operation(
         "block_card", "orders", decisions.CardBlock, 202, query=(request_data.TenantQuery,)
     ),
@@ -119,6 +135,21 @@ _JOBS: Mapping[str, Operation] = {
     "jobs.requeue_jobs": Operation("requeue_jobs", "jobs", jobs.BulkRequeueResult, body=(schemas.BulkRequeueRequest,)),
     "jobs.cancel": Operation("cancel_job", "jobs", jobs.CancelResult, errors=(409,)),
     "archive.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
+}
+
+_OPERATIONS: Mapping[str, Operation] = {
+    "bulk.list_operations": Operation(
+        "list_operations", "operations", bulk.OperationPage, query=(schemas.OperationPage,)
+    ),
+    "bulk.create": Operation(
+        "create_operation",
+        "operations",
+        bulk.OperationResult,
+        body=(schemas.OperationRequest,),
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
+    ),
+    "bulk.show": Operation("get_operation", "operations", bulk.Operation),
+    "bulk.stop": Operation("stop_operation", "operations", bulk.Operation, errors=(409,)),
 }
 
 _CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
@@ -178,6 +209,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_ORDERS,
     **_DECISIONS,
     **_JOBS,
+    **_OPERATIONS,
     **_CIRCUITS_AND_STAGES,
     **_REPORTS,
     **_SCHEDULES,
@@ -195,6 +227,8 @@ PUBLIC_NAMES: Mapping[Model, str] = {
     webhook_requests.RotateRequest: "WebhookSecretRotateRequest",
     order_requests.FreeRequest: "FreeOrderRequest",
     order_requests.EventMoney: "PaymentEventMoney",
+    order_requests.ResendRequest: "MailResendRequest",
+    order_requests.OrderSearch: "OrderSearchRequest",
     square_events.Event: "SquareEvent",
     square_events.Data: "SquareEventData",
 }

@@ -4,11 +4,18 @@ from flask import Flask, Response, request
 
 from lib.telemetry import sentry
 from lib.web import problems
+from lib.web.card_page import routes as card_page
 from lib.web.page import (
     audit,
+    bulk,
     doctor,
+    error_kinds,
     errors,
+    job,
+    jobs,
+    orders,
     overview,
+    payload,
     reconciliation,
     render,
     reports,
@@ -16,6 +23,7 @@ from lib.web.page import (
     search,
     session,
     signing,
+    stages,
     tokens,
     webhooks,
 )
@@ -35,7 +43,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
-_AREAS = (audit, doctor, overview, reconciliation, reports, schedules, search, signing, tokens, webhooks)
+_AREAS = (
+    *(audit, bulk, card_page, doctor, error_kinds, job, jobs, orders, overview, payload, reconciliation, reports),
+    *(schedules, search, signing, stages, tokens, webhooks),
+)
 
 
 def create_page(services: Services) -> Flask:

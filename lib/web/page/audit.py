@@ -3,14 +3,13 @@
 import json
 import re
 from typing import Any
-from urllib.parse import quote
 
-from flask import Blueprint, current_app, request, url_for
+from flask import Blueprint, current_app, url_for
 from flask.typing import ResponseReturnValue
 
 from lib.jobs.audit import ACTIONS, AuditPage
 from lib.web import auth
-from lib.web.page import address, render, session
+from lib.web.page import filters, render, session, shown
 from lib.web.services import services
 
 blueprint = Blueprint("audit", __name__, url_prefix="/audit")
@@ -18,18 +17,13 @@ blueprint = Blueprint("audit", __name__, url_prefix="/audit")
 _PAGES = {"job": "/jobs", "schedule": "/schedules", "webhook endpoint": "/webhooks"}
 _NUMBERED = re.compile(rf"({'|'.join(_PAGES)}) ([1-9][0-9]{{0,17}})", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-# A browser's field of a day and a time: it has no zone, and is in UTC here.
-_WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?", re.ASCII)
 
 
 @blueprint.get("")
 @session.view("admin", all_tenants=False)
 def index() -> ResponseReturnValue:
     """Return a page of the acts that match the filter, newest first."""
-    since = request.args.get("since", "")
-    if match := _WITHOUT_ZONE.fullmatch(since):
-        since += "Z" if match[1] else ":00Z"
-    (page,) = address.filters(AuditPage, **({"since": since} if since else {}))
+    (page,) = filters.strictly(AuditPage)
     tenant_id = auth.caller().only(page.tenant_id)
     found = services(current_app).store.list_audit(**page.model_dump(mode="json") | {"tenant_id": tenant_id})
     acts = [act | {"page": page_of(act), "texts": _details(act)} for act in found["acts"]]
@@ -43,7 +37,7 @@ def page_of(act: dict[str, Any]) -> str | None:
     if found := _NUMBERED.fullmatch(act["subject"]):
         return f"{_PAGES[found[1]]}/{found[2]}"
     if kind in ("order", "flow") and tenant_id:
-        return f"/orders/{quote(tenant_id)}/{quote(name)}"
+        return shown.flow_address(tenant_id, name)
     if kind == "report" and tenant_id and _DAY.fullmatch(name):
         return url_for("reports.show", tenant_id=tenant_id, day=name)
     return None

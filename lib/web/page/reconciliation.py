@@ -9,7 +9,7 @@ from flask.typing import ResponseReturnValue
 from lib.giftcards.decisions import DIFFERENCES
 from lib.giftcards.schemas import AcceptRequest, DifferenceQuery
 from lib.web import auth
-from lib.web.page import actions, address, render, session
+from lib.web.page import actions, filters, render, session
 from lib.web.services import decisions, services
 
 blueprint = Blueprint("reconciliation", __name__, url_prefix="/reconciliation")
@@ -21,7 +21,7 @@ _ACCEPTED = 20
 @session.view("admin", all_tenants=False)
 def index() -> ResponseReturnValue:
     """Return the differences by kind, the kind with the oldest first, and those that were accepted last."""
-    (query,) = address.filters(DifferenceQuery)
+    (query,) = filters.strictly(DifferenceQuery)
     caller = auth.caller()
     found = decisions(current_app, caller=caller).reconcile(query)
     accepted = services(current_app).store.list_audit(

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from flask import Flask, Response, current_app, g, render_template, request, sen
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
-from lib.web.page import address, session
+from lib.web.page import filters, session, shown
 
 # The pages of the menu; each session has those that its token may see.
 _MENU = (
@@ -47,14 +46,15 @@ def page(template: str, *, status: int = 200, **context: Any) -> Response:
 def configure(app: Flask) -> None:
     """Give templates the filters and functions of this file."""
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    app.jinja_env.filters.update(
-        time=time, money=money, number=number, duration=duration, counted=counted, json=json_text, words=words
-    )
+    app.jinja_env.filters.update(time=time, money=money, number=number, duration=duration, counted=counted)
+    app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown, words=words)
     app.jinja_env.globals.update(
+        flow_address=shown.flow_address,
+        list_address=filters.address,
         asset=asset,
         can=session.can,
         csrf=session.csrf,
-        here=address.here,
+        here=filters.here,
         is_current=_is_current,
         is_of_one_tenant=session.is_of_one_tenant,
         navigation=_navigation,
@@ -111,11 +111,6 @@ def duration(ms: float | None) -> str:
 def words(name: str) -> str:
     """Return a name of the code as words: paid_twice is paid twice."""
     return name.replace("_", " ")
-
-
-def json_text(value: Any) -> str:
-    """Return JSON for people: indented, with all characters as they are."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def asset(name: str) -> str:

@@ -8,7 +8,7 @@ from flask.typing import ResponseReturnValue
 from lib.reports.schemas import ReportPage, ReportRequest
 from lib.reports.service import Reports
 from lib.web import auth
-from lib.web.page import actions, address, render, session
+from lib.web.page import actions, filters, render, session
 from lib.web.reports import checked_day, csv_of
 from lib.web.request_data import refuse_nul
 from lib.web.services import services
@@ -24,7 +24,7 @@ def _reports() -> Reports:
 @session.view("jobs:read", all_tenants=False)
 def index() -> ResponseReturnValue:
     """Return a page of reports, newest day first."""
-    (page,) = address.filters(ReportPage)
+    (page,) = filters.strictly(ReportPage)
     return render.page("reports.html", wanted=page, **_reports().list_reports(**page.model_dump()))
 
 

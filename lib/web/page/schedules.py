@@ -8,7 +8,7 @@ from flask.typing import ResponseReturnValue
 from lib.schedules.schemas import PauseSchedule, RunPage, ScheduleFilter
 from lib.schedules.service import Scheduling
 from lib.web import auth
-from lib.web.page import actions, address, render, session
+from lib.web.page import actions, filters, render, session
 from lib.web.request_data import path_id
 from lib.web.services import services
 
@@ -24,7 +24,7 @@ def _scheduling() -> Scheduling:
 @session.view("jobs:read", all_tenants=False)
 def index() -> ResponseReturnValue:
     """Return a page of the schedules that match the filter, newest first."""
-    (wanted,) = address.filters(ScheduleFilter)
+    (wanted,) = filters.strictly(ScheduleFilter)
     return render.page("schedules.html", wanted=wanted, **_scheduling().find(wanted))
 
 
@@ -32,7 +32,7 @@ def index() -> ResponseReturnValue:
 @session.view("jobs:read", all_tenants=False)
 def show(schedule_id: int) -> ResponseReturnValue:
     """Return a schedule with a page of its occurrences, newest first."""
-    (page,) = address.filters(RunPage)
+    (page,) = filters.strictly(RunPage)
     scheduling = _scheduling()
     schedule = scheduling.show(_checked(schedule_id))
     return render.page(

@@ -8,7 +8,7 @@ from flask.typing import ResponseReturnValue
 from lib.tokens.schemas import Scope, TokenPage, TokenRequest
 from lib.tokens.service import Tokens
 from lib.web import auth
-from lib.web.page import actions, address, render, session
+from lib.web.page import actions, filters, render, session
 from lib.web.services import services
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/tokens")
@@ -32,7 +32,7 @@ def _tokens() -> Tokens:
 @session.view("admin")
 def index() -> ResponseReturnValue:
     """Return a page of tokens, newest first. Those of the environment are not listed."""
-    (page,) = address.filters(TokenPage)
+    (page,) = filters.strictly(TokenPage)
     return render.page("tokens.html", scopes=get_args(Scope), lives=_LIVES, **_tokens().find(page))
 
 

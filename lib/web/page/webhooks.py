@@ -8,7 +8,7 @@ from flask.typing import ResponseReturnValue
 
 from lib.jobs.schemas import Filter, Page
 from lib.web import auth
-from lib.web.page import actions, address, render, session
+from lib.web.page import actions, filters, render, session
 from lib.web.request_data import path_id
 from lib.web.services import operations, services
 from lib.webhooks.schemas import EndpointPage, EndpointPatch, RotateRequest
@@ -28,7 +28,7 @@ def _endpoints() -> Endpoints:
 @session.view("admin", all_tenants=False)
 def index() -> ResponseReturnValue:
     """Return a page of endpoints, newest first."""
-    (page,) = address.filters(EndpointPage)
+    (page,) = filters.strictly(EndpointPage)
     return render.page("webhooks.html", wanted=page, **_endpoints().find(page))
 
 

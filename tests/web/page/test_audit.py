@@ -68,7 +68,7 @@ def test_older_acts_keep_the_filter(world: World, browser: Browser) -> None:
         ("schedule 7", "/schedules/7"),
         ("webhook endpoint 7", "/webhooks/7"),
         ("report 2026-01-31", "/reports/acme%20%3F/2026-01-31"),
-        ("order a/b?c", "/orders/acme%20%3F/a/b%3Fc"),
+        ("order a/b?c", "/orders/acme%20%3F/a%2Fb%3Fc"),
         ("flow x", "/orders/acme%20%3F/x"),
         ("job 7'", None),
         ("jobs 7 to 9", None),

@@ -85,3 +85,16 @@ class CardBlock(Response):
     job_id: int
     created: bool
     """Whether the job is new: false if one waits or runs already."""
+
+
+class MailResend(Response):
+    """The job that sends the mail of an order again."""
+
+    correlation_id: str
+    job_id: int
+    done: str
+    """`created`: the job is new. `requeued`: it had failed. `waiting`: it waits or runs already."""
+    scheduled_at: Time
+    """When the job is due."""
+    changed: list[str]
+    """The names of the recipient's fields that differ now."""

@@ -70,6 +70,8 @@ class Job(Response):
     next_run_at: Time | None
     """When the job is due, or when a dead letter revives."""
     last_error: str | None
+    error_kind: str | None
+    """The last error without what differs from job to job: ids, numbers, hosts, times, addresses, quoted values."""
     created_at: Time
     updated_at: Time
     finished_at: Time | None

@@ -1,4 +1,4 @@
-"""What a tick returns."""
+"""What a tick returns, and the ticks of the overview."""
 
 from typing import Literal
 
@@ -55,3 +55,53 @@ class TickReport(Response):
     duration_ms: int
     advice: str | None
     """The setting to raise, if the tick stopped at its limit or budget and left due jobs."""
+
+
+class OverviewTick(Response):
+    """A tick."""
+
+    id: int
+    source: str | None
+    started_at: Time
+    ended_at: Time | None
+    duration_ms: int | None
+    started: int | None
+    completed: int | None
+    retried: int | None
+    errored: int | None
+    snoozed: int | None
+    interrupted: int | None
+    stopped_because: str | None
+    error: str | None = None
+    """Of the newest tick: why it failed."""
+
+
+class TickMinute(Response):
+    """The ticks that began within one minute."""
+
+    at: Time
+    ticks: int
+    started: int
+    """The jobs that they started."""
+    failed: int
+    doubled: int
+    """Deliveries of the same execution."""
+    overlapping: int
+    late_s: int | None
+    """How many seconds after the full minute the clock called."""
+    limit: int
+    """Ticks that stopped at their limit."""
+    missing: bool
+
+
+class OverviewTicks(Response):
+    """Whether ticks run."""
+
+    last_good: OverviewTick | None
+    """The last that ended well."""
+    newest: OverviewTick | None
+    silent: bool
+    """None has ended well for three minutes."""
+    silence_began: Time | None
+    minutes: list[TickMinute]
+    """The last 60, the oldest first."""

@@ -58,6 +58,8 @@ class ErrorGroup(Response):
     """There may be more than were counted."""
     first_at: Time | None
     last_at: Time | None
+    next_revival_at: Time | None
+    """When the first of its dead letters revives. Null: none does."""
     job_id: int
     """One of its jobs."""
     last_error: str | None

@@ -15,7 +15,10 @@
 
   function left(seconds) {
     const whole = Math.max(0, Math.ceil(seconds));
-    return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+    if (whole === 0) return "now";
+    if (whole < 60) return `${whole} s`;
+    const minutes = Math.floor(whole / 60);
+    return minutes < 60 ? `${minutes} min ${whole % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   }
 
   function show(element) {

@@ -1,0 +1,93 @@
+"""What a person does on the page: opens, clicks, types, waits."""
+
+from collections.abc import Callable
+from typing import Any
+
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.support.world import ADMIN, World
+
+SECONDS = 30
+
+
+class Site:
+    """The page of `world` in a browser."""
+
+    def __init__(self, world: World, url: str, browser: Any) -> None:
+        self.world = world
+        self.url = url
+        self.browser = browser
+
+    def open(self, address: str = "/") -> "Site":
+        self.browser.get(self.url + address)
+        return self
+
+    def sign_in(self, token: str = ADMIN) -> "Site":
+        self.open("/sign-in")
+        self.type("token", token)
+        self.press("Sign in")
+        return self
+
+    @property
+    def address(self) -> str:
+        """The path of the present page."""
+        return str(self.browser.current_url).removeprefix(self.url)
+
+    @property
+    def text(self) -> str:
+        """What can be read on the present page."""
+        return str(self.browser.find_element(By.TAG_NAME, "body").text)
+
+    @property
+    def title(self) -> str:
+        return str(self.browser.title)
+
+    def find(self, selector: str) -> Any:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[Any]:
+        found: list[Any] = self.browser.find_elements(By.CSS_SELECTOR, selector)
+        return found
+
+    def type(self, name: str, text: str) -> None:
+        """Replace what a field holds; of several fields of this name, the one that can be seen."""
+        field = next(each for each in self.all(f"[name='{name}']") if each.is_displayed())
+        field.clear()
+        field.send_keys(text)
+
+    def press(self, label: str, within: str = "body") -> None:
+        """Press the first visible button, link or summary with this text."""
+        for element in self.all(f"{within} button, {within} a, {within} summary"):
+            if element.is_displayed() and element.text.strip().rstrip("…") == label:
+                self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+                element.click()
+                return
+        raise NoSuchElementException(f"{label!r} on {self.address}:\n{self.text}")
+
+    def wait(self, until: Callable[[], Any], what: str) -> None:
+        """Wait for a change that the page makes by itself."""
+
+        def look(_browser: Any) -> bool:
+            try:
+                return bool(until())
+            except (NoSuchElementException, StaleElementReferenceException):
+                return False
+
+        WebDriverWait(self.browser, SECONDS, poll_frequency=0.1).until(look, f"{what}: {self.text}")
+
+    def wait_for_text(self, text: str) -> None:
+        self.wait(lambda: text in self.text, f"the text {text!r}")
+
+    def scheme(self, name: str) -> None:
+        """Prefer `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def width(self, pixels: int) -> None:
+        metrics = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def scripts(self, enabled: bool) -> None:
+        self.browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not enabled})

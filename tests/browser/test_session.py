@@ -1,0 +1,28 @@
+"""Sign-in, sign-out and the end of a session, as a person meets them."""
+
+from tests.browser.conftest import axe_findings
+from tests.browser.site import Site
+from tests.support.world import ADMIN
+
+
+def test_a_person_signs_in_and_out(site: Site, axe: str) -> None:
+    site.open("/?hour=1")
+    assert site.address == "/sign-in?next=/?hour%3D1"
+    assert axe_findings(site, axe) == []
+    site.type("token", "wrong")
+    site.press("Sign in")
+    assert "this token is not known here" in site.text
+    site.type("token", ADMIN)
+    site.press("Sign in")
+    assert site.address == "/?hour=1"
+    cookie = site.browser.get_cookie("giftcards")
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    site.press("Sign out")
+    assert site.address == "/sign-in"
+    assert site.open("/").address == "/sign-in"
+
+
+def test_a_page_that_polls_leaves_when_its_session_has_ended(site: Site) -> None:
+    site.sign_in()
+    site.browser.delete_all_cookies()
+    site.wait(lambda: site.address.startswith("/sign-in"), "the sign-in")
