@@ -49,16 +49,17 @@ def show(tenant_id: str, day: str) -> Response:
     """Return a report, as JSON or CSV."""
     (query,) = read_query(FormatQuery)
     refuse_nul(tenant_id)
-    report = _reports().report(tenant_id, day=_checked(day))
+    report = _reports().report(tenant_id, day=checked_day(day))
     wanted = query.format or (
         "csv" if request.accept_mimetypes.best_match(["application/json", "text/csv"]) == "text/csv" else "json"
     )
-    response = _csv(report) if wanted == "csv" else make_response(report)
+    response = csv_of(report) if wanted == "csv" else make_response(report)
     response.vary.add("Accept")
     return response
 
 
-def _csv(report: dict[str, Any]) -> Response:
+def csv_of(report: dict[str, Any]) -> Response:
+    """Return a report as a file of CSV."""
     from lib.reports.csv import as_csv
 
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"giftcards-{report['tenant_id']}-{report['day']}.csv")
@@ -67,7 +68,12 @@ def _csv(report: dict[str, Any]) -> Response:
     return response
 
 
-def _checked(day: str) -> date:
+def checked_day(day: str) -> date:
+    """Return a day of the path.
+
+    Raises:
+        Problem: 404 for what is none.
+    """
     try:
         return TypeAdapter(Day).validate_python(day)
     except ValidationError:

@@ -77,6 +77,16 @@ def read_query(*models: type[BaseModel]) -> list[Any]:
         if len(values) > 1:
             raise Problem(422, "the query is not valid", detail=f"{name} is given twice", field=name)
         given[name] = values[0]
+    return query_as(given, *models)
+
+
+def query_as(given: dict[str, str], *models: type[BaseModel]) -> list[Any]:
+    """Return these parameters of a query string as `read_query` does.
+
+    Raises:
+        Problem: 422 and 403, as `read_query`.
+    """
+    given = dict(given)
     read = []
     errors: list[FieldError] = []
     for model in models:

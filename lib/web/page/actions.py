@@ -12,6 +12,7 @@ from lib.web.problems import Problem
 from lib.web.request_data import validated
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def form(model: type[M], **given: Any) -> M:
@@ -24,17 +25,34 @@ def form(model: type[M], **given: Any) -> M:
     return validated(model, sent | given)
 
 
+def number(field: str) -> int | str:
+    """Return a field of the form as a number; what is none, as it is, for the validation to name."""
+    value = request.form.get(field, "").strip()
+    return int(value) if value.isdecimal() and value.isascii() and len(value) < 19 else value
+
+
 def act(verb: Callable[[], Any], *, done: str | Callable[[Any], str], to: str) -> ResponseReturnValue:
     """Carry out a verb and lead to a page of ours, with `done` as its notice, or with what is wrong.
 
     `done`: a sentence, or a function of the verb's result.
     """
+
+    return attempt(verb, lambda result: lead(to, done if isinstance(done, str) else done(result)), otherwise=to)
+
+
+def attempt(verb: Callable[[], T], shown: Callable[[T], ResponseReturnValue], *, otherwise: str) -> ResponseReturnValue:
+    """Carry out a verb and answer with what `shown` makes of its result, or lead to `otherwise` with what is wrong."""
     try:
         result = verb()
     except (Invalid, Forbidden, Refused, Conflict, Problem) as error:
         flash(sentence_of(error), "error")
-    else:
-        flash(done if isinstance(done, str) else done(result), "done")
+        return redirect(otherwise, 303)
+    return shown(result)
+
+
+def lead(to: str, notice: str) -> ResponseReturnValue:
+    """Lead to a page of ours, with a notice of what was done."""
+    flash(notice, "done")
     return redirect(to, 303)
 
 

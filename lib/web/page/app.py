@@ -6,7 +6,9 @@ from lib.telemetry import sentry
 from lib.web import problems
 from lib.web.card_page import routes as card_page
 from lib.web.page import (
+    audit,
     bulk,
+    doctor,
     error_kinds,
     errors,
     job,
@@ -14,11 +16,16 @@ from lib.web.page import (
     orders,
     overview,
     payload,
+    reconciliation,
     render,
+    reports,
+    schedules,
     search,
     session,
     signing,
     stages,
+    tokens,
+    webhooks,
 )
 from lib.web.services import Services
 
@@ -36,7 +43,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
-_AREAS = (*(bulk, card_page, error_kinds, job, jobs, orders, overview, payload, search, signing, stages),)
+_AREAS = (
+    *(audit, bulk, card_page, doctor, error_kinds, job, jobs, orders, overview, payload, reconciliation, reports),
+    *(schedules, search, signing, stages, tokens, webhooks),
+)
 
 
 def create_page(services: Services) -> Flask:

@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from flask import redirect, request
 from flask.typing import ResponseReturnValue
 from pydantic import BaseModel, ValidationError
 
 from lib.validation import field_errors
+from lib.web.request_data import query_as
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -36,6 +37,21 @@ def read(model: type[M], given: Mapping[str, str]) -> tuple[M, dict[str, str]]:
         for field, message in field_errors(error, model):
             wrong.setdefault(field, message)
         return model(), wrong
+
+
+def strictly(*models: type[BaseModel]) -> list[Any]:
+    """Return the query as these models. Fields that a form left empty count as left out.
+
+    Raises:
+        Problem: 422 for an invalid parameter.
+    """
+    return query_as({name: with_zone(value) for name, value in request.args.items() if value}, *models)
+
+
+def here(**changes: str | int | None) -> str:
+    """Return the address of this page with changes of its query; None removes a parameter."""
+    changed = {name: value for name, value in (request.args.to_dict() | changes).items() if value not in (None, "")}
+    return address(quote(request.path), changed)
 
 
 def with_zone(value: str) -> str:

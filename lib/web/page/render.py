@@ -6,25 +6,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, g, render_template, request, send_from_directory
+from flask import Flask, Response, current_app, g, render_template, request, send_from_directory
 from markupsafe import Markup
+from werkzeug.exceptions import HTTPException
 
 from lib.web.page import filters, session, shown
 
-# The pages of the menu, each with whether a token of one tenant may see it.
+# The pages of the menu; each session has those that its token may see.
 _MENU = (
-    ("Now", "/", False),
-    ("Orders", "/orders", True),
-    ("Jobs", "/jobs", True),
-    ("Errors", "/errors", True),
-    ("Stages", "/stages", False),
-    ("Schedules", "/schedules", True),
-    ("Webhooks", "/webhooks", True),
-    ("Reports", "/reports", True),
-    ("Money", "/reconciliation", True),
-    ("Tokens", "/tokens", False),
-    ("Audit", "/audit", True),
-    ("Doctor", "/doctor", False),
+    ("Now", "/"),
+    ("Orders", "/orders"),
+    ("Jobs", "/jobs"),
+    ("Errors", "/errors"),
+    ("Stages", "/stages"),
+    ("Schedules", "/schedules"),
+    ("Webhooks", "/webhooks"),
+    ("Reports", "/reports"),
+    ("Money", "/reconciliation"),
+    ("Tokens", "/tokens"),
+    ("Audit", "/audit"),
+    ("Doctor", "/doctor"),
 )
 _STATIC = Path(__file__).parent / "static"
 # Stands for the tag in the text that the tag is made of.
@@ -46,13 +47,14 @@ def configure(app: Flask) -> None:
     """Give templates the filters and functions of this file."""
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters.update(time=time, money=money, number=number, duration=duration, counted=counted)
-    app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown)
+    app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown, words=words)
     app.jinja_env.globals.update(
         flow_address=shown.flow_address,
         list_address=filters.address,
         asset=asset,
         can=session.can,
         csrf=session.csrf,
+        here=filters.here,
         is_current=_is_current,
         is_of_one_tenant=session.is_of_one_tenant,
         navigation=_navigation,
@@ -106,6 +108,11 @@ def duration(ms: float | None) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+def words(name: str) -> str:
+    """Return a name of the code as words: paid_twice is paid twice."""
+    return name.replace("_", " ")
+
+
 def asset(name: str) -> str:
     """Return the address of a static file, which changes with its content: browsers keep it for good."""
     return f"/static/{name}?v={_hash(name)}"
@@ -128,7 +135,17 @@ def _navigation() -> list[tuple[str, str]]:
     """Return the pages that the session's token may see; none without a session."""
     if not session.csrf() or "caller" not in g:
         return []
-    return [(name, address) for name, address, of_tenant in _MENU if of_tenant or not session.is_of_one_tenant()]
+    return [(name, path) for name, path in _MENU if _is_open(path)]
+
+
+def _is_open(path: str) -> bool:
+    """Return whether a page exists, and the session's token may see it."""
+    try:
+        endpoint, _ = current_app.url_map.bind("").match(path, method="GET")
+    except HTTPException:
+        return False
+    declared = vars(current_app.view_functions[endpoint])
+    return session.can(declared["scope"]) and not (declared["all_tenants"] and session.is_of_one_tenant())
 
 
 def _is_current(address: str) -> bool:
