@@ -81,7 +81,14 @@
     }
     if (event.key === "Escape") event.target.closest("details.action")?.removeAttribute("open");
   });
+  // What a reader has opened stays open when a poll brings the page anew.
+  const opened = new Set();
+  document.addEventListener("toggle", (event) => {
+    const { id, open } = event.target;
+    if (id && event.target.matches("main details")) opened[open ? "add" : "delete"](id);
+  }, true);
   document.addEventListener("htmx:after:swap", () => {
+    opened.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
     const main = document.getElementById("main");
     if (main?.dataset.title) document.title = main.dataset.title;
     showTimes();
