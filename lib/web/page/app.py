@@ -57,8 +57,9 @@ def create_page(services: Services) -> Flask:
     session.configure(app, services.settings)
     render.configure(app)
     problems.register(app)
-    app.after_request(errors.as_page)
+    # The last one runs first: pages of problems have the headers, too.
     app.after_request(_guarded)
+    app.after_request(errors.as_page)
     for area in _AREAS:
         app.register_blueprint(area.blueprint)
     app.add_url_rule("/static/<path:name>", "static_file", render.static)

@@ -91,6 +91,10 @@ def test_a_view_lets_in_those_that_it_declares(stocked: World, sessions: dict[st
     without = Browser(stocked).get(path)
     assert (without.status_code, without.headers["Location"].partition("?")[0]) == (303, "/sign-in")
     answers = {name: each.get(path) for name, each in sessions.items()}
+    for answer in (without, *answers.values()):
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "noindex" in answer.headers["X-Robots-Tag"]
     statuses = {name: answer.status_code for name, answer in answers.items()}
     assert statuses.pop("admin") in allowed(endpoint)
     assert {statuses.pop("orders"), statuses.pop("clock")} == {403}
