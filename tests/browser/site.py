@@ -53,18 +53,22 @@ class Site:
 
     def type(self, name: str, text: str) -> None:
         """Replace what a field holds; of several fields of this name, the one that can be seen."""
+        self.wait(lambda: any(each.is_displayed() for each in self.all(f"[name='{name}']")), f"the field {name}")
         field = next(each for each in self.all(f"[name='{name}']") if each.is_displayed())
         field.clear()
         field.send_keys(text)
 
     def press(self, label: str, within: str = "body") -> None:
-        """Press the first visible button, link or summary with this text."""
+        """Press the first visible button, link or summary with this text, as soon as there is one."""
+        self.wait(lambda: self._press(label, within), f"{label!r} to press on {self.address}")
+
+    def _press(self, label: str, within: str) -> bool:
         for element in self.all(f"{within} button, {within} a, {within} summary"):
             if element.is_displayed() and element.text.strip().rstrip("…") == label:
                 self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
                 element.click()
-                return
-        raise NoSuchElementException(f"{label!r} on {self.address}:\n{self.text}")
+                return True
+        return False
 
     def wait(self, until: Callable[[], Any], what: str) -> None:
         """Wait for a change that the page makes by itself."""

@@ -17,8 +17,8 @@ def test_a_dead_letter_is_found_read_corrected_and_completed(site: Site) -> None
     assert "report" in site.title
     site.press("Errors")
     site.press(f"job {job}")
+    site.wait_for_text("payload: day is not a day like 2026-01-31")
     assert site.address == f"/jobs/{job}"
-    assert "payload: day is not a day like 2026-01-31" in site.text
     site.press("Correct the payload")
     assert json.loads(site.find("main textarea").get_attribute("value")) == BAD_DAY
     site.type("payload", '{"day": "2026-11-2x"}')
@@ -51,9 +51,9 @@ def test_a_circuit_opens_counts_down_and_is_closed(site: Site) -> None:
     if site.all(".verdict form [name=reason]"):
         site.type("reason", "the shop is back")
     site.press("Close the circuit", within=".verdict form")
-    assert world.value("select state from public.giftcard_circuits") == "closed"
+    site.wait(lambda: world.value("select state from public.giftcard_circuits") == "closed", "the reset")
     site.wait(lambda: "is down" not in site.title, "the verdict")
-    assert "reset_circuit" in site.open("/audit").text
+    assert "reset circuit" in site.open("/audit").text
 
 
 def test_a_bulk_requeue_of_10000_shows_its_progress(site: Site) -> None:
@@ -67,11 +67,10 @@ def test_a_bulk_requeue_of_10000_shows_its_progress(site: Site) -> None:
     site.sign_in()
     site.open("/errors")
     site.press("Requeue")
-    assert "Requeue 10,000 jobs?" in site.find("h1").text
+    site.wait_for_text("Requeue 10,000 jobs?")
     site.type("reason", "the mail server is back")
     site.press("Requeue 10,000 jobs")
-    assert site.address.startswith("/operations/")
-    assert "0 of 10,000 processed" in site.text
+    site.wait_for_text("0 of 10,000 processed")
     for _ in range(20):
         world.tick()
         if world.value("select state from public.giftcard_operations") == "completed":
