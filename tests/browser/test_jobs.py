@@ -84,3 +84,5 @@ def test_no_view_is_scrolled_sideways_and_axe_finds_nothing(site: Site, axe: str
             site.open(view)
             wide = site.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, (view, width, wide)
+    site.width(1280)
+    site.scheme("light")
