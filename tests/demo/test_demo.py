@@ -4,13 +4,17 @@ import fcntl
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
@@ -155,10 +159,31 @@ def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
         assert one(url, "select (report -> 'totals' ->> 'cards')::int from giftcard_reports") == 112
 
 
+def first_screen(page: list[str]) -> str:
+    """What `python -m demo page` serves, until it is stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "demo", *page]
+    server = subprocess.Popen(command, cwd=ROOT, env=environment(None) | {"PORT": str(port)}, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout
+        url = re.search(r"http://\S+", server.stdout.readline().decode())
+        assert url
+        for _ in range(300):
+            with suppress(httpx.TransportError):
+                return httpx.get(url[0], timeout=30).text
+            time.sleep(0.1)
+        raise AssertionError("no answer")
+    finally:
+        server.terminate()
+        assert server.wait(60) == 0
+
+
 def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[str]], folder: Path) -> None:
     typed = re.findall(r"^  \S*python\S* -m demo (.+?)  ", runs[1].stdout, flags=re.MULTILINE)
-    assert [command.split(" jobs ")[1].split()[0] for command in typed] == ["status", "show", "requeue", "tick"]
-    for command in typed:
+    page, *commands = typed
+    assert [command.split(" jobs ")[1].split()[0] for command in commands] == ["status", "show", "requeue", "tick"]
+    for command in commands:
         done = subprocess.run(
             [sys.executable, "-m", "demo", *shlex.split(command)],
             cwd=ROOT,
@@ -172,6 +197,7 @@ def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[
     assert "3 completed" in done.stdout
     # the declined order has its card and its mail after all
     assert len(list((folder / "demo/mails").glob("*.eml"))) == 114
+    assert 'class="verdict' in first_screen(shlex.split(page))
 
 
 def test_a_database_with_jobs_of_its_own_is_left_alone(database_url: str, tmp_path: Path) -> None:
