@@ -95,7 +95,8 @@
     const table = document.getElementById(picture.dataset.table);
     const row = table.querySelector(`[data-c="${place}"]`);
     const column = picture.querySelector(".column");
-    column.setAttribute("x", row ? 100 * place : -100);
+    column.setAttribute("x", 100 * place);
+    column.setAttribute("width", row ? 100 : 0);
     if (!row) return;
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
     const facts = [...row.cells].slice(1).map((cell, number) => `${heads[number + 1]}: ${cell.textContent.trim()}`);
