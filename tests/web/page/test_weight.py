@@ -34,8 +34,8 @@ def full() -> dict[str, Any]:
         {"late_s": 31},
     ]
     verdict = {
-        "level": "error", "kind": "circuit", "sentence": f"payment is down since {{{before(hours=1)}}}: {ERROR}",
-        "next": f"212 orders wait and lose no attempt; one is tried at {{{before(seconds=-32)}}}.",
+        "level": "error", "kind": "circuit", "sentence": f"payment is down since {{2026-11-29T13:05:10Z}}: {ERROR}",
+        "next": "212 orders wait and lose no attempt; one is tried at {2026-11-29T14:05:42Z}.",
         "action": {"kind": "reset_circuit", "label": "Close the circuit", "target": "payment", "stage": None},
         "others": [ERROR] * 9,
     }  # fmt: skip
