@@ -52,6 +52,30 @@ DIFFERENT = [
 ]
 
 
+# A code of three digits after one of these words is that of an answer.
+BEFORE_CODES = [
+    "the shop answered", "the shop answered with", "the shop responded", "the shop responded with", "status", "Status",
+    "with status code", "HTTP", "HTTP/2", "HTTP/1.1", "code", "code=", "status:", "status: ", "status=", "http: ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", BEFORE_CODES)
+def test_the_code_of_an_answer_is_the_kind(world: World, before: str) -> None:
+    before = before if before.endswith(("=", ":", " ")) else f"{before} "
+
+    def kind(rest: str) -> str:
+        (row,) = world.rows("select giftcard_error_kind(%s) as kind", f"TransientError: {before}{rest}")
+        return str(row["kind"])
+
+    for rest, kept in (("410", "410"), ("503", "503"), ("503: try 7 again", "503: try [n] again"), ("100.", "100.")):
+        assert kind(rest).endswith(kept)
+
+
+@pytest.mark.parametrize("text", ["waited 410", "the shop answered 4711", "the shop answered 600 things", "code 41"])
+def test_other_numbers_are_no_codes(world: World, text: str) -> None:
+    assert "[n]" in world.rows("select giftcard_error_kind(%s) as kind", text)[0]["kind"]
+
+
 @pytest.mark.parametrize("kind", SAME)
 def test_what_differs_from_job_to_job_is_taken_out(world: World, kind: str) -> None:
     found = [world.rows("select giftcard_error_kind(%s) as kind", text)[0]["kind"] for text in SAME[kind]]

@@ -78,8 +78,8 @@ def test_orders_payments_cards_and_mails_since_the_beginning_of_the_day(world: W
     world.dead_letter("email")
     assert today(world) == {
         "since": MIDNIGHT, "orders": 3, "cards": 1, "mails": 1, "capped": False, "sums": [
-            {"currency": "JPY", "ordered": 7, "paid": 0, "issued": 0},
             {"currency": "USD", "ordered": 2600, "paid": 2600, "issued": 2500},
+            {"currency": "JPY", "ordered": 7, "paid": 0, "issued": 0},
         ],
     }  # fmt: skip
 

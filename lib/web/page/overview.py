@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from flask import Blueprint, current_app, request
 from flask.typing import ResponseReturnValue
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from pydantic import Field
 
 from lib.errors import StoreError
@@ -88,10 +88,14 @@ def requeue() -> ResponseReturnValue:
     return act(create, done=lambda made: f"Operation {made['id']} requeues them: the next tick begins.", to=back("/"))
 
 
+blueprint.add_app_template_filter(pictures.moment, "hour")
+blueprint.add_app_template_global(pictures.swatch, "swatch_path")
+
+
 @blueprint.app_template_filter("sentence")
 def sentence(text: str) -> Markup:
     """Return a sentence of the verdict as HTML, its times as pages show them."""
-    parts = [escape(part) if isinstance(part, str) else render.time(part) for part in verdict.parts(text)]
+    parts = [render.with_times(part) if isinstance(part, str) else render.time(part) for part in verdict.parts(text)]
     return Markup("").join(parts)
 
 

@@ -1,15 +1,16 @@
-"""Pictures as geometry, in percent of their width and height: bars keep their shapes and texts their size at any width.
+"""Pictures as geometry: what stands in each minute or hour, and the paths that draw it.
 
-`templates/pictures.html` draws them as SVG.
+`templates/pictures.html` makes SVG of them. A column is 100 units wide and 1,000 high, whatever its size on a screen;
+all that has one kind is one path: a week of hours would be thousands of elements.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lib.web.page.render import counted, duration, number
+from lib.web.page.render import counted, number
 
 Json = dict[str, Any]
 
@@ -30,6 +31,19 @@ MINUTES = {
 _WORST = ("missing", "failed", "limit", "overlapping", "doubled", "late", "worked", "idle")
 # How runs end, from the bottom of a bar to its top.
 OUTCOMES = {"succeeded": "succeeded", "snoozed": "snoozed", "interrupted": "interrupted", "failed": "failed"}
+# What a minute of each kind looks like, besides its colour: boxes (x, y, width, height) in percent of its column. The
+# height of one that worked is its work.
+SHAPES = {
+    "worked": ((14, 20, 72, 80),),
+    "idle": ((14, 82, 72, 18),),
+    "late": ((14, 20, 72, 42), (14, 88, 72, 12)),
+    "doubled": ((14, 20, 28, 80), (58, 20, 28, 80)),
+    "overlapping": ((14, 20, 46, 48), (40, 52, 46, 48)),
+    "limit": ((0, 0, 100, 9), (14, 16, 72, 84)),
+    "failed": ((5, 0, 90, 62), (5, 72, 90, 28)),
+    "missing": ((16, 3, 68, 94),),
+    "": ((36, 95, 28, 5),),
+}
 # Percent of a picture's height: a single failed run among thousands is seen.
 _LEAST = 2.5
 _DECADES = (10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000, 864_000_000)
@@ -37,23 +51,25 @@ _DECADES = (10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_40
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A minute or hour of a picture. `kind`: of a strip; `parts`: of a bar, (kind, y, height); `title`: all of it."""
+    """A minute or hour of a picture. `kind` and `text`: of a strip; `parts`: of a bar, (kind, y, height)."""
 
-    x: float
-    width: float
+    place: int
     at: str
-    title: str
     kind: str = ""
-    height: float = 0.0
+    text: str = ""
     parts: tuple[tuple[str, float, float], ...] = ()
     row: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Columns, oldest first. `counts`: of each kind, without those that do not occur; `marks`: (y, label) of lines."""
+    """Columns, oldest first. `width`: their number; `paths`: (kind, path) of all that is drawn; `counts`: (kind, text,
+    count) of each kind that occurs; `marks`: (y, label) of lines; `days`: (x, label) of where they begin, in percent.
+    """
 
+    width: int
     columns: tuple[Column, ...]
+    paths: tuple[tuple[str, str], ...]
     counts: tuple[tuple[str, str, int], ...] = ()
     marks: tuple[tuple[float, str], ...] = ()
     days: tuple[tuple[float, str], ...] = ()
@@ -61,13 +77,15 @@ class Picture:
 
 def strip(minutes: Sequence[Json]) -> Picture:
     """Return the minutes of the clock, each with what its ticks did."""
-    columns = [
-        Column(x, width, row["at"], _tick_title(row), kind=kind_of(row), height=_work(row["started"]), row=row)
-        for x, width, row in _placed(minutes)
-    ]
+    columns = [Column(place, row["at"], kind_of(row), _what_it_was(row), row=row) for place, row in enumerate(minutes)]
     found = [column.kind for column in columns]
     counts = [(kind, text, found.count(kind)) for kind, text in MINUTES.items() if kind in found]
-    return Picture(tuple(columns), tuple(counts))
+    return Picture(len(minutes), tuple(columns), _joined((c.kind, _minute(c)) for c in columns), tuple(counts))
+
+
+def swatch(kind: str) -> str:
+    """Return the path of one minute of a kind, for a legend."""
+    return "".join(_box(0, *box) for box in SHAPES[kind])
 
 
 def kind_of(minute: Json) -> str:
@@ -85,15 +103,17 @@ def _is_late(minute: Json) -> bool:
 def bars(rows: Sequence[Json], *, hours: bool = False) -> Picture:
     """Return runs by outcome, one bar for each row, stacked. `hours`: a row is an hour, not a minute."""
     top = _round(max((_total(row) for row in rows), default=0))
-    columns = [
-        Column(x, width, row["at"], _runs_title(row, hours=hours), parts=_stacked(row, top), row=row)
-        for x, width, row in _placed(rows)
-    ]
+    columns = [Column(place, row["at"], parts=_stacked(row, top), row=row) for place, row in enumerate(rows)]
+    paths = _joined((kind, _line(c.place, y + height, y)) for c in columns for kind, y, height in c.parts)
     totals = {kind: sum(row[kind] for row in rows) for kind in OUTCOMES}
     counts = [(kind, text, totals[kind]) for kind, text in OUTCOMES.items() if totals[kind]]
     marks = ((0.0, number(top)), (50.0, number(top / 2))) if top > 1 else ()
-    days = [(column.x, f"{at:%a}") for column in columns if hours and (at := _moment(column.at)).hour == 0]
-    return Picture(tuple(columns), tuple(counts), marks, tuple(days))
+    days = [
+        (round(100 * column.place / len(rows), 2), f"{at:%a}")
+        for column in columns
+        if hours and (at := moment(column.at)).hour == 0
+    ]
+    return Picture(len(rows), tuple(columns), paths, tuple(counts), marks, tuple(days))
 
 
 def spread(starts: Sequence[Json]) -> Picture:
@@ -101,19 +121,44 @@ def spread(starts: Sequence[Json]) -> Picture:
     slowest = max((row["p95_ms"] for row in starts if row["p95_ms"] is not None), default=0)
     top = next((decade for decade in _DECADES[2:] if decade >= slowest), _DECADES[-1])
     scale = [decade for decade in _DECADES if decade <= top]
-    columns = []
-    for x, width, row in _placed(starts):
+    columns, drawn = [], []
+    for place, row in enumerate(starts):
         if row["p50_ms"] is None:
             continue
-        dots = tuple((name, _height(row[f"{name}_ms"], top), 0.0) for name in ("p95", "p50"))
-        columns.append(Column(x, width, row["at"], _start_title(row), parts=dots, row=row))
+        p95, p50 = _height(row["p95_ms"], top), _height(row["p50_ms"], top)
+        dots = (("p95", p95, 0.0), ("p50", p50, 0.0))
+        columns.append(Column(place, row["at"], parts=dots, row=row))
+        # A dot is a line of no length with round ends.
+        drawn += [("between", _line(place, p50, p95)), ("p95", f"M{100 * place + 25} {p95 * 10:.0f}h50")]
+        drawn += [("p50", f"M{100 * place + 50} {p50 * 10:.0f}h0")]
     marks = [(_height(decade, top), _short(decade)) for decade in scale]
-    return Picture(tuple(columns), marks=tuple(marks))
+    return Picture(len(starts), tuple(columns), _joined(drawn), marks=tuple(marks))
 
 
-def _placed(rows: Sequence[Json]) -> list[tuple[float, float, Json]]:
-    width = 100 / max(1, len(rows))
-    return [(round(place * width, 2), round(width, 2), row) for place, row in enumerate(rows)]
+def _joined(pieces: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return one path of each kind."""
+    paths: dict[str, list[str]] = {}
+    for kind, piece in pieces:
+        paths.setdefault(kind, []).append(piece)
+    return tuple((kind, "".join(own)) for kind, own in paths.items())
+
+
+def _box(place: int, x: float, y: float, width: float, height: float) -> str:
+    top, bottom = round(10 * y), round(10 * (y + height))
+    return f"M{100 * place + x:g} {top}V{bottom}h{width:g}V{top}z"
+
+
+def _line(place: int, start: float, end: float) -> str:
+    """Return a line up the middle of a column. A bar is a thick one."""
+    return f"M{100 * place + 50} {round(10 * start)}V{round(10 * end)}"
+
+
+def _minute(column: Column) -> str:
+    boxes: Iterable[tuple[float, float, float, float]] = SHAPES[column.kind]
+    if column.kind == "worked":
+        height = _work(column.row["started"])
+        boxes = [(14, 100 - height, 72, height)]
+    return "".join(_box(column.place, *box) for box in boxes)
 
 
 def _work(started: int) -> float:
@@ -154,36 +199,23 @@ def _short(ms: int) -> str:
     return f"{ms} ms"
 
 
-def _moment(at: str) -> datetime:
+def moment(at: str) -> datetime:
+    """Return a time of a row, in UTC."""
     return datetime.fromisoformat(at).astimezone(UTC)
 
 
-def _tick_title(row: Json) -> str:
-    when = f"{_moment(row['at']):%H:%M} UTC"
+def _what_it_was(row: Json) -> str:
     if row["missing"]:
-        return f"{when}: no tick"
+        return "no tick"
     if not row["ticks"]:
-        return f"{when}: no tick yet"
-    facts = [counted(row["ticks"], "tick"), counted(row["started"], "job")]
+        return "no tick yet"
     names = {
         "failed": "failed",
         "limit": "stopped at the limit",
         "doubled": "called twice",
         "overlapping": "overlapping",
     }
-    facts += [f"{row[name]} {text}" for name, text in names.items() if row[name]]
+    facts = [counted(row[name], "tick") + f" {text}" for name, text in names.items() if row[name]]
     if _is_late(row):
         facts.append(f"{row['late_s']} s late")
-    return f"{when}: {', '.join(facts)}"
-
-
-def _runs_title(row: Json, *, hours: bool) -> str:
-    when = f"{_moment(row['at']):{'%a %H:00' if hours else '%H:%M'}} UTC"
-    facts = [f"{number(row[kind])} {text}" for kind, text in OUTCOMES.items() if row[kind]]
-    return f"{when}: {', '.join(facts) or 'no run'}"
-
-
-def _start_title(row: Json) -> str:
-    half, most, all_ = (duration(row[name]) for name in ("p50_ms", "p95_ms", "max_ms"))
-    late = f"half within {half}, 95 % within {most}, all within {all_}"
-    return f"{_moment(row['at']):%H:%M} UTC: {counted(row['runs'], 'run')}, {late}"
+    return ", ".join(facts) or ("worked" if row["started"] else "no job was due")

@@ -2,12 +2,13 @@
 
 import functools
 import hashlib
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, current_app, g, render_template, request, send_from_directory
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from werkzeug.exceptions import HTTPException
 
 from lib.web.page import filters, session, shown
@@ -26,6 +27,11 @@ _MENU = (
     ("Tokens", "/tokens"),
     ("Audit", "/audit"),
     ("Doctor", "/doctor"),
+)
+# A time with its zone, in a text of the database: "until 2026-11-29 14:19:45Z".
+_WRITTEN = re.compile(
+    r"(?<![\w.:-])(\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z| UTC|[+-]\d\d(?::?\d\d)?))(?![\w:])",
+    re.ASCII,
 )
 _STATIC = Path(__file__).parent / "static"
 # Stands for the tag in the text that the tag is made of.
@@ -47,7 +53,7 @@ def configure(app: Flask) -> None:
     """Give templates the filters and functions of this file."""
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters.update(time=time, money=money, number=number, duration=duration, counted=counted)
-    app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown, words=words)
+    app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown, words=words, moments=moments)
     app.jinja_env.globals.update(
         flow_address=shown.flow_address,
         list_address=filters.address,
@@ -61,17 +67,40 @@ def configure(app: Flask) -> None:
     )
 
 
-def time(value: str | datetime | None, show: str = "time") -> Markup:
-    """Return a moment as HTML. It reads as UTC; scripts make it local, or with `show` "ago" a distance from now.
+def time(value: str | datetime | None, show: str = "") -> Markup:
+    """Return a moment as HTML. It reads as UTC; scripts make it local.
 
-    None, and what is no time, is a dash.
+    `show`: "minute" without its seconds, of today; with "ago" scripts make it the distance from now, with "left" the
+    time that is left. None, and what is no time, is a dash.
     """
     moment = _moment(value)
     if moment is None:
         return Markup("–")
     moment = moment.astimezone(UTC)
+    if show == "minute":
+        return Markup('<time datetime="{}">{}</time>').format(f"{moment:%Y-%m-%dT%H:%MZ}", f"{moment:%H:%M} UTC")
     iso, text = moment.strftime("%Y-%m-%dT%H:%M:%SZ"), f"{moment.day} {moment:%b %H:%M:%S} UTC"
-    return Markup('<time datetime="{}" data-show="{}">{}</time>').format(iso, show, text)
+    kind = Markup(' data-show="{}"').format(show) if show else ""
+    return Markup('<time datetime="{}"{}>{}</time>').format(iso, kind, text)
+
+
+def moments(text: str | None) -> Markup:
+    """Return a text as HTML, isolated as `plain` does; each time in it, as the database writes them, as `time` does."""
+    return Markup("<bdi>{}</bdi>").format("–" if text is None else with_times(text))
+
+
+def with_times(text: str) -> Markup:
+    """Return a text as HTML, each time in it as `time` does."""
+    parts = _WRITTEN.split(text)
+    found = [_written(part) if place % 2 else escape(shown.visible(part)) for place, part in enumerate(parts)]
+    return Markup("").join(found)
+
+
+def _written(text: str) -> Markup:
+    try:
+        return time(datetime.fromisoformat(text.replace(" UTC", "Z")))
+    except (ValueError, OverflowError):  # the 31st of February; a time zone beyond the year 9999
+        return escape(text)
 
 
 def money(amount: int | None, currency: str) -> Markup:

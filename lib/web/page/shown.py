@@ -19,10 +19,14 @@ _MOST = 20_000
 
 def plain(text: Any) -> Markup:
     """Return a text as HTML, isolated: its writing direction ends with it. Control characters become visible."""
-    shown = "–" if text is None else str(text)
+    return Markup("<bdi>{}</bdi>").format("–" if text is None else visible(str(text)))
+
+
+def visible(text: str) -> str:
+    """Return a text with a replacement for each control character."""
     for invisible in (UNSAFE, _DIRECTIONS):
-        shown = invisible.sub("\N{REPLACEMENT CHARACTER}", shown)
-    return Markup("<bdi>{}</bdi>").format(shown)
+        text = invisible.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text
 
 
 def json_text(value: Any) -> str:

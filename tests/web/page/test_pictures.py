@@ -1,17 +1,12 @@
 """Pictures: what a minute was, and where bars and dots are."""
 
 import re
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
 
-import lib.web.page
-from lib.web.page import pictures, render
+from lib.web.page import pictures
 from tests.support.overviews import a_minute, before
-
-TEMPLATES = Path(lib.web.page.__file__).parent / "templates"
 
 
 def a_run(ago: int, **changes: int) -> dict[str, Any]:
@@ -44,27 +39,35 @@ def test_a_minute_is_what_matters_most_about_it(changes: dict[str, Any], kind: s
 
 def test_no_two_kinds_have_the_same_shape() -> None:
     """People who do not see colours see shapes."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
-    environment.filters["number"] = render.number
-    draw = environment.get_template("pictures.html").module.minute  # type: ignore[attr-defined]
-    shapes = {re.sub(r'class="\w+"', "", str(draw(kind))).strip() for kind in (*pictures.MINUTES, "")}
-    assert len(shapes) == len(pictures.MINUTES) + 1
+    assert {*pictures.SHAPES} == {*pictures.MINUTES, ""}
+    assert len({pictures.swatch(kind) for kind in pictures.SHAPES}) == len(pictures.SHAPES)
 
 
 def test_a_strip_counts_its_kinds_and_has_all_facts_of_a_minute() -> None:
     minutes = [a_minute(3), a_minute(2, started=0), a_minute(1, ticks=2, doubled=1, late_s=31, failed=1)]
     picture = pictures.strip(minutes)
     assert [(text, count) for _, text, count in picture.counts] == [("worked", 1), ("idle", 1), ("failed", 1)]
-    assert picture.columns[2].title == "14:04 UTC: 2 ticks, 12 jobs, 1 failed, 1 called twice, 31 s late"
-    assert [column.x for column in picture.columns] == [0, 33.33, 66.67]
+    assert [column.text for column in picture.columns] == [
+        "worked",
+        "no job was due",
+        "1 tick failed, 1 tick called twice, 31 s late",
+    ]
+    assert [column.place for column in picture.columns] == [0, 1, 2]
+
+
+def test_what_has_one_kind_is_one_path() -> None:
+    picture = pictures.strip([a_minute(3, started=0), a_minute(2, failed=1), a_minute(1, started=0)])
+    assert [kind for kind, _ in picture.paths] == ["idle", "failed"]
+    assert dict(picture.paths)["idle"] == "M14 820V1000h72V820zM214 820V1000h72V820z"
+    runs = pictures.bars([a_run(2, succeeded=80, failed=20), a_run(1, succeeded=10)])
+    assert dict(runs.paths) == {"succeeded": "M50 1000V200M150 1000V900", "failed": "M50 200V0"}
 
 
 def test_minutes_that_ran_more_are_higher_but_never_as_high_as_trouble() -> None:
-    heights = [
-        column.height for column in pictures.strip([a_minute(1, started=n) for n in (1, 10, 100, 10_000)]).columns
-    ]
+    picture = pictures.strip([a_minute(1, started=n) for n in (1, 10, 100, 10_000)])
+    heights = [1000 - int(top) for top in re.findall(r"M\d+ (\d+)V", dict(picture.paths)["worked"])]
     assert heights == sorted(heights)
-    assert 18 < heights[0] < heights[1] < heights[-1] <= 80
+    assert 180 < heights[0] < heights[1] < heights[-1] <= 800
 
 
 def test_bars_are_stacked_to_the_scale() -> None:
@@ -72,7 +75,6 @@ def test_bars_are_stacked_to_the_scale() -> None:
     assert picture.marks == ((0.0, "100"), (50.0, "50"))
     assert picture.columns[0].parts == (("succeeded", 20.0, 80.0), ("failed", 0.0, 20.0))
     assert picture.columns[1].parts == ()
-    assert picture.columns[0].title == "14:03 UTC: 80 succeeded, 20 failed"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
   "use strict";
   const POLL_MS = 5000;
   const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+  // Of 24 hours, whatever the language: at night 02:18 and 14:18 must not look alike.
+  const hours = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const clock = new Intl.DateTimeFormat(undefined, { ...hours, second: "2-digit" });
+  const minute = new Intl.DateTimeFormat(undefined, hours);
+  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long", hourCycle: "h23" });
   const steps = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [Infinity, "day", 86400]];
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
 
@@ -28,6 +31,7 @@
     const text =
       kind === "ago" ? ago(seconds)
       : kind === "left" ? left(seconds)
+      : element.dateTime.length === "2026-01-01T00:00Z".length ? minute.format(moment)
       : moment.toDateString() === new Date().toDateString() ? clock.format(moment)
       : `${day.format(moment)} ${clock.format(moment)}`;
     if (element.textContent !== text) element.textContent = text;
@@ -81,6 +85,26 @@
     }
     if (event.key === "Escape") event.target.closest("details.action")?.removeAttribute("open");
   });
+  // A picture that is pointed at has the numbers of that minute or hour, which are in its table.
+  function point({ target, clientX }) {
+    const picture = target.closest?.("svg[data-table]");
+    if (!picture) return;
+    const { left: start, width } = picture.getBoundingClientRect();
+    const columns = (picture.querySelector(".data") ?? picture).viewBox.baseVal.width / 100;
+    const place = Math.floor((clientX - start) / width * columns);
+    const table = document.getElementById(picture.dataset.table);
+    const row = table.querySelector(`[data-c="${place}"]`);
+    const column = picture.querySelector(".column");
+    column.setAttribute("x", 100 * place);
+    column.setAttribute("width", row ? 100 : 0);
+    if (!row) return;
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    const facts = [...row.cells].slice(1).map((cell, number) => `${heads[number + 1]}: ${cell.textContent.trim()}`);
+    const when = `${row.parentNode.querySelector(".day")?.textContent.trim() ?? ""} ${row.cells[0].textContent.trim()}`;
+    column.firstElementChild.textContent = [when.trim(), ...facts].join("\n");
+  }
+  document.addEventListener("pointermove", point);
+  document.addEventListener("pointerdown", point);
   // What a reader has opened stays open when a poll brings the page anew.
   const opened = new Set();
   document.addEventListener("toggle", (event) => {
@@ -102,6 +126,8 @@
   window.addEventListener("pageshow", () => {
     document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent);
   });
+  // On a phone the menu is wider than the screen: its current page is in sight.
+  document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   showTimes();
   countSelected();
