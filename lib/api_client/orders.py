@@ -62,7 +62,7 @@ class OrdersClient:
 
     def find(self, wanted: OrderSearch) -> Json:
         """Return the orders that fit a text."""
-        return self._http.post("/api/v1/giftcards/search", wanted.model_dump(exclude_none=True))
+        return self._http.post("/api/v1/orders/search", wanted.model_dump(exclude_none=True))
 
     def story(self, tenant_id: str | None, correlation_id: str, *, reveal: bool = False) -> Json:
         """Return the story of an order."""

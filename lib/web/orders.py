@@ -79,7 +79,7 @@ def show(correlation_id: str) -> dict[str, Any]:
     return services(current_app).store.flow(tenant_id, correlation_id, **page.model_dump())
 
 
-@blueprint.post("/api/v1/giftcards/search")
+@blueprint.post("/api/v1/orders/search")
 @auth.scope("jobs:read")
 def search() -> dict[str, Any]:
     """Find orders, the newest first.

@@ -118,7 +118,7 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("post", "/api/v1/giftcards/{correlation_id}/payment-events"): (issued, REFUND, "payment_event"),
     ("post", "/api/v1/giftcards/{correlation_id}/block-card"): (issued, None, "block_card"),
     ("post", "/api/v1/giftcards/{correlation_id}/resend"): (issued, {"reason": "lost"}, "resend"),
-    ("post", "/api/v1/giftcards/search"): (ordered, {"text": "KATE@example.com"}, "reveal"),
+    ("post", "/api/v1/orders/search"): (ordered, {"text": "KATE@example.com"}, "reveal"),
     ("post", "/api/v1/schedules"): (nothing, SCHEDULE, "create_schedule"),
     ("patch", "/api/v1/schedules/{schedule_id}"): (scheduled, {"timezone": "Europe/Berlin"}, "update_schedule"),
     ("delete", "/api/v1/schedules/{schedule_id}"): (scheduled, None, "delete_schedule"),

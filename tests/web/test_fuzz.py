@@ -37,7 +37,7 @@ PATHS = [
     "/api/v1/giftcards/order-1/block-card",
     "/api/v1/giftcards/order-1/resend",
     "/api/v1/giftcards/order-1/story",
-    "/api/v1/giftcards/search",
+    "/api/v1/orders/search",
     "/api/v1/reconciliation",
     "/api/v1/reconciliation/accept",
     "/api/v1/circuits",

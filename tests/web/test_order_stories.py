@@ -10,7 +10,7 @@ from tests.support.tenants import create_token
 from tests.support.world import ADMIN, API, World, an_order, bearer
 
 FLOW = "order-7"
-SEARCH, STORY = "/api/v1/giftcards/search", f"/api/v1/giftcards/{FLOW}/story"
+SEARCH, STORY = "/api/v1/orders/search", f"/api/v1/giftcards/{FLOW}/story"
 PERSONAL = ("kate@example.com", "Kate", "Rodgers")
 
 

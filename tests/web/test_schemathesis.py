@@ -118,6 +118,7 @@ BEYOND: dict[str, set[str | None]] = {
     "POST /api/v1/jobs": {"stage", "payload"},
     "POST /api/v1/jobs/requeue": {"filter", "status"},
     "POST /api/v1/jobs/{job_id}/requeue": {"payload"},
+    "POST /api/v1/operations": {"reason", "filter", "job_ids", "all", None},
     "POST /api/v1/stages/{stage}/pause": {"stage"},
     "POST /api/v1/reports": {"day", "tenant_id"},
     "POST /api/v1/schedules": {"stage", "payload", "api", "overlap_policy"},

@@ -121,7 +121,7 @@ def test_stages_that_cannot_be_loaded_are_listed(make_world: Callable[..., World
     browser.sign_in()
     html = browser.get("/stages").text
     assert "Stages that cannot be loaded" in html
-    assert "<code>loyalty</code>: SyntaxError: &lt;b&gt;" in html
+    assert "<code>loyalty</code>: <bdi>SyntaxError: &lt;b&gt;</bdi>" in html
 
 
 def test_a_card_has_the_settings_in_force(make_world: Callable[..., World]) -> None:
