@@ -10144,8 +10144,8 @@ create index giftcard_payments_by_time on public.giftcard_payments (created_at) 
 create index giftcard_cards_by_time on public.giftcard_cards (created_at) include (currency, amount);
 
 -- Return what happened since a time (null: the beginning of the day, in UTC): {since, orders, cards, mails, capped,
--- sums: [{currency, ordered, paid, issued}]}, in minor units, that of the most orders first. Of each kind the newest 10,000 are read; capped: there
--- may be more.
+-- sums: [{currency, ordered, paid, issued}]}, in minor units, that of the most orders first. Of each kind the
+-- newest 10,000 are read; capped: there may be more.
 create function public.giftcard_overview_today(p_since timestamptz, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -10180,7 +10180,8 @@ begin
         'mails', (select m.jobs from mails m),
         'capped', greatest(sum(s.orders), sum(s.payments), sum(s.cards), (select m.jobs from mails m)) >= 10000,
         'sums', coalesce(jsonb_agg(jsonb_build_object(
-            'currency', s.currency, 'ordered', s.ordered, 'paid', s.paid, 'issued', s.issued) order by s.orders desc, s.currency)
+            'currency', s.currency, 'ordered', s.ordered, 'paid', s.paid, 'issued', s.issued)
+            order by s.orders desc, s.currency)
           filter (where s.currency is not null), '[]'))
       from (select * from sums order by orders desc, currency limit 200) s);
 end $$;
