@@ -32,7 +32,8 @@ update public.giftcard_jobs set status = 'cancelled', revive_at = null
 """
 _UNSCHEDULE = "delete from public.giftcard_schedules where tenant_id ~ %(tenant)s"
 _RESET_CIRCUITS = (
-    "select public.giftcard_reset_circuit(circuit, 'demo') from public.giftcard_circuits where state <> 'closed'"
+    "select public.giftcard_reset_circuit(circuit, p_by => 'demo') from public.giftcard_circuits"
+    " where state <> 'closed'"
 )
 _FORGET_ALERTS = "delete from public.giftcard_alerts where condition like 'circuit:%'"
 

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class Operations:
-    """The operators' verbs over a store, which the audit records."""
+    """The operators' verbs over a store, which the audit records, with the `reason` of those that change something."""
 
     def __init__(self, store: Store, registry: Callable[[], Registry], settings: Settings, *, caller: Caller) -> None:
         self._store = store
@@ -159,10 +159,12 @@ class Operations:
 
     # Change
 
-    def requeue(self, job_id: int, *, payload: Json | None = None, force: bool = False) -> Json:
+    def requeue(
+        self, job_id: int, *, payload: Json | None = None, force: bool = False, reason: str | None = None
+    ) -> Json:
         """Requeue a job, with a full set of attempts and, if given, a corrected payload."""
         if payload is None:
-            return self._store.requeue(job_id, force=force, caller=self._caller)
+            return self._store.requeue(job_id, force=force, reason=reason, caller=self._caller)
         self._caller.check_payload(payload)
         name = self._store.job(job_id, tenant_id=self._caller.tenant_id, **self._known())["stage"]
         registry = self._registry()
@@ -171,9 +173,9 @@ class Operations:
             raise Invalid(f"the stage {name} cannot be loaded, so no payload can be checked", field="stage")
         if stage is None:
             raise Invalid(f"there is no stage {name}", field="stage")
-        circuit = circuit_for(stage, check_payload(stage, payload, self._settings))
+        corrected = {"circuit": circuit_for(stage, check_payload(stage, payload, self._settings)), "source": "app"}
         return self._store.requeue(
-            job_id, payload=payload, circuit=circuit, source="app", force=force, caller=self._caller
+            job_id, payload=payload, **corrected, force=force, reason=reason, caller=self._caller
         )
 
     def requeue_jobs(
@@ -195,17 +197,18 @@ class Operations:
         )
         return bulk.run(budget=budget, progress=progress)
 
-    def cancel(self, job_id: int) -> Json:
+    def cancel(self, job_id: int, *, reason: str | None = None) -> Json:
         """Cancel a job: now, or when its run ends."""
-        return self._store.cancel(job_id, caller=self._caller)
+        return self._store.cancel(job_id, reason=reason, caller=self._caller)
 
-    def cancel_flow(self, tenant_id: str | None, correlation_id: str) -> Json:
+    def cancel_flow(self, tenant_id: str | None, correlation_id: str, *, reason: str | None = None) -> Json:
         """Cancel a flow: its order and its unfinished jobs. To requeue one of them reopens the order."""
-        return self._store.cancel_flow(self._caller.tenant(tenant_id), correlation_id, caller=self._caller)
+        tenant_id = self._caller.tenant(tenant_id)
+        return self._store.cancel_flow(tenant_id, correlation_id, reason=reason, caller=self._caller)
 
-    def restore(self, job_id: int) -> Json:
+    def restore(self, job_id: int, *, reason: str | None = None) -> Json:
         """Restore a job from the archive, unchanged."""
-        return self._store.restore(job_id, caller=self._caller)
+        return self._store.restore(job_id, reason=reason, caller=self._caller)
 
     def pause(self, stage: str, *, by: str, reason: str | None) -> Json:
         """Pause a stage, or everything (`*`). `by`: the name that status shows.
@@ -217,13 +220,13 @@ class Operations:
             raise Invalid(f"there is no stage {stage}", field="stage")
         return self._store.pause(stage, paused_by=by, reason=reason, caller=self._caller)
 
-    def resume(self, stage: str, *, by: str) -> Json:
+    def resume(self, stage: str, *, by: str, reason: str | None = None) -> Json:
         """Resume a paused stage, or everything (`*`)."""
-        return self._store.resume(stage, resumed_by=by, caller=self._caller)
+        return self._store.resume(stage, resumed_by=by, reason=reason, caller=self._caller)
 
-    def reset_circuit(self, circuit: str) -> Json:
+    def reset_circuit(self, circuit: str, *, reason: str | None = None) -> Json:
         """Close a circuit, whether or not its service works again."""
-        return self._store.reset_circuit(circuit, caller=self._caller)
+        return self._store.reset_circuit(circuit, reason=reason, caller=self._caller)
 
     def erase_customer(self, customer_id: int) -> Json:
         """Erase a customer's personal data from the whole database; amounts stay."""

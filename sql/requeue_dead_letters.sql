@@ -6,5 +6,6 @@ select * from jsonb_to_record(public.giftcard_requeue_dead_letters(
   p_older_than => null,  -- dead for at least this long, like '10 minutes'; null: any age
   p_limit      => 1000,  -- at most so many a run; 1000 is the most
   p_dry_run    => true,  -- true counts, false requeues
-  p_by         => null   -- you, for the audit; null: your database role
+  p_by         => null,  -- you, for the audit; null: your database role
+  p_reason     => null   -- for the audit: 'the provider is back'
 )) as answer(dry_run boolean, matched integer, requeued integer);

@@ -5,5 +5,6 @@ select * from jsonb_to_record(public.giftcard_requeue(
   p_job_id  => 0,      -- the job
   p_payload => null,   -- a corrected payload, like '{"customer": …}'; null keeps the one it has
   p_force   => false,  -- true: also a completed job, which then runs again
-  p_by      => null    -- you, for the audit; null: your database role
+  p_by      => null,   -- you, for the audit; null: your database role
+  p_reason  => null    -- for the audit: 'the address is corrected'
 )) as answer(id bigint, was text, status text);

@@ -86,9 +86,12 @@ class JobsClient:
 
     # Managing
 
-    def requeue(self, job_id: int, *, payload: Json | None = None, force: bool = False) -> Json:
+    def requeue(
+        self, job_id: int, *, payload: Json | None = None, force: bool = False, reason: str | None = None
+    ) -> Json:
         """Send a job back to the queue."""
-        return self._http.post(f"/api/v1/jobs/{job_id}/requeue", {"payload": payload, "force": force})
+        body = {"payload": payload, "force": force} | _why(reason)
+        return self._http.post(f"/api/v1/jobs/{job_id}/requeue", body)
 
     def requeue_jobs(
         self, wanted: BulkRequeueRequest, *, budget: float, progress: Callable[[int], None] = lambda done: None
@@ -97,7 +100,7 @@ class JobsClient:
         ends = time.monotonic() + budget
         total: Json = {"matched": 0, "requeued": 0, "done": False, "after": wanted.after, "dry_run": wanted.dry_run}
         while True:
-            body = wanted.model_dump(exclude={"filter"}) | {
+            body = wanted.model_dump(exclude={"filter"}, exclude_none=True) | {
                 "filter": wanted.filter.as_json(),
                 "after": total["after"],
                 "already": wanted.already + total["requeued"],
@@ -111,26 +114,31 @@ class JobsClient:
             if total["done"] or "stopped_at" in total or stuck or time.monotonic() >= ends:
                 return total
 
-    def cancel(self, job_id: int) -> Json:
+    def cancel(self, job_id: int, *, reason: str | None = None) -> Json:
         """Cancel a job; one that runs is asked to end with this run."""
-        return self._http.post(f"/api/v1/jobs/{job_id}/cancel")
+        return self._http.post(f"/api/v1/jobs/{job_id}/cancel", _why(reason))
 
-    def cancel_flow(self, tenant_id: str | None, correlation_id: str) -> Json:
+    def cancel_flow(self, tenant_id: str | None, correlation_id: str, *, reason: str | None = None) -> Json:
         """Cancel the jobs of a flow that have not completed."""
-        return self._http.post(f"/api/v1/flows/{segment(correlation_id)}/cancel", tenant_id=tenant_id)
+        return self._http.post(f"/api/v1/flows/{segment(correlation_id)}/cancel", _why(reason), tenant_id=tenant_id)
 
-    def restore(self, job_id: int) -> Json:
+    def restore(self, job_id: int, *, reason: str | None = None) -> Json:
         """Restore a job from the archive."""
-        return self._http.post(f"/api/v1/jobs/{job_id}/restore", {})
+        return self._http.post(f"/api/v1/jobs/{job_id}/restore", _why(reason))
 
     def pause(self, stage: str, *, by: str, reason: str | None) -> Json:
         """Pause a stage, or '*' for everything."""
         return self._http.post(f"/api/v1/stages/{segment(stage)}/pause", {"by": by, "reason": reason})
 
-    def resume(self, stage: str, *, by: str) -> Json:
+    def resume(self, stage: str, *, by: str, reason: str | None = None) -> Json:
         """End a pause."""
-        return self._http.post(f"/api/v1/stages/{segment(stage)}/resume", {"by": by})
+        return self._http.post(f"/api/v1/stages/{segment(stage)}/resume", {"by": by} | _why(reason))
 
-    def reset_circuit(self, circuit: str) -> Json:
+    def reset_circuit(self, circuit: str, *, reason: str | None = None) -> Json:
         """Close a circuit by hand."""
-        return self._http.post(f"/api/v1/circuits/{segment(circuit)}/reset")
+        return self._http.post(f"/api/v1/circuits/{segment(circuit)}/reset", _why(reason))
+
+
+def _why(reason: str | None) -> Json:
+    """Return the field of a body; older deployments know none."""
+    return {} if reason is None else {"reason": reason}

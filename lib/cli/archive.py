@@ -4,9 +4,10 @@ import click
 
 from lib.cli import messages
 from lib.cli.group import app_services, jobs, json_option, output
-from lib.cli.options import ID, yes_option
+from lib.cli.options import ID, build, reason_option, yes_option
 from lib.cli.prompts import confirm
 from lib.cli.services import job_service, local_service
+from lib.jobs.schemas import ActRequest
 
 
 @jobs.command()
@@ -31,7 +32,9 @@ def prune(*, dry_run: bool, yes: bool, as_json: bool) -> None:
 
 @jobs.command()
 @click.argument("job_id", type=ID)
+@reason_option
 @json_option
-def restore(job_id: int, *, as_json: bool) -> None:
+def restore(job_id: int, *, reason: str | None, as_json: bool) -> None:
     """Restore a job from the archive, unchanged."""
-    output(job_service().restore(job_id), as_json=as_json, view=messages.restored)
+    why = build(ActRequest, {"reason": reason}).reason
+    output(job_service().restore(job_id, reason=why), as_json=as_json, view=messages.restored)

@@ -12,10 +12,20 @@ from lib.cli import stages as stage_tables
 from lib.cli.group import command_line, deployment_url, jobs, json_option, output
 from lib.cli.known import require_names, suggesting
 from lib.cli.models import build_each
-from lib.cli.options import ID, NAME, build, option_name, options_of, reveal_option, seconds, typed_fields
+from lib.cli.options import (
+    ID,
+    NAME,
+    build,
+    option_name,
+    options_of,
+    reason_option,
+    reveal_option,
+    seconds,
+    typed_fields,
+)
 from lib.cli.services import job_service, schedule_service
 from lib.errors import SettingsError
-from lib.jobs.schemas import CircuitPage, ErrorsQuery, Filter, HistoryPage, Page, StuckQuery
+from lib.jobs.schemas import ActRequest, CircuitPage, ErrorsQuery, Filter, HistoryPage, Page, StuckQuery
 
 _STUCK_HELP = {
     "due_seconds": "Seconds that a job may be due, or an order without a job (300).",
@@ -161,11 +171,13 @@ def circuits(*, as_json: bool, **options: Any) -> None:
 
 @circuits.command()
 @click.argument("name", type=NAME)
+@reason_option
 @json_option
-def reset(name: str, *, as_json: bool) -> None:
+def reset(name: str, *, reason: str | None, as_json: bool) -> None:
     """Close a circuit by hand."""
+    why = build(ActRequest, {"reason": reason}).reason
     with suggesting("circuit", name):
-        done = job_service().reset_circuit(name)
+        done = job_service().reset_circuit(name, reason=why)
     output(done, as_json=as_json, view=messages.circuit_reset)
 
 

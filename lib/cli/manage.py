@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -27,7 +28,7 @@ from lib.cli.prompts import confirm, progress_bar
 from lib.cli.services import current_user, job_service
 from lib.cli.tables import count
 from lib.errors import Invalid, Refused, StoreError
-from lib.jobs.schemas import BulkRequeueRequest, Filter, Page, PauseRequest
+from lib.jobs.schemas import ActRequest, BulkRequeueRequest, Filter, Page, PauseRequest
 
 Json = dict[str, Any]
 
@@ -39,12 +40,13 @@ _OPTIONS_WITH_IDS = ("payload", "force")
 @click.option("--force", is_flag=True, help="With ids: requeue a completed job too; it runs again.")
 @click.option("--payload", help="With one id: the corrected payload: JSON, or @FILE, or @- for standard input.")
 @options_of(Filter)
-@options_of(BulkRequeueRequest, skip=("filter", "already"))
+@options_of(BulkRequeueRequest, skip=("filter", "already", "reason"))
+@reason_option
 @yes_option
 @json_option
 def requeue(job_ids: tuple[int, ...], *, yes: bool, as_json: bool, **options: Any) -> None:
     """Send jobs back to the queue with a new set of attempts: these ids, or all dead letters that match a filter."""
-    bulk = typed_fields(Filter, options) | typed_fields(BulkRequeueRequest, options)
+    bulk = typed_fields(Filter, options) | typed_fields(BulkRequeueRequest, options | {"reason": None})
     if job_ids and bulk:
         raise BadInput(f"give job ids or a filter, not both: {_option_names(bulk)} needs a filter")
     if not job_ids:
@@ -58,10 +60,11 @@ def requeue(job_ids: tuple[int, ...], *, yes: bool, as_json: bool, **options: An
     payload = None if options["payload"] is None else json_argument(options["payload"])
     if payload is not None and not isinstance(payload, dict):
         raise BadInput("--payload must be a JSON object")
+    why = build(ActRequest, {"reason": options["reason"]}).reason
     service = job_service()
     _for_each(
         job_ids,
-        lambda job_id: service.requeue(job_id, payload=payload, force=options["force"]),
+        lambda job_id: service.requeue(job_id, payload=payload, force=options["force"], reason=why),
         as_json=as_json,
         view=messages.requeued,
     )
@@ -135,16 +138,27 @@ def _question(matched: int, wanted: BulkRequeueRequest) -> str:
 @click.argument("job_ids", metavar="[ID]…", nargs=-1, type=ID)
 @click.option("--flow", type=TEXT, metavar="CORRELATION_ID", help="All jobs of this flow that have not completed.")
 @click.option("--tenant", "--tenant-id", "tenant_id", type=TEXT, help="With --flow: its tenant (default).")
+@reason_option
 @yes_option
 @json_option
-def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None, yes: bool, as_json: bool) -> None:
+def cancel(
+    job_ids: tuple[int, ...],
+    *,
+    flow: str | None,
+    tenant_id: str | None,
+    reason: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Cancel jobs, or an order with the rest of its flow. A running job is not retried after its run."""
     if bool(job_ids) == (flow is not None):
         raise BadInput("give job ids, or --flow CORRELATION_ID")
+    why = build(ActRequest, {"reason": reason}).reason
     if flow is None:
         if tenant_id is not None:
             raise BadInput("--tenant is for --flow: ids need none")
-        _for_each(job_ids, job_service().cancel, as_json=as_json, view=messages.cancelled)
+        cancelling = partial(job_service().cancel, reason=why)
+        _for_each(job_ids, cancelling, as_json=as_json, view=messages.cancelled)
         return
     flow, tenant = identifiers({"--flow": flow, "--tenant": "default" if tenant_id is None else tenant_id})
     service = job_service()
@@ -152,7 +166,7 @@ def cancel(job_ids: tuple[int, ...], *, flow: str | None, tenant_id: str | None,
     unfinished = [job for job in found if job["status"] in ("queued", "running", "error")]
     if unfinished:
         confirm(f"Cancel {count(len(unfinished), 'job')} of flow {flow} (tenant {tenant})?", yes=yes)
-    output(service.cancel_flow(tenant, flow), as_json=as_json, view=messages.flow_cancelled)
+    output(service.cancel_flow(tenant, flow, reason=why), as_json=as_json, view=messages.flow_cancelled)
 
 
 @jobs.command()
@@ -170,11 +184,12 @@ def pause(stage: str, *, reason: str | None, by: str | None, as_json: bool) -> N
 
 @jobs.command()
 @click.argument("stage", type=NAME)
+@reason_option
 @by_option
 @json_option
-def resume(stage: str, *, by: str | None, as_json: bool) -> None:
+def resume(stage: str, *, reason: str | None, by: str | None, as_json: bool) -> None:
     """Resume a paused stage, or everything ('*')."""
-    request = build(PauseRequest, {"by": by if by is not None else current_user()})
+    request = build(PauseRequest, {"by": by if by is not None else current_user(), "reason": reason})
     with suggesting("stage", stage):
-        done = job_service().resume(stage, by=request.by)
+        done = job_service().resume(stage, by=request.by, reason=request.reason)
     output(done, as_json=as_json, view=messages.resumed)

@@ -114,7 +114,7 @@ MINOR_UNITS = _MinorUnits()
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 by_option = click.option("--by", type=TEXT, help="Name of the operator (default: your user name).")
-reason_option = click.option("--reason", type=TEXT, help="Why, for other operators.")
+reason_option = click.option("--reason", type=TEXT, help="Why. Recorded in the audit.")
 reveal_option = click.option(
     "--reveal",
     is_flag=True,

@@ -123,6 +123,13 @@ class RequeueRequest(StrictModel):
 
     payload: dict[str, Any] | None = None
     force: bool = False
+    reason: Reason | None = None
+
+
+class ActRequest(StrictModel):
+    """An act of an operator on one thing. `reason`: recorded in the audit."""
+
+    reason: Reason | None = None
 
 
 class BulkRequeueRequest(StrictModel):
@@ -140,6 +147,7 @@ class BulkRequeueRequest(StrictModel):
     per_minute: Annotated[float, Field(gt=0, le=60_000)] = 10
     after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     already: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+    reason: Reason | None = None
 
 
 class OperationRequest(StrictModel):

@@ -9,7 +9,8 @@ from lib.store.calls import Calls
 class OperatorCalls(Calls):
     """Documented in `supabase/schemas/`: 12 (circuits), 19 (audit), 20, 30 to 33, 36 to 39, 42, 57 and 58.
 
-    `caller`: who acts, recorded in the audit; a row of another tenant than theirs does not exist for them.
+    `caller`, `reason`: who acts and why, recorded in the audit; a row of another tenant than theirs does not exist for
+    them.
     """
 
     def enqueue(
@@ -34,18 +35,18 @@ class OperatorCalls(Calls):
         circuit: str | None = None,
         source: str | None = None,
         force: bool = False,
+        reason: str | None = None,
     ) -> dict[str, Any]:
         """Requeue a job. `circuit`, `source`: those of the payload.
 
         Not repeated on a lost connection: the job may already run.
         """
-        return self._act(
-            "giftcard_requeue", caller, job_id=job_id, payload=payload, force=force, circuit=circuit, source=source
-        )
+        payload_of: dict[str, Any] = {"payload": payload, "circuit": circuit, "source": source}
+        return self._act("giftcard_requeue", caller, job_id=job_id, force=force, reason=reason, **payload_of)
 
-    def cancel(self, job_id: int, *, caller: Caller) -> dict[str, Any]:
+    def cancel(self, job_id: int, *, caller: Caller, reason: str | None = None) -> dict[str, Any]:
         """Cancel a job: at once if queued or in error; a running one by request."""
-        return self._act("giftcard_cancel", caller, job_id=job_id)
+        return self._act("giftcard_cancel", caller, job_id=job_id, reason=reason)
 
     def job(self, job_id: int, *, tenant_id: str | None, **known: Any) -> dict[str, Any]:
         """Return a job, with the reason why it waits. `tenant_id`: the only tenant that the caller may see."""
@@ -75,26 +76,28 @@ class OperatorCalls(Calls):
         """Requeue one batch of the jobs that match. Not repeated on a lost connection: what was requeued is unknown."""
         return self._dict("giftcard_requeue_jobs", by=caller.name, **arguments)
 
-    def cancel_flow(self, tenant_id: str, correlation_id: str, *, caller: Caller) -> dict[str, Any]:
+    def cancel_flow(
+        self, tenant_id: str, correlation_id: str, *, caller: Caller, reason: str | None = None
+    ) -> dict[str, Any]:
         """Cancel the unfinished jobs of a flow."""
-        arguments: dict[str, Any] = {"tenant_id": tenant_id, "correlation_id": correlation_id, "by": caller.name}
-        return self._dict("giftcard_cancel_flow", **arguments)
+        flow: dict[str, Any] = {"tenant_id": tenant_id, "correlation_id": correlation_id}
+        return self._dict("giftcard_cancel_flow", reason=reason, by=caller.name, **flow)
 
     def pause(self, stage: str, *, paused_by: str, reason: str | None, caller: Caller) -> dict[str, Any]:
         """Pause a stage, or all ('*'). `paused_by`: the name that status shows."""
         return self._dict("giftcard_pause", stage=stage, paused_by=paused_by, reason=reason, by=caller.name)
 
-    def resume(self, stage: str, *, resumed_by: str, caller: Caller) -> dict[str, Any]:
+    def resume(self, stage: str, *, resumed_by: str, caller: Caller, reason: str | None = None) -> dict[str, Any]:
         """Resume a stage, or all ('*')."""
-        return self._dict("giftcard_resume", stage=stage, resumed_by=resumed_by, by=caller.name)
+        return self._dict("giftcard_resume", stage=stage, resumed_by=resumed_by, reason=reason, by=caller.name)
 
     def list_circuits(self, *, older: str | None, limit: int) -> dict[str, Any]:
         """Return a page of the circuits that are not closed or have recent failures, by name."""
         return self._dict("giftcard_list_circuits", repeat=True, older=older, limit=limit)
 
-    def reset_circuit(self, circuit: str, *, caller: Caller) -> dict[str, Any]:
+    def reset_circuit(self, circuit: str, *, caller: Caller, reason: str | None = None) -> dict[str, Any]:
         """Close a circuit."""
-        return self._dict("giftcard_reset_circuit", circuit=circuit, by=caller.name)
+        return self._dict("giftcard_reset_circuit", circuit=circuit, reason=reason, by=caller.name)
 
     def record_reveal(self, *, subject: str, tenant_id: str | None, caller: Caller, reason: str | None = None) -> None:
         """Record in the audit that personal data of a tenant (None: of several) was revealed, and why."""
@@ -155,6 +158,6 @@ class OperatorCalls(Calls):
         """Prune one batch. `limits`: how long each kind is retained, like {"jobs": "30 days"}; None: forever."""
         return self._dict("giftcard_prune", repeat=True, limit=limit, dry_run=dry_run, **limits)
 
-    def restore(self, job_id: int, *, caller: Caller) -> dict[str, Any]:
+    def restore(self, job_id: int, *, caller: Caller, reason: str | None = None) -> dict[str, Any]:
         """Restore a job from the archive. Not repeated on a lost connection: a second call would not find it."""
-        return self._act("giftcard_restore_job", caller, job_id=job_id)
+        return self._act("giftcard_restore_job", caller, job_id=job_id, reason=reason)

@@ -66,6 +66,7 @@ class BulkRequeue:
             dry_run=self._wanted.dry_run,
             spread_seconds=seconds,
             first_in=seconds * spread_from,
+            reason=self._wanted.reason,
             caller=self._caller,
         )
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
+from lib.jobs.schemas import ActRequest
 from lib.web import auth
-from lib.web.request_data import path_id
+from lib.web.request_data import path_id, read_body
 from lib.web.services import operations
 
 blueprint = Blueprint("archive", __name__, url_prefix="/api/v1")
@@ -18,6 +19,6 @@ def restore(job_id: int) -> dict[str, Any]:
 
     The job keeps its id, its status and its history.
     """
-    return operations(current_app, caller=auth.caller()).restore(
-        path_id(job_id, name="job_id", missing="job {} is not in the archive")
-    )
+    number = path_id(job_id, name="job_id", missing="job {} is not in the archive")
+    body = read_body(ActRequest, optional=True)
+    return operations(current_app, caller=auth.caller()).restore(number, reason=body.reason)

@@ -4,9 +4,9 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from lib.jobs.schemas import CircuitPage
+from lib.jobs.schemas import ActRequest, CircuitPage
 from lib.web import auth
-from lib.web.request_data import read_query, refuse_nul
+from lib.web.request_data import read_body, read_query, refuse_nul
 from lib.web.services import operations
 
 blueprint = Blueprint("circuits", __name__, url_prefix="/api/v1/circuits")
@@ -25,4 +25,5 @@ def list_circuits() -> dict[str, Any]:
 def reset(name: str) -> dict[str, Any]:
     """Close a circuit."""
     refuse_nul(name, title="a circuit's name cannot hold a NUL character")
-    return operations(current_app, caller=auth.caller()).reset_circuit(name)
+    body = read_body(ActRequest, optional=True)
+    return operations(current_app, caller=auth.caller()).reset_circuit(name, reason=body.reason)

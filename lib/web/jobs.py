@@ -5,6 +5,7 @@ from typing import Any
 from flask import Blueprint, current_app
 
 from lib.jobs.schemas import (
+    ActRequest,
     BulkRequeueRequest,
     EnqueueRequest,
     ErrorsQuery,
@@ -110,7 +111,7 @@ def requeue(job_id: int) -> dict[str, Any]:
     The job is due immediately and gets a full set of attempts. A queued or running job is rejected with 409.
     """
     body = read_body(RequeueRequest, optional=True)
-    return _operations().requeue(_checked(job_id), payload=body.payload, force=body.force)
+    return _operations().requeue(_checked(job_id), payload=body.payload, force=body.force, reason=body.reason)
 
 
 @blueprint.post("/jobs/requeue")
@@ -130,7 +131,8 @@ def cancel(job_id: int) -> dict[str, Any]:
 
     A running job is cancelled when its run ends. A completed job is rejected with 409.
     """
-    return _operations().cancel(_checked(job_id))
+    body = read_body(ActRequest, optional=True)
+    return _operations().cancel(_checked(job_id), reason=body.reason)
 
 
 @blueprint.post("/flows/<path:correlation_id>/cancel")
@@ -142,7 +144,8 @@ def cancel_flow(correlation_id: str) -> dict[str, Any]:
     """
     (query,) = read_query(TenantQuery)
     refuse_nul(query.tenant_id or "", correlation_id)
-    return _operations().cancel_flow(query.tenant_id, correlation_id)
+    body = read_body(ActRequest, optional=True)
+    return _operations().cancel_flow(query.tenant_id, correlation_id, reason=body.reason)
 
 
 def _checked(job_id: int) -> int:

@@ -35,4 +35,4 @@ def pause(stage: str) -> dict[str, Any]:
 def resume(stage: str) -> dict[str, Any]:
     """Resume a paused stage."""
     body = read_body(PauseRequest)
-    return operations(current_app, caller=auth.caller()).resume(stage, by=body.by)
+    return operations(current_app, caller=auth.caller()).resume(stage, by=body.by, reason=body.reason)

@@ -683,9 +683,10 @@ begin
   end loop;
 end $$;
 
--- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
+-- Close a circuit by hand. p_reason: why, for the audit. Return {circuit, was, state}. GC404 for one that has never
+-- failed.
 create function public.giftcard_reset_circuit(
-  p_circuit text, p_by text default null, p_now timestamptz default null) returns jsonb
+  p_circuit text, p_reason text default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -704,7 +705,8 @@ begin
   end if;
   if v_state <> 'closed' or v_failures > 0 then
     perform public.giftcard_record_act(
-      p_by, null, 'reset_circuit', 'circuit ' || p_circuit, jsonb_build_object('was', v_state), v_now);
+      p_by, null, 'reset_circuit', 'circuit ' || p_circuit,
+      jsonb_build_object('was', v_state, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
 end $$;
@@ -3488,21 +3490,23 @@ end $$;
 
 -- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
 -- a corrected payload (p_circuit: its circuit, p_source: its source; null: sql), refused once the job has begun an
--- external effect, which is bound to the old one. History stays. Return {id, status, was}. GC409 for any other state.
+-- external effect, which is bound to the old one. p_reason: why, for the audit. History stays. Return {id, status,
+-- was}. GC409 for any other state.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
-  p_source text default null, p_by text default null, p_tenant_id text default null,
+  p_source text default null, p_reason text default null, p_by text default null, p_tenant_id text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
+  v_details jsonb;
   r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_source, p_tenant_id, p_now);
 begin
+  v_details := jsonb_build_object('was', r.answer -> 'was', 'reason', p_reason);
   if r.changed = '[]' then
-    perform public.giftcard_record_jobs(
-      p_by, 'requeue', array[p_job_id], jsonb_build_object('was', r.answer -> 'was'), p_now);
+    perform public.giftcard_record_jobs(p_by, 'requeue', array[p_job_id], v_details, p_now);
   else
     perform public.giftcard_record_jobs(
-      p_by, 'payload', array[p_job_id], jsonb_build_object('was', r.answer -> 'was', 'changed', r.changed), p_now);
+      p_by, 'payload', array[p_job_id], v_details || jsonb_build_object('changed', r.changed), p_now);
   end if;
   return r.answer;
 end $$;
@@ -3525,9 +3529,10 @@ begin
 end $$;
 
 -- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
--- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
+-- outcome becomes cancelled. p_reason: why, for the audit. Return {id, was, status, cancel_requested}.
 create function public.giftcard_cancel(
-  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3542,7 +3547,7 @@ begin
       'GC409', format('job %s is completed: there is nothing to cancel', p_job_id), 'status');
   elsif public.giftcard_cancel_locked(array[p_job_id], v_now) > 0 then
     perform public.giftcard_record_jobs(
-      p_by, 'cancel', array[p_job_id], jsonb_build_object('was', v_status), v_now);
+      p_by, 'cancel', array[p_job_id], jsonb_build_object('was', v_status, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('id', p_job_id, 'was', v_status,
                             'status', case v_status when 'running' then 'running' else 'cancelled' end,
@@ -3581,9 +3586,11 @@ begin
     'stage', p_stage, 'paused', true, 'paused_at', s.paused_at, 'paused_by', s.paused_by, 'reason', s.reason);
 end $$;
 
--- End a pause. p_resumed_by: the name that is kept; null: p_by. GC404 for a stage that is not paused.
+-- End a pause. p_resumed_by: the name that is kept; null: p_by. p_reason: why, for the audit. GC404 for a stage that is
+-- not paused.
 create function public.giftcard_resume(
-  p_stage text, p_resumed_by text default null, p_by text default null, p_now timestamptz default null) returns jsonb
+  p_stage text, p_resumed_by text default null, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3596,7 +3603,7 @@ begin
   end if;
   perform public.giftcard_record_act(
     p_by, null, 'resume', 'stage ' || p_stage,
-    jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by))), v_now);
+    jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by)), 'reason', p_reason), v_now);
   return jsonb_build_object('stage', p_stage, 'paused', false, 'resumed_at', v_now, 'resumed_by', v_name);
 end $$;
 -- Many jobs at once, in bounded steps.
@@ -3631,12 +3638,12 @@ end $$;
 -- Requeue by filter, one step: the next p_limit jobs with an id above p_after that are in error or cancelled and fit.
 -- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped, and have to fit still once
 -- they are locked. Unless p_dry_run is false nothing changes. p_spread_seconds, p_first_in: as in
--- giftcard_requeue_locked.
+-- giftcard_requeue_locked. p_reason: why, for the audit.
 -- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
-  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_by text default null,
-  p_now timestamptz default null) returns jsonb
+  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_reason text default null,
+  p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
@@ -3657,7 +3664,7 @@ begin
     perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, v_now);
     -- The text of the error may name a person.
     perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
-      'filter', p_filter - 'error', 'by_error', p_filter ->> 'error' is not null or null), v_now);
+      'filter', p_filter - 'error', 'by_error', p_filter ->> 'error' is not null or null, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object(
     'matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
@@ -3666,11 +3673,11 @@ begin
 end $$;
 
 -- Requeue dead letters by stage, part of the error and age, the oldest first, due now, at most p_limit a call (repeat
--- it until matched is 0). Unless p_dry_run is false it only counts. Return {dry_run, matched (up to p_limit),
--- requeued}.
+-- it until matched is 0). Unless p_dry_run is false it only counts. p_reason: why, for the audit. Return {dry_run,
+-- matched (up to p_limit), requeued}.
 create function public.giftcard_requeue_dead_letters(
   p_stage text default null, p_error text default null, p_older_than interval default null,
-  p_limit integer default 1000, p_dry_run boolean default true, p_by text default null,
+  p_limit integer default 1000, p_dry_run boolean default true, p_reason text default null, p_by text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -3687,16 +3694,17 @@ begin
     perform public.giftcard_requeue_locked(v_ids, 0, 0, v_now);
     perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
       'filter', jsonb_build_object('stage', p_stage, 'older_than', p_older_than),
-      'by_error', p_error is not null or null), v_now);
+      'by_error', p_error is not null or null, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('dry_run', v_dry_run, 'matched', cardinality(v_ids),
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
 -- Cancel what is left of a flow, and its order: queued and dead jobs at once; for running ones the request is recorded.
--- Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
+-- p_reason: why, for the audit. Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
-  p_tenant_id text, p_correlation_id text, p_by text default null, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3717,7 +3725,7 @@ begin
   if public.giftcard_cancel_locked(v_ids, v_now) > 0 or found then
     perform public.giftcard_record_act(
       p_by, p_tenant_id, 'cancel_flow', 'flow ' || p_correlation_id,
-      jsonb_build_object('jobs', v_cancelled + v_requested), v_now);
+      jsonb_build_object('jobs', v_cancelled + v_requested, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
                             'cancelled', v_cancelled, 'cancel_requested', v_requested);
@@ -4106,11 +4114,12 @@ begin
   return v_inserted;
 end $$;
 
--- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
--- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
--- now.
+-- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. p_reason: why,
+-- for the audit. Return {id, status, restored}. GC404: it is not there; GC409: it is not archived, or another job has
+-- its place in the flow by now.
 create function public.giftcard_restore_job(
-  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_job jsonb;
@@ -4139,7 +4148,8 @@ begin
       'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other),
       'job_id');
   end if;
-  perform public.giftcard_record_jobs(p_by, 'restore', array[p_job_id], '{}', p_now);
+  perform public.giftcard_record_jobs(
+    p_by, 'restore', array[p_job_id], jsonb_build_object('reason', p_reason), p_now);
   return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;
 -- The runs of a job.

@@ -139,9 +139,10 @@ begin
   end loop;
 end $$;
 
--- Close a circuit by hand. Return {circuit, was, state}. GC404 for one that has never failed.
+-- Close a circuit by hand. p_reason: why, for the audit. Return {circuit, was, state}. GC404 for one that has never
+-- failed.
 create function public.giftcard_reset_circuit(
-  p_circuit text, p_by text default null, p_now timestamptz default null) returns jsonb
+  p_circuit text, p_reason text default null, p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -160,7 +161,8 @@ begin
   end if;
   if v_state <> 'closed' or v_failures > 0 then
     perform public.giftcard_record_act(
-      p_by, null, 'reset_circuit', 'circuit ' || p_circuit, jsonb_build_object('was', v_state), v_now);
+      p_by, null, 'reset_circuit', 'circuit ' || p_circuit,
+      jsonb_build_object('was', v_state, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('circuit', p_circuit, 'was', v_state, 'state', 'closed');
 end $$;

@@ -51,21 +51,23 @@ end $$;
 
 -- Requeue a job in error or cancelled (with p_force: completed): due now, with a whole new set of attempts. p_payload:
 -- a corrected payload (p_circuit: its circuit, p_source: its source; null: sql), refused once the job has begun an
--- external effect, which is bound to the old one. History stays. Return {id, status, was}. GC409 for any other state.
+-- external effect, which is bound to the old one. p_reason: why, for the audit. History stays. Return {id, status,
+-- was}. GC409 for any other state.
 create function public.giftcard_requeue(
   p_job_id bigint, p_payload jsonb default null, p_force boolean default false, p_circuit text default null,
-  p_source text default null, p_by text default null, p_tenant_id text default null,
+  p_source text default null, p_reason text default null, p_by text default null, p_tenant_id text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
+  v_details jsonb;
   r record := public.giftcard_requeue_job(p_job_id, p_payload, p_force, p_circuit, p_source, p_tenant_id, p_now);
 begin
+  v_details := jsonb_build_object('was', r.answer -> 'was', 'reason', p_reason);
   if r.changed = '[]' then
-    perform public.giftcard_record_jobs(
-      p_by, 'requeue', array[p_job_id], jsonb_build_object('was', r.answer -> 'was'), p_now);
+    perform public.giftcard_record_jobs(p_by, 'requeue', array[p_job_id], v_details, p_now);
   else
     perform public.giftcard_record_jobs(
-      p_by, 'payload', array[p_job_id], jsonb_build_object('was', r.answer -> 'was', 'changed', r.changed), p_now);
+      p_by, 'payload', array[p_job_id], v_details || jsonb_build_object('changed', r.changed), p_now);
   end if;
   return r.answer;
 end $$;
@@ -88,9 +90,10 @@ begin
 end $$;
 
 -- Cancel a job that is queued or in error. For a running one the request is recorded: complete still wins, any other
--- outcome becomes cancelled. Return {id, was, status, cancel_requested}.
+-- outcome becomes cancelled. p_reason: why, for the audit. Return {id, was, status, cancel_requested}.
 create function public.giftcard_cancel(
-  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -105,7 +108,7 @@ begin
       'GC409', format('job %s is completed: there is nothing to cancel', p_job_id), 'status');
   elsif public.giftcard_cancel_locked(array[p_job_id], v_now) > 0 then
     perform public.giftcard_record_jobs(
-      p_by, 'cancel', array[p_job_id], jsonb_build_object('was', v_status), v_now);
+      p_by, 'cancel', array[p_job_id], jsonb_build_object('was', v_status, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('id', p_job_id, 'was', v_status,
                             'status', case v_status when 'running' then 'running' else 'cancelled' end,
@@ -144,9 +147,11 @@ begin
     'stage', p_stage, 'paused', true, 'paused_at', s.paused_at, 'paused_by', s.paused_by, 'reason', s.reason);
 end $$;
 
--- End a pause. p_resumed_by: the name that is kept; null: p_by. GC404 for a stage that is not paused.
+-- End a pause. p_resumed_by: the name that is kept; null: p_by. p_reason: why, for the audit. GC404 for a stage that is
+-- not paused.
 create function public.giftcard_resume(
-  p_stage text, p_resumed_by text default null, p_by text default null, p_now timestamptz default null) returns jsonb
+  p_stage text, p_resumed_by text default null, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -159,6 +164,6 @@ begin
   end if;
   perform public.giftcard_record_act(
     p_by, null, 'resume', 'stage ' || p_stage,
-    jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by))), v_now);
+    jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by)), 'reason', p_reason), v_now);
   return jsonb_build_object('stage', p_stage, 'paused', false, 'resumed_at', v_now, 'resumed_by', v_name);
 end $$;

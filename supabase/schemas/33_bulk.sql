@@ -30,12 +30,12 @@ end $$;
 -- Requeue by filter, one step: the next p_limit jobs with an id above p_after that are in error or cancelled and fit.
 -- Going up by id, each is met once, whatever else moves; rows are waited for, not skipped, and have to fit still once
 -- they are locked. Unless p_dry_run is false nothing changes. p_spread_seconds, p_first_in: as in
--- giftcard_requeue_locked.
+-- giftcard_requeue_locked. p_reason: why, for the audit.
 -- Return {matched, requeued, ids, last_id (continue after it), done, dry_run}.
 create function public.giftcard_requeue_jobs(
   p_filter jsonb, p_after bigint default 0, p_limit integer default 500, p_dry_run boolean default true,
-  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_by text default null,
-  p_now timestamptz default null) returns jsonb
+  p_spread_seconds double precision default 0, p_first_in double precision default 0, p_reason text default null,
+  p_by text default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_limit integer := least(greatest(coalesce(p_limit, 500), 1), 1000);
@@ -56,7 +56,7 @@ begin
     perform public.giftcard_requeue_locked(v_ids, p_first_in, p_spread_seconds, v_now);
     -- The text of the error may name a person.
     perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
-      'filter', p_filter - 'error', 'by_error', p_filter ->> 'error' is not null or null), v_now);
+      'filter', p_filter - 'error', 'by_error', p_filter ->> 'error' is not null or null, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object(
     'matched', cardinality(v_found), 'requeued', cardinality(v_ids), 'ids', to_jsonb(v_ids),
@@ -65,11 +65,11 @@ begin
 end $$;
 
 -- Requeue dead letters by stage, part of the error and age, the oldest first, due now, at most p_limit a call (repeat
--- it until matched is 0). Unless p_dry_run is false it only counts. Return {dry_run, matched (up to p_limit),
--- requeued}.
+-- it until matched is 0). Unless p_dry_run is false it only counts. p_reason: why, for the audit. Return {dry_run,
+-- matched (up to p_limit), requeued}.
 create function public.giftcard_requeue_dead_letters(
   p_stage text default null, p_error text default null, p_older_than interval default null,
-  p_limit integer default 1000, p_dry_run boolean default true, p_by text default null,
+  p_limit integer default 1000, p_dry_run boolean default true, p_reason text default null, p_by text default null,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -86,16 +86,17 @@ begin
     perform public.giftcard_requeue_locked(v_ids, 0, 0, v_now);
     perform public.giftcard_record_jobs(p_by, 'requeue', v_ids, jsonb_build_object(
       'filter', jsonb_build_object('stage', p_stage, 'older_than', p_older_than),
-      'by_error', p_error is not null or null), v_now);
+      'by_error', p_error is not null or null, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('dry_run', v_dry_run, 'matched', cardinality(v_ids),
                             'requeued', case when v_dry_run then 0 else cardinality(v_ids) end);
 end $$;
 
 -- Cancel what is left of a flow, and its order: queued and dead jobs at once; for running ones the request is recorded.
--- Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
+-- p_reason: why, for the audit. Return {tenant_id, correlation_id, cancelled, cancel_requested}: how many of each.
 create function public.giftcard_cancel_flow(
-  p_tenant_id text, p_correlation_id text, p_by text default null, p_now timestamptz default null) returns jsonb
+  p_tenant_id text, p_correlation_id text, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -116,7 +117,7 @@ begin
   if public.giftcard_cancel_locked(v_ids, v_now) > 0 or found then
     perform public.giftcard_record_act(
       p_by, p_tenant_id, 'cancel_flow', 'flow ' || p_correlation_id,
-      jsonb_build_object('jobs', v_cancelled + v_requested), v_now);
+      jsonb_build_object('jobs', v_cancelled + v_requested, 'reason', p_reason), v_now);
   end if;
   return jsonb_build_object('tenant_id', p_tenant_id, 'correlation_id', p_correlation_id,
                             'cancelled', v_cancelled, 'cancel_requested', v_requested);

@@ -146,11 +146,12 @@ begin
   return v_inserted;
 end $$;
 
--- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. Return {id,
--- status, restored}. GC404: it is not there; GC409: it is not archived, or another job has its place in the flow by
--- now.
+-- Restore a job from the archive as it was, under its id. Its time until the next pruning begins again. p_reason: why,
+-- for the audit. Return {id, status, restored}. GC404: it is not there; GC409: it is not archived, or another job has
+-- its place in the flow by now.
 create function public.giftcard_restore_job(
-  p_job_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+  p_job_id bigint, p_reason text default null, p_by text default null, p_tenant_id text default null,
+  p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_job jsonb;
@@ -179,6 +180,7 @@ begin
       'job %s cannot come back: it was enqueued again, and job %s has its place in the flow', p_job_id, v_other),
       'job_id');
   end if;
-  perform public.giftcard_record_jobs(p_by, 'restore', array[p_job_id], '{}', p_now);
+  perform public.giftcard_record_jobs(
+    p_by, 'restore', array[p_job_id], jsonb_build_object('reason', p_reason), p_now);
   return jsonb_build_object('id', p_job_id, 'status', v_job ->> 'status', 'restored', true);
 end $$;

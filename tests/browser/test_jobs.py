@@ -34,6 +34,7 @@ def test_a_refused_payload_is_found_read_corrected_and_requeued(site: Site) -> N
     site.wait_for_text("Payload (JSON)")
     text = site.find("textarea").get_attribute("value")
     assert json.loads(text) == BROKEN
+    site.type("reason", "a typing error")
     site.press("Requeue with this payload")
     site.wait_for_text("customer.email is not a valid e-mail address")
     site.type("payload", json.dumps(an_order()))

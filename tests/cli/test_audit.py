@@ -1,8 +1,10 @@
 """`flask jobs audit`, through both doors: who did what, filtered and a page at a time."""
 
+from typing import Any
+
 import pytest
 
-from tests.cli.conftest import Door
+from tests.cli.conftest import KATE, Door
 from tests.support.world import World, an_order
 
 
@@ -24,6 +26,34 @@ def test_acts_are_listed_the_newest_first(world: World, door: Door, monkeypatch:
     assert f"--older {acts[1]['id']}" in text
     assert f"job {ids[0]}" in door.says("audit", "--action", "requeue", "--older", acts[1]["id"])
     assert door.says("audit", "--subject", "job 99").strip() == "No act matches."
+
+
+REASON = ("--reason", f"{KATE} asks")
+
+
+def test_a_reason_is_kept_masked_with_each_act(world: World, door: Door) -> None:
+    world.sql("insert into giftcard_circuits (circuit, failures) values ('email', 2)")
+    world.enqueue("email", correlation_id="order-7")
+    ids = [world.add("email", status="error", finished_at="2026-01-01") for _ in range(5)]
+    world.sql("select giftcard_archive_jobs(array[%s::bigint], now())", ids[0])
+    commands: dict[str, tuple[Any, ...]] = {
+        "restore": ("restore", ids[0]),
+        "requeue": ("requeue", ids[1]),
+        "cancel": ("cancel", ids[2]),
+        "cancel_flow": ("cancel", "--flow", "order-7", "--yes"),
+        "pause": ("pause", "email"),
+        "resume": ("resume", "email"),
+        "reset_circuit": ("circuits", "reset", "email"),
+    }
+    for action, command in commands.items():
+        assert "--reason" in door.refuses(*command, "--reason", "x" * 201)
+        door.says(*command, *REASON)
+        (act,) = door.json("audit", "--limit", 1)["acts"]
+        assert (act["action"], act["details"]["reason"]) == (action, "[email] asks")
+    door.says("requeue", "--stage", "email", "--yes", *REASON)
+    (act,) = door.json("audit", "--limit", 1)["acts"]
+    assert (act["details"]["jobs"], act["details"]["reason"]) == (3, "[email] asks")
+    assert "no job is selected" in door.refuses("requeue", *REASON)
 
 
 def test_a_wrong_filter_is_named(door: Door) -> None:

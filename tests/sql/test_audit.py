@@ -60,6 +60,32 @@ def test_an_act_of_no_name_is_that_of_the_database_role(world: World, function: 
     assert row["by"] == row["role"]
 
 
+# Those of jobs, stages and circuits, and the decisions that an operator has to explain.
+WITH_A_REASON = (
+    *("requeue", "requeue_jobs", "requeue_dead_letters", "create_operation", "cancel", "cancel_flow", "restore_job"),
+    *("pause", "resume", "reset_circuit", "record_reveal", "make_free_of_charge", "accept_difference", "resend_mail"),
+    "pause_schedule",
+)
+
+
+def test_every_function_with_a_reason_is_walked(world: World) -> None:
+    functions = world.rows(
+        "select substr(proname, 10) as name from pg_proc where pronamespace = 'public'::regnamespace"
+        " and provolatile = 'v' and 'p_reason' = any (proargnames) and 'p_by' = any (proargnames)"
+    )
+    assert {f["name"] for f in functions} == set(WITH_A_REASON)
+
+
+@pytest.mark.parametrize("function", WITH_A_REASON)
+def test_the_reason_of_an_act_is_kept(world: World, function: str) -> None:
+    act = ACTS[function]
+    arguments = act.arguments(world, act.before(world)) | {"reason": "the vendor is back"}
+    before = len(acts(world))
+    world.call(function, **arguments, by="kim")
+    (row,) = new_acts(world, before)
+    assert row["details"]["reason"] == "the vendor is back"
+
+
 @pytest.mark.parametrize("function", ["enqueue", "make_report"])
 def test_what_a_program_does_is_no_act(world: World, function: str) -> None:
     world.call(function, **ACTS[function].arguments(world, None))
@@ -106,9 +132,11 @@ def test_an_act_that_is_undone_leaves_no_row(world: World, function: str) -> Non
 
 def test_a_corrected_payload_is_named_by_its_fields(world: World) -> None:
     job_id = dead(world)
-    world.call("requeue", job_id=job_id, payload={"to": "anna@example.com", "copy": None}, by="kim")
+    payload = {"to": "anna@example.com", "copy": None}
+    world.call("requeue", job_id=job_id, payload=payload, reason="a typing error", by="kim")
     (row,) = acts(world)
-    assert (row["action"], row["details"]) == ("payload", {"was": "error", "changed": ["copy", "to"]})
+    details = {"was": "error", "changed": ["copy", "to"], "reason": "a typing error"}
+    assert (row["action"], row["details"]) == ("payload", details)
 
 
 def test_a_job_that_is_replaced_by_an_enqueue_is_part_of_it(world: World) -> None:

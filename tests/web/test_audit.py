@@ -1,5 +1,6 @@
 """Each act over HTTP is a row of the audit with the caller's name, and the list shows it without personal data."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,37 @@ def test_each_act_over_http_has_the_name_of_its_caller(world: World, route: tupl
     assert (act["by"], act["action"]) == ("admin token", action)
     assert act["tenant_id"] == (None if path.startswith(OF_ALL) else "default")
     assert [text for text in PERSONAL if text in str(act)] == []
+
+
+def _takes_a_reason(route: tuple[str, str]) -> bool:
+    """Whether the document of the API has the field in the route's body."""
+    document = openapi_document()
+    content = document["paths"][route[1].partition("?")[0]][route[0]].get("requestBody", {}).get("content", {})
+    name = str(content.get("application/json", {}).get("schema", {}).get("$ref", "")).rpartition("/")[2]
+    return "reason" in document["components"]["schemas"].get(name, {}).get("properties", {})
+
+
+EXPLAINED = [route for route in WALK if _takes_a_reason(route)]
+
+
+def test_acts_on_jobs_stages_and_circuits_take_a_reason() -> None:
+    of_jobs = ("requeue", "payload", "create_operation", "cancel", "cancel_flow", "restore")
+    wanted = {*of_jobs, "pause", "resume", "reset_circuit"}
+    assert wanted <= {WALK[route][2] for route in EXPLAINED}
+
+
+@pytest.mark.parametrize("route", EXPLAINED, ids=" ".join)
+def test_the_reason_of_an_act_is_bounded_kept_and_masked(world: World, route: tuple[str, str]) -> None:
+    method, path = route
+    before, body, action = WALK[route]
+    path = re.sub(r"\{.*?\}", str(before(world)), path)
+    for wrong in ("", "x" * 201, 7):
+        sent = (body or {}) | {"reason": wrong}
+        refused = world.client.open(path, method=method, json=sent, headers=bearer(ADMIN))
+        assert (refused.status_code, refused.json["field"]) == (422, "reason")
+    ask(world, method, path, (body or {}) | {"reason": "anna@example.com wrote: ü"})
+    act = ask(world, "GET", "/api/v1/audit")["acts"][0]
+    assert (act["action"], act["details"]["reason"]) == (action, "[email] wrote: ü")
 
 
 def test_orders_of_customers_ticks_and_plain_reads_are_no_acts(world: World) -> None:

@@ -146,5 +146,5 @@ def pruning(t: Teller) -> None:
     t.later(40 * 86_400)
     t.do("prune", limit=1000, dry_run=False, **days, dead_letters=None, history="1 day", ticks="1 day")
     t.do("restore_job", job_id=NOBODY)
-    t.do("restore_job", job_id=old)
+    t.do("restore_job", job_id=old, reason="ß")
     t.do("show_job", job_id=old, stages={}, missing={})

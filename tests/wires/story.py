@@ -165,9 +165,9 @@ def _dead_letters(t: Teller) -> None:
     t.do("advance_tick", tick_id=begun["tick_id"], claim_key=LEASES[6], results=failed, limit=0, busy=0)
     t.do("requeue", job_id=ids[0], payload=None, force=False)
     t.do("requeue", job_id=ids[0], payload=None, force=False)
-    t.do("requeue", job_id=ids[1], payload={"to": "ß@example.org"}, force=True, by="kate")
+    t.do("requeue", job_id=ids[1], payload={"to": "ß@example.org"}, force=True, reason="Ärger", by="kate")
     t.do("requeue_jobs", filter={"stage": "email", "status": "error"}, dry_run=True)
-    t.do("requeue_jobs", filter={"stage": "email"}, dry_run=False, limit=1, spread_seconds=0.5, first_in=2)
+    t.do("requeue_jobs", filter={"stage": "email"}, dry_run=False, limit=1, spread_seconds=0.5, first_in=2, reason="ß")
     t.do("requeue_jobs", filter={"status": "running"}, dry_run=False)
     t.do("requeue_jobs", filter={"colour": "red"}, after=None, limit=None, dry_run=None)
     t.do("list_jobs", filter={"status": "error", "error": "NO"}, stages=None, missing={})
@@ -204,16 +204,16 @@ def _operations(t: Teller) -> None:
 def _operators(t: Teller) -> None:
     t.do("pause", stage="email", paused_by="Åsa", by="kate", reason=None)
     t.do("pause", stage="", by="kate", reason="é")
-    t.do("resume", stage="email", resumed_by="Åsa", by="kate")
+    t.do("resume", stage="email", resumed_by="Åsa", reason="ß", by="kate")
     t.do("resume", stage="email", by="kate")
-    t.do("reset_circuit", circuit="customer_ingest", by="kate")
+    t.do("reset_circuit", circuit="customer_ingest", reason="é", by="kate")
     t.do("reset_circuit", circuit="none", by="kate")
     (answer,) = t.do("enqueue", jobs=[{"stage": "email", "correlation_id": "wishes"}], replace=False)
     t.do("cancel", job_id=answer["id"], by="kate", tenant_id="another")
-    t.do("cancel", job_id=answer["id"], by="kate", tenant_id="default")
+    t.do("cancel", job_id=answer["id"], reason="Ärger", by="kate", tenant_id="default")
     t.do("cancel", job_id=NOBODY)
-    t.do("cancel_flow", tenant_id="default", correlation_id="wishes")
-    t.do("cancel_flow", tenant_id="default", correlation_id="none")
+    t.do("cancel_flow", tenant_id="default", correlation_id="wishes", reason="ß")
+    t.do("cancel_flow", tenant_id="default", correlation_id="none", reason=None)
 
 
 def _a_person(t: Teller) -> None:

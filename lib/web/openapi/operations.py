@@ -66,7 +66,14 @@ _ORDERS: Mapping[str, Operation] = {
     "orders.story": Operation(
         "get_order_story", "orders", orders.OrderStory, query=(request_data.TenantQuery, request_data.RevealQuery)
     ),
-    "jobs.cancel_flow": Operation("cancel_flow", "flows", orders.FlowCancelResult, query=(request_data.TenantQuery,)),
+    "jobs.cancel_flow": Operation(
+        "cancel_flow",
+        "flows",
+        orders.FlowCancelResult,
+        body=(schemas.ActRequest,),
+        body_optional=True,
+        query=(request_data.TenantQuery,),
+    ),
 }
 
 _DECISIONS: Mapping[str, Operation] = {
@@ -133,8 +140,12 @@ _JOBS: Mapping[str, Operation] = {
         "requeue_job", "jobs", jobs.RequeueResult, body=(schemas.RequeueRequest,), body_optional=True, errors=(409,)
     ),
     "jobs.requeue_jobs": Operation("requeue_jobs", "jobs", jobs.BulkRequeueResult, body=(schemas.BulkRequeueRequest,)),
-    "jobs.cancel": Operation("cancel_job", "jobs", jobs.CancelResult, errors=(409,)),
-    "archive.restore": Operation("restore_job", "jobs", jobs.RestoreResult, errors=(409,)),
+    "jobs.cancel": Operation(
+        "cancel_job", "jobs", jobs.CancelResult, body=(schemas.ActRequest,), body_optional=True, errors=(409,)
+    ),
+    "archive.restore": Operation(
+        "restore_job", "jobs", jobs.RestoreResult, body=(schemas.ActRequest,), body_optional=True, errors=(409,)
+    ),
 }
 
 _OPERATIONS: Mapping[str, Operation] = {
@@ -156,7 +167,9 @@ _CIRCUITS_AND_STAGES: Mapping[str, Operation] = {
     "circuits.list_circuits": Operation(
         "list_circuits", "circuits", circuits.CircuitList, query=(schemas.CircuitPage,)
     ),
-    "circuits.reset": Operation("reset_circuit", "circuits", circuits.CircuitResetResult),
+    "circuits.reset": Operation(
+        "reset_circuit", "circuits", circuits.CircuitResetResult, body=(schemas.ActRequest,), body_optional=True
+    ),
     "stages.list_stages": Operation("list_stages", "stages", stages.StageList),
     "stages.pause": Operation("pause_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),
     "stages.resume": Operation("resume_stage", "stages", stages.StagePause, body=(schemas.PauseRequest,)),

@@ -8,11 +8,19 @@ from flask.typing import ResponseReturnValue
 from pydantic import BaseModel
 
 from lib.errors import Conflict, Forbidden, Invalid, Refused
+from lib.jobs.audit import Reason
+from lib.validation import StrictModel
 from lib.web.problems import Problem
 from lib.web.request_data import validated
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
+
+
+class Why(StrictModel):
+    """Why an operator acts, which the audit keeps."""
+
+    reason: Reason
 
 
 def form(model: type[M], **given: Any) -> M:
@@ -29,6 +37,15 @@ def number(field: str) -> int | str:
     """Return a field of the form as a number; what is none, as it is, for the validation to name."""
     value = request.form.get(field, "").strip()
     return int(value) if value.isdecimal() and value.isascii() and len(value) < 19 else value
+
+
+def why() -> str:
+    """Return the reason of the request's form.
+
+    Raises:
+        Problem: 422 without one.
+    """
+    return form(Why).reason
 
 
 def act(verb: Callable[[], Any], *, done: str | Callable[[Any], str], to: str) -> ResponseReturnValue:

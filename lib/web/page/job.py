@@ -5,11 +5,9 @@ from typing import Any
 from flask import Blueprint, current_app, request
 from flask.typing import ResponseReturnValue
 
-from lib.jobs.audit import Reason
 from lib.jobs.schemas import HistoryPage
 from lib.jobs.story import JobStories
 from lib.operations import Operations
-from lib.validation import StrictModel
 from lib.web import auth
 from lib.web.page import actions, filters, render, session, timeline
 from lib.web.problems import of_fields
@@ -19,12 +17,6 @@ from lib.web.services import operations, services
 blueprint = Blueprint("job", __name__)
 
 _RUNS = 20
-
-
-class RevealForm(StrictModel):
-    """Why personal data is shown in clear."""
-
-    reason: Reason
 
 
 @blueprint.get("/jobs/<int:job_id>")
@@ -41,8 +33,7 @@ def show(job_id: int) -> ResponseReturnValue:
 @session.view("admin", all_tenants=False)
 def reveal(job_id: int) -> ResponseReturnValue:
     """Return the story of a job with its personal data in clear. The audit records who asked, and why."""
-    form = actions.form(RevealForm)
-    return _page(stories().reveal(checked(job_id), reason=form.reason), in_clear=True)
+    return _page(stories().reveal(checked(job_id), reason=actions.why()), in_clear=True)
 
 
 @blueprint.post("/jobs/<int:job_id>/requeue")
@@ -51,7 +42,7 @@ def requeue(job_id: int) -> ResponseReturnValue:
     """Requeue a job; with `force` also a completed one."""
     force = request.form.get("force") == "true"
     return actions.act(
-        lambda: _operations().requeue(checked(job_id), force=force),
+        lambda: _operations().requeue(checked(job_id), force=force, reason=actions.why()),
         done="Requeued: it is due now, with a full set of attempts. The next tick takes it.",
         to=actions.back(f"/jobs/{job_id}"),
     )
@@ -62,7 +53,7 @@ def requeue(job_id: int) -> ResponseReturnValue:
 def cancel(job_id: int) -> ResponseReturnValue:
     """Cancel a job: now, or when its run ends."""
     return actions.act(
-        lambda: _operations().cancel(checked(job_id)),
+        lambda: _operations().cancel(checked(job_id), reason=actions.why()),
         done=lambda answer: "Its run goes on; then it is cancelled." if answer["cancel_requested"] else "Cancelled.",
         to=actions.back(f"/jobs/{job_id}"),
     )
@@ -73,7 +64,7 @@ def cancel(job_id: int) -> ResponseReturnValue:
 def restore(job_id: int) -> ResponseReturnValue:
     """Restore a job from the archive."""
     return actions.act(
-        lambda: _operations().restore(checked(job_id)),
+        lambda: _operations().restore(checked(job_id), reason=actions.why()),
         done="Restored from the archive, as it was.",
         to=actions.back(f"/jobs/{job_id}"),
     )

@@ -10,16 +10,15 @@ from markupsafe import Markup
 from pydantic import Field
 
 from lib.errors import StoreError
-from lib.jobs.audit import Reason
 from lib.jobs.bulk import BulkOperations
 from lib.jobs.schemas import Filter, OperationRequest
 from lib.monitoring import verdict
 from lib.telemetry import events
 from lib.telemetry.redact import clean
-from lib.validation import Id, StrictModel
+from lib.validation import Id
 from lib.web import auth
 from lib.web.page import pictures, pipeline, render, session
-from lib.web.page.actions import act, back, form
+from lib.web.page.actions import Why, act, back, form
 from lib.web.services import operations, services
 
 blueprint = Blueprint("overview", __name__)
@@ -34,12 +33,11 @@ _END = re.compile(r",? (?:since|at|until) \{|[:;.](?=\s|$)|\{")
 _LONGEST_TITLE = 60
 
 
-class _Requeue(StrictModel):
+class _Requeue(Why):
     """The dead letters of one kind: those that failed as `job_id` did, or with `alone` that job."""
 
     job_id: Annotated[Id, Field(strict=False)]
     alone: Annotated[bool, Field(strict=False)] = False
-    reason: Reason | None = None
 
 
 @blueprint.get("/")
@@ -76,7 +74,11 @@ def requeue() -> ResponseReturnValue:
     wanted = form(_Requeue)
     own = operations(current_app, caller=auth.caller())
     if wanted.alone:
-        return act(lambda: own.requeue(wanted.job_id), done=f"Job {wanted.job_id} is queued again.", to=back("/"))
+        return act(
+            lambda: own.requeue(wanted.job_id, reason=wanted.reason),
+            done=f"Job {wanted.job_id} is queued again.",
+            to=back("/"),
+        )
 
     def create() -> Json:
         # The kind as the database has it: what a page shows of it is masked.

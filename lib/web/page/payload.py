@@ -8,9 +8,10 @@ from flask.typing import ResponseReturnValue
 from lib.errors import Conflict, Forbidden, Invalid, Refused
 from lib.validation import JsonError, strict_json
 from lib.web import auth
-from lib.web.page import render, session
+from lib.web.page import actions, render, session
 from lib.web.page.job import checked, stories
 from lib.web.page.shown import json_text
+from lib.web.problems import Problem
 from lib.web.services import operations
 
 blueprint = Blueprint("payload", __name__)
@@ -39,10 +40,15 @@ def save(job_id: int) -> ResponseReturnValue:
         payload = strict_json(text)
         if not isinstance(payload, dict):
             raise JsonError("it must be an object: { … }")
-        operations(current_app, caller=auth.caller()).requeue(checked(job_id), payload=payload, force=force)
+        own = operations(current_app, caller=auth.caller())
+        own.requeue(checked(job_id), payload=payload, force=force, reason=actions.why())
     except JsonError as error:
         where = f" ({error.field})" if error.field else ""
         return _editor(job_id, text, errors=[("", f"This is not valid JSON{where}: {error}")], force=force)
+    except Problem as error:
+        if not error.errors:
+            raise
+        return _editor(job_id, text, errors=error.errors, force=force)
     except (Invalid, Forbidden, Conflict) as error:
         found = getattr(error, "errors", ()) or [(getattr(error, "field", "") or "", str(error))]
         return _editor(job_id, text, errors=found, force=force)
@@ -64,6 +70,7 @@ def _editor(job_id: int, text: str, *, job: dict[str, Any] | None = None, errors
         is_completed=job["status"] == "completed" if job else "force" in request.form or request.form.get("completed"),
         refused=_why_not(job, text) if job else None,
         text=text,
+        reason="" if job else request.form.get("reason", ""),
         errors=[(_field(field), message) for field, message in errors],
         **{"force": False} | given,
     )

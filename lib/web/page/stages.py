@@ -6,12 +6,11 @@ from flask import Blueprint, current_app
 from flask.typing import ResponseReturnValue
 from pydantic import Field
 
-from lib.jobs.audit import Reason
 from lib.tick.tick import run_tick
-from lib.validation import Identifier, Matching, StrictModel
+from lib.validation import Identifier, Matching
 from lib.web import auth
 from lib.web.page import pipeline, render, session
-from lib.web.page.actions import act, back, form
+from lib.web.page.actions import Why, act, back, form
 from lib.web.page.render import counted
 from lib.web.services import operations, services
 
@@ -22,18 +21,13 @@ _TICK_SECONDS = 5.0
 _OUTCOMES = ("completed", "retried", "errored", "snoozed", "interrupted", "cancelled")
 
 
-class _Pause(StrictModel):
-    """The stage to pause (`*`: everything), and why."""
+class _Stage(Why):
+    """The stage to pause or resume; `*`: everything."""
 
     stage: Identifier
-    reason: Reason
 
 
-class _Stage(StrictModel):
-    stage: Identifier
-
-
-class _Circuit(StrictModel):
+class _Circuit(Why):
     circuit: Annotated[str, Field(min_length=1, max_length=3000), Matching(r"^[^\u0000]+$", "cannot hold a NUL")]
 
 
@@ -52,7 +46,7 @@ def show() -> ResponseReturnValue:
 @session.view("admin")
 def pause() -> ResponseReturnValue:
     """Pause a stage, or everything."""
-    wanted = form(_Pause)
+    wanted = form(_Stage)
     own = operations(current_app, caller=auth.caller())
     return act(
         lambda: own.pause(wanted.stage, by=auth.caller().name, reason=wanted.reason),
@@ -65,20 +59,26 @@ def pause() -> ResponseReturnValue:
 @session.view("admin")
 def resume() -> ResponseReturnValue:
     """Resume a stage, or everything."""
-    stage = form(_Stage).stage
+    wanted = form(_Stage)
     own = operations(current_app, caller=auth.caller())
-    done = f"{_name(stage)} is resumed: the next tick starts what is due."
-    return act(lambda: own.resume(stage, by=auth.caller().name), done=done, to=back("/stages"))
+    return act(
+        lambda: own.resume(wanted.stage, by=auth.caller().name, reason=wanted.reason),
+        done=f"{_name(wanted.stage)} is resumed: the next tick starts what is due.",
+        to=back("/stages"),
+    )
 
 
 @blueprint.post("/circuits/reset")
 @session.view("admin")
 def reset() -> ResponseReturnValue:
     """Close a circuit."""
-    circuit = form(_Circuit).circuit
+    wanted = form(_Circuit)
     own = operations(current_app, caller=auth.caller())
-    done = f"The circuit {circuit} is closed: the next tick tries its jobs."
-    return act(lambda: own.reset_circuit(circuit), done=done, to=back("/stages"))
+    return act(
+        lambda: own.reset_circuit(wanted.circuit, reason=wanted.reason),
+        done=f"The circuit {wanted.circuit} is closed: the next tick tries its jobs.",
+        to=back("/stages"),
+    )
 
 
 @blueprint.post("/tick")

@@ -11,6 +11,7 @@ from tests.support.world import ADMIN, World, bearer
 from tests.web.page.conftest import Browser
 
 PAYLOAD = {"customer": {"given_name": "Kate", "email": "kate@example.com"}, "note": "4111 1111 1111 1111"}
+WHY = {"reason": "the cause is corrected"}
 DEAD = {"status": "error", "attempts": 8, "run_no": 8, "last_error": "TransientError: HTTP 503 from pay.example.com"}
 FRAMES = [
     {"file": "lib/jobs/effects.py", "line": 88, "function": "once"},
@@ -138,7 +139,7 @@ def test_actions_are_forms(
 ) -> None:
     job_id = world.add("payment", **columns)
     form = Page(browser.get(f"/jobs/{job_id}").text).form(f"/jobs/{job_id}/{action}")
-    after = browser.follow(browser.post(form.action, form.fields))
+    after = browser.follow(browser.post(form.action, form.fields | WHY))
     assert sentence in after.text
     assert world.job(job_id)["status"] == status
 
@@ -146,8 +147,8 @@ def test_actions_are_forms(
 def test_an_action_that_came_too_late_is_refused_in_words(browser: Browser, world: World) -> None:
     job_id = a_dead_job(world)
     form = Page(browser.get(f"/jobs/{job_id}").text).form(f"/jobs/{job_id}/requeue")
-    browser.post(form.action, form.fields)
-    assert f"job {job_id} is queued already" in browser.follow(browser.post(form.action, form.fields)).text
+    browser.post(form.action, form.fields | WHY)
+    assert f"job {job_id} is queued already" in browser.follow(browser.post(form.action, form.fields | WHY)).text
 
 
 def test_a_running_job_is_cancelled_by_request(browser: Browser, make_world: Any) -> None:
@@ -156,7 +157,7 @@ def test_a_running_job_is_cancelled_by_request(browser: Browser, make_world: Any
     def handler(job: Job, context: Any) -> Complete:
         form = Page(own.get(f"/jobs/{context.job.id}").text).form(f"/jobs/{context.job.id}/cancel")
         seen["runs"] = "It runs now" in own.get(f"/jobs/{context.job.id}").text
-        seen["answer"] = own.follow(own.post(form.action, form.fields)).text
+        seen["answer"] = own.follow(own.post(form.action, form.fields | WHY)).text
         return Complete()
 
     world = make_world(handlers={"slow": handler})
@@ -174,5 +175,5 @@ def test_an_archived_job_is_restored(browser: Browser, world: World) -> None:
     assert "restore it before anything is done with it" in page.text
     assert not [form for form in page.forms if form.action.endswith(("/requeue", "/cancel"))]
     form = page.form(f"/jobs/{job_id}/restore")
-    assert "Restored" in browser.follow(browser.post(form.action, form.fields)).text
+    assert "Restored" in browser.follow(browser.post(form.action, form.fields | WHY)).text
     assert world.job(job_id)["status"] == "error"

@@ -20,7 +20,9 @@ def job_id(world: World) -> int:
 
 
 def the_form(browser: Browser, job_id: int) -> Any:
-    return Page(browser.get(f"/jobs/{job_id}/payload").text).form(f"/jobs/{job_id}/payload")
+    form = Page(browser.get(f"/jobs/{job_id}/payload").text).form(f"/jobs/{job_id}/payload")
+    form.fields["reason"] = "a typing error"
+    return form
 
 
 def test_it_holds_the_payload_in_clear_and_the_audit_records_that(browser: Browser, world: World, job_id: int) -> None:
@@ -41,6 +43,8 @@ def test_a_corrected_payload_is_stored_and_requeued(browser: Browser, world: Wor
     assert "Requeued with the corrected payload" in after.text
     job = world.job(job_id)
     assert (job["status"], job["payload"]) == ("queued", json.loads(text))
+    (act,) = world.sql("select action, details from giftcard_audit order by id desc limit 1")
+    assert (act["action"], act["details"]["reason"]) == ("payload", "a typing error")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,8 @@ def test_what_is_wrong_stands_beside_the_editor_with_the_input(
     assert response.status_code == 422
     page = Page(response.text)
     assert sentence in page.text
-    assert page.form(form.action).fields["payload"] == text
+    sent_again = page.form(form.action).fields
+    assert (sent_again["payload"], sent_again["reason"]) == (text, "a typing error")
     assert "<script>alert" not in response.text
     assert world.job(job_id)["status"] == "error"
     # Sent again without a mistake, it is accepted: the form is complete.

@@ -59,7 +59,7 @@ def test_a_pause_asks_for_a_reason(world: World, browser: Browser) -> None:
     html = browser.follow(browser.post("/stages/pause", {"stage": "payment", "reason": "month end"})).text
     assert "payment is paused: its jobs wait and lose no attempt." in html
     assert "paused by admin token: month end" in text(cards(html)["payment"])
-    html = browser.follow(browser.post("/stages/resume", {"stage": "payment"})).text
+    html = browser.follow(browser.post("/stages/resume", {"stage": "payment", "reason": "it is over"})).text
     assert "payment is resumed" in html
     assert "paused by" not in text(cards(html)["payment"])
 
@@ -68,7 +68,7 @@ def test_everything_can_be_paused_and_resumed(world: World, browser: Browser) ->
     html = browser.follow(browser.post("/stages/pause", {"stage": "*", "reason": "migration"})).text
     assert "Everything is paused by admin token since" in text(html)
     assert "The tick ran nothing: everything is paused." in browser.follow(browser.post("/tick")).text
-    html = browser.follow(browser.post("/stages/resume", {"stage": "*"})).text
+    html = browser.follow(browser.post("/stages/resume", {"stage": "*", "reason": "it is over"})).text
     assert "Everything is resumed" in html
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_stage_is_refused_with_a_sentence(browser: Browser) -> None:
 def test_a_circuit_is_closed(world: World, browser: Browser, circuit: str) -> None:
     open_circuit(world, circuit)
     assert f"The circuit {circuit} is open" in text(browser.get("/stages").text)
-    html = browser.follow(browser.post("/circuits/reset", {"circuit": circuit})).text
+    html = browser.follow(browser.post("/circuits/reset", {"circuit": circuit, "reason": "it works again"})).text
     assert f"The circuit {circuit} is closed" in text(html)
     assert world.sql("select state from giftcard_circuits") == [{"state": "closed"}]
 
