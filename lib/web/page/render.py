@@ -28,8 +28,8 @@ _MENU = (
     ("Doctor", "/doctor"),
 )
 _STATIC = Path(__file__).parent / "static"
-# Stands for the tag in the text that the tag is made of.
-_TAG = "{ptag}"
+# Stands for the tag in the text that the tag is made of. No other text of a page can be the same: that is escaped.
+_TAG = Markup("<ptag>")
 
 
 def page(template: str, *, status: int = 200, **context: Any) -> Response:
