@@ -69,7 +69,6 @@ def time(value: str | datetime | None, show: str = "time") -> Markup:
     moment = _moment(value)
     if moment is None:
         return Markup("–")
-    moment = moment.astimezone(UTC)
     iso, text = moment.strftime("%Y-%m-%dT%H:%M:%SZ"), f"{moment.day} {moment:%b %H:%M:%S} UTC"
     return Markup('<time datetime="{}" data-show="{}">{}</time>').format(iso, show, text)
 
@@ -153,9 +152,8 @@ def _is_current(address: str) -> bool:
 
 
 def _moment(value: str | datetime | None) -> datetime | None:
-    if isinstance(value, datetime):
-        return value
     try:
-        return datetime.fromisoformat(value) if value else None
-    except ValueError:  # infinity
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment and moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # infinity, and times that Python does not have
         return None

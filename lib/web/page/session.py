@@ -168,7 +168,7 @@ def _opens_by_itself() -> bool:
         services(current_app).settings.giftcard_page_open
         and _is_loopback(request.remote_addr or "")
         and _is_loopback(request.host.rpartition(":")[0].strip("[]") or request.host)
-        and not any(name.lower().startswith(_OF_PROXIES) for name in request.headers.keys())
+        and not any(name.lower().startswith(_OF_PROXIES) for name, _ in request.headers)
     )
 
 
