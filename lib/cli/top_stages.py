@@ -7,6 +7,7 @@ from typing import Any
 
 from lib.cli.tables import duration
 from lib.cli.top_view import Line, Span, View, cell
+from lib.monitoring.verdict import moment
 
 Json = dict[str, Any]
 
@@ -119,8 +120,8 @@ def _circuit(stage: Json, overview: Json, now: datetime) -> Span:
         return "paused", "yellow"
     found = [circuit for circuit in overview["circuits"] if circuit["stage"] == stage["stage"]]
     for circuit in found:
-        if circuit["state"] == "open" and circuit["open_until"]:
-            left = max(0, round((datetime.fromisoformat(circuit["open_until"]) - now).total_seconds()))
+        if circuit["state"] == "open" and (until := moment(circuit["open_until"])):
+            left = max(0, round((until - now).total_seconds()))
             return f"open {left // 60}:{left % 60:02}", "red"
     if found or stage["availability"] in ("blocked", "probing"):
         return ("half-open", "yellow") if stage["availability"] != "blocked" else ("open", "red")

@@ -79,6 +79,17 @@ def test_countdown_and_age_go_on_between_two_answers() -> None:
     assert "(38 s ago)" in text
 
 
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "9999-12-31T23:59:59+00:00"])
+def test_times_set_by_hand_do_not_end_it(time: str) -> None:
+    found = a_night()
+    for circuit in found["circuits"]:
+        circuit |= {"state": "open", "open_until": time}
+    found["circuits"][0]["stage"] = found["stages"][0]["stage"]
+    for group in found["dead"]:
+        group["revive_at"] = time
+    assert frame(found, View(width=80, height=24))
+
+
 @pytest.mark.parametrize("sort", SORTS)
 def test_stages_are_sorted_by_each_column(sort: str) -> None:
     names = [stage["stage"] for stage in ordered(a_night(), View(80, sort=sort))]

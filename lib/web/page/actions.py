@@ -13,6 +13,9 @@ from lib.validation import StrictModel
 from lib.web.problems import Problem
 from lib.web.request_data import validated
 
+# Characters of a notice. The session's cookie carries it, and browsers drop a cookie of more than 4,096 bytes.
+_LONGEST_NOTICE = 300
+
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
@@ -62,15 +65,19 @@ def attempt(verb: Callable[[], T], shown: Callable[[T], ResponseReturnValue], *,
     try:
         result = verb()
     except (Invalid, Forbidden, Refused, Conflict, Problem) as error:
-        flash(sentence_of(error), "error")
+        _notify(sentence_of(error), "error")
         return redirect(otherwise, 303)
     return shown(result)
 
 
 def lead(to: str, notice: str) -> ResponseReturnValue:
     """Lead to a page of ours, with a notice of what was done."""
-    flash(notice, "done")
+    _notify(notice, "done")
     return redirect(to, 303)
+
+
+def _notify(text: str, category: str) -> None:
+    flash(text if len(text) <= _LONGEST_NOTICE else f"{text[: _LONGEST_NOTICE - 1]}…", category)
 
 
 def sentence_of(error: Exception) -> str:

@@ -34,8 +34,8 @@ _WRITTEN = re.compile(
     re.ASCII,
 )
 _STATIC = Path(__file__).parent / "static"
-# Stands for the tag in the text that the tag is made of.
-_TAG = "{ptag}"
+# Stands for the tag in the text that the tag is made of. No other text of a page can be the same: that is escaped.
+_TAG = Markup("<ptag>")
 
 
 def page(template: str, *, status: int = 200, **context: Any) -> Response:
@@ -76,7 +76,6 @@ def time(value: str | datetime | None, show: str = "") -> Markup:
     moment = _moment(value)
     if moment is None:
         return Markup("–")
-    moment = moment.astimezone(UTC)
     if show == "minute":
         return Markup('<time datetime="{}">{}</time>').format(f"{moment:%Y-%m-%dT%H:%MZ}", f"{moment:%H:%M} UTC")
     iso, text = moment.strftime("%Y-%m-%dT%H:%M:%SZ"), f"{moment.day} {moment:%b %H:%M:%S} UTC"
@@ -182,9 +181,8 @@ def _is_current(address: str) -> bool:
 
 
 def _moment(value: str | datetime | None) -> datetime | None:
-    if isinstance(value, datetime):
-        return value
     try:
-        return datetime.fromisoformat(value) if value else None
-    except ValueError:  # infinity
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment and moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # infinity, and times that Python does not have
         return None

@@ -1,6 +1,6 @@
 """The search of every page: lead to the job with a number, else show the orders or jobs that have the text.
 
-A mail address is never part of an address of the page.
+What errors and logs cover is never part of an address of the page: mail addresses, card numbers, tokens, links.
 """
 
 from urllib.parse import urlencode
@@ -10,6 +10,7 @@ from flask.typing import ResponseReturnValue
 from pydantic import ValidationError
 
 from lib.giftcards.schemas import OrderSearch
+from lib.telemetry.redact import covered
 from lib.web.page import orders, session
 
 blueprint = Blueprint("search", __name__)
@@ -23,14 +24,15 @@ def search() -> ResponseReturnValue:
     Four digits are those of a card, unless none has them.
     """
     text = request.form.get("q", "").strip()
-    is_number = text.isdecimal() and text.isascii() and len(text) < 19
+    is_secret = "@" in text or covered(text) != text
+    is_number = text.isdecimal() and text.isascii() and len(text) < 19 and not is_secret
     if text and not (is_number and len(text) != 4):
         try:
-            found = orders.found(OrderSearch(text=text), empty="@" in text)
+            found = orders.found(OrderSearch(text=text), empty=is_secret)
         except ValidationError:  # no order can have it
             found = None
         if found is not None:
             return found
     if is_number:
         return redirect(f"/jobs/{int(text)}", 303)
-    return redirect(f"/jobs?{urlencode({'error': text})}" if text and "@" not in text else "/jobs", 303)
+    return redirect(f"/jobs?{urlencode({'error': text})}" if text and not is_secret else "/jobs", 303)

@@ -25,6 +25,8 @@ P = ParamSpec("P")
 
 # A session ends this long after its sign-in, in seconds.
 LIFETIME = 12 * 3600
+# How the headers begin that a proxy adds: its own address is this machine's, that of its callers is not.
+_OF_PROXIES = ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "via", "cf-")
 _NO_KEY = "set GIFTCARD_ADMIN_TOKEN and deploy again: it signs in here"
 
 
@@ -166,7 +168,7 @@ def _opens_by_itself() -> bool:
         services(current_app).settings.giftcard_page_open
         and _is_loopback(request.remote_addr or "")
         and _is_loopback(request.host.rpartition(":")[0].strip("[]") or request.host)
-        and not any(name in request.headers for name in ("Forwarded", "X-Forwarded-For"))
+        and not any(name.lower().startswith(_OF_PROXIES) for name, _ in request.headers)
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import lib.web.page
+from lib.web.page import render
 from tests.support.world import World
 from tests.web.page.conftest import Browser
 
@@ -62,3 +63,10 @@ def test_problems_are_pages(browser: Browser, world: World) -> None:
 @pytest.mark.parametrize("address", ["/api/nothing", "/api"])
 def test_the_api_answers_problems_in_json(world: World, address: str) -> None:
     assert world.client.get(address).content_type == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "value", ["infinity", "-infinity", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", ""]
+)
+def test_what_is_no_time_is_a_dash(value: str) -> None:
+    assert render.time(value) == "–"

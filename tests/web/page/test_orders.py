@@ -68,6 +68,25 @@ def test_the_search_of_every_page_finds_orders_and_puts_no_address_into_a_url(ad
         assert admin.post("/search", {"q": text}).headers["Location"] == address
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9900123456789012",
+        "9900 1234 5678 9012",
+        "4111-1111-1111-1111",
+        "gct_abcdefghijklmnop",
+        "https://cards.example/o/abcdefghijklmnopqrstuvwxyz012345",
+    ],
+)
+def test_the_search_puts_no_secret_into_a_url(admin: Browser, text: str) -> None:
+    response = admin.post("/search", {"q": text})
+    assert (response.status_code, "No order matches." in response.text) == (200, True)
+
+
+def test_a_secret_that_no_order_can_have_is_not_in_a_url(admin: Browser) -> None:
+    assert admin.post("/search", {"q": "9900123456789012\x00"}).headers["Location"] == "/jobs"
+
+
 def test_a_story_is_masked_until_it_is_asked_for(admin: Browser, issued: World) -> None:
     page = admin.get(ADDRESS)
     assert page.status_code == 200

@@ -36,6 +36,16 @@ def test_it_holds_the_payload_in_clear_and_the_audit_records_that(browser: Brows
     assert acts == [{"action": "reveal", "subject": f"job {job_id}", "details": {"reason": "to correct the payload"}}]
 
 
+def test_no_text_of_a_payload_is_taken_for_the_tag_of_the_page(browser: Browser, world: World, job_id: int) -> None:
+    payload = json.dumps({"text": "{ptag} <ptag>"})
+    world.sql("update giftcard_jobs set payload = %s where id = %s", payload, job_id)
+    form = the_form(browser, job_id)
+    assert json.loads(form.fields["payload"]) == json.loads(payload)
+    assert (
+        form.fields["payload"] in Page(browser.post(form.action, form.fields).text).form(form.action).fields["payload"]
+    )
+
+
 def test_a_corrected_payload_is_stored_and_requeued(browser: Browser, world: World, job_id: int) -> None:
     form = the_form(browser, job_id)
     text = form.fields["payload"].replace("(at)", "@")

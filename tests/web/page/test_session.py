@@ -137,6 +137,13 @@ def test_the_sign_in_leads_to_pages_of_this_site_alone(world: World, address: st
     assert response.headers["Location"] == "/"
 
 
+def test_a_long_notice_leaves_the_cookie_small(browser: Browser) -> None:
+    circuit = "".join(map(chr, range(0x4E00, 0x4E00 + 2900)))
+    response = browser.post("/circuits/reset", {"circuit": circuit})
+    assert len(response.headers["Set-Cookie"]) < 4096
+    assert f"circuit {circuit[:100]}" in browser.follow(response).text
+
+
 @pytest.mark.parametrize(
     ("headers", "peer", "status"),
     [
@@ -147,6 +154,11 @@ def test_the_sign_in_leads_to_pages_of_this_site_alone(world: World, address: st
         ({"Host": "127.0.0.1.evil.example:8000"}, "127.0.0.1", 303),
         ({"Host": "127.0.0.1:8000"}, "192.0.2.7", 303),
         ({"Host": "127.0.0.1:8000", "X-Forwarded-For": "192.0.2.7"}, "127.0.0.1", 303),
+        ({"Host": "127.0.0.1:8000", "x-forwarded-host": "giftcards.example"}, "127.0.0.1", 303),
+        ({"Host": "127.0.0.1:8000", "X-Real-IP": "192.0.2.7"}, "127.0.0.1", 303),
+        ({"Host": "127.0.0.1:8000", "Forwarded": "for=192.0.2.7"}, "127.0.0.1", 303),
+        ({"Host": "127.0.0.1:8000", "Via": "1.1 proxy"}, "127.0.0.1", 303),
+        ({"Host": "127.0.0.1:8000", "CF-Connecting-IP": "192.0.2.7"}, "127.0.0.1", 303),
     ],
 )
 def test_make_dev_lets_this_machine_in(make_world: Make, headers: dict[str, str], peer: str, status: int) -> None:
