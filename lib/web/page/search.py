@@ -1,9 +1,8 @@
-"""The search of every page: lead to the job with a number, else show the orders or jobs that have the text.
+"""The search of every page: lead to the job with a number, else show the orders that have the text.
 
-What errors and logs cover is never part of an address of the page: mail addresses, card numbers, tokens, links.
+The text may be a name or a mail address: it is part of no address of the page, unless its user sends it on as the text
+of an error.
 """
-
-from urllib.parse import urlencode
 
 from flask import Blueprint, redirect, request
 from flask.typing import ResponseReturnValue
@@ -19,20 +18,17 @@ blueprint = Blueprint("search", __name__)
 @blueprint.post("/search")
 @session.view("jobs:read", all_tenants=False)
 def search() -> ResponseReturnValue:
-    """Lead to a job by its number; else show the orders that fit the text, or lead to the jobs whose error has it.
+    """Lead to a job by its number; else show the orders that fit the text, and lead on to the jobs whose error has it.
 
-    Four digits are those of a card, unless none has them.
+    Four digits are those of a card, unless no card has them.
     """
     text = request.form.get("q", "").strip()
-    is_secret = "@" in text or covered(text) != text
-    is_number = text.isdecimal() and text.isascii() and len(text) < 19 and not is_secret
+    is_number = text.isdecimal() and text.isascii() and len(text) < 19 and covered(text) == text
     if text and not (is_number and len(text) != 4):
         try:
-            found = orders.found(OrderSearch(text=text), empty=is_secret)
+            found = orders.found(OrderSearch(text=text), empty=not is_number)
         except ValidationError:  # no order can have it
-            found = None
+            return redirect("/orders", 303)
         if found is not None:
             return found
-    if is_number:
-        return redirect(f"/jobs/{int(text)}", 303)
-    return redirect(f"/jobs?{urlencode({'error': text})}" if text and not is_secret else "/jobs", 303)
+    return redirect(f"/jobs/{int(text)}" if is_number else "/jobs", 303)
