@@ -79,7 +79,11 @@
       document.querySelector(".search input")?.focus();
       event.preventDefault();
     }
-    if (event.key === "Escape") event.target.closest("details.action")?.removeAttribute("open");
+    if (event.key === "Escape") {
+      const form = event.target.closest("details.action[open]");
+      form?.removeAttribute("open");
+      form?.querySelector("summary").focus(); // the field that had the focus is gone
+    }
   });
   // What a reader has opened stays open when a poll brings the page anew.
   const opened = new Set();
