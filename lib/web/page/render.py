@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ _MENU = (
     ("Doctor", "/doctor"),
 )
 _STATIC = Path(__file__).parent / "static"
+# A time as the database writes it in its sentences; nothing in it is escaped in HTML.
+_TIME = re.compile(r"(?<![\w:.+-])\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ(?!\w)", re.ASCII)
 # Stands for the tag in the text that the tag is made of.
 _TAG = "{ptag}"
 
@@ -46,7 +49,7 @@ def page(template: str, *, status: int = 200, **context: Any) -> Response:
 def configure(app: Flask) -> None:
     """Give templates the filters and functions of this file."""
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    app.jinja_env.filters.update(time=time, money=money, number=number, duration=duration, counted=counted)
+    app.jinja_env.filters.update(time=time, timed=timed, money=money, number=number, duration=duration, counted=counted)
     app.jinja_env.filters.update(plain=shown.plain, json=shown.json_shown, words=words)
     app.jinja_env.globals.update(
         flow_address=shown.flow_address,
@@ -72,6 +75,11 @@ def time(value: str | datetime | None, show: str = "time") -> Markup:
     moment = moment.astimezone(UTC)
     iso, text = moment.strftime("%Y-%m-%dT%H:%M:%SZ"), f"{moment.day} {moment:%b %H:%M:%S} UTC"
     return Markup('<time datetime="{}" data-show="{}">{}</time>').format(iso, show, text)
+
+
+def timed(text: str) -> Markup:
+    """Return a text of others as HTML like `shown.plain`, its times as pages show them."""
+    return Markup(_TIME.sub(lambda found: time(found[0]), shown.plain(text)))
 
 
 def money(amount: int | None, currency: str) -> Markup:

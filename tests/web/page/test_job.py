@@ -46,10 +46,10 @@ def test_a_job_that_does_not_exist_is_not_found(browser: Browser) -> None:
 
 def test_it_states_why_a_job_is_not_running(browser: Browser, world: World) -> None:
     later = world.add("payment", scheduled_at="2035-01-01T00:00:00Z")
-    assert "due at 2035-01-01 00:00:00Z" in browser.get(f"/jobs/{later}").text
+    assert 'due at <time datetime="2035-01-01T00:00:00Z"' in browser.get(f"/jobs/{later}").text
     dead = a_dead_job(world, revive_at="2035-01-01T12:00:00Z")
     html = browser.get(f"/jobs/{dead}").text
-    assert "it revives at 2035-01-01 12:00:00Z" in html
+    assert 'it revives at <time datetime="2035-01-01T12:00:00Z"' in html
     assert 'Next revival <time datetime="2035-01-01T12:00:00Z"' in html
     world.client.post("/api/v1/stages/payment/pause", json={"by": "kate", "reason": "invoices"}, headers=bearer(ADMIN))
     assert "paused by kate: invoices" in browser.get(f"/jobs/{later}").text
