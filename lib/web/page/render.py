@@ -60,7 +60,7 @@ def configure(app: Flask) -> None:
         here=filters.here,
         is_current=_is_current,
         is_of_one_tenant=session.is_of_one_tenant,
-        navigation=_navigation,
+        navigation=navigation,
     )
 
 
@@ -79,7 +79,8 @@ def time(value: str | datetime | None, show: str = "time") -> Markup:
 
 def timed(text: str) -> Markup:
     """Return a text of others as HTML like `shown.plain`, its times as pages show them."""
-    return Markup(_TIME.sub(lambda found: time(found[0]), shown.plain(text)))
+    escaped = shown.plain(text)
+    return Markup(_TIME.sub(lambda found: time(found[0]), escaped))  # noqa: S704 - times alone are replaced
 
 
 def money(amount: int | None, currency: str) -> Markup:
@@ -139,11 +140,16 @@ def static(name: str) -> Response:
     return response
 
 
-def _navigation() -> list[tuple[str, str]]:
+def navigation() -> list[tuple[str, str]]:
     """Return the pages that the session's token may see; none without a session."""
     if not session.csrf() or "caller" not in g:
         return []
     return [(name, path) for name, path in _MENU if _is_open(path)]
+
+
+def first_page() -> tuple[str, str]:
+    """Return the first page of the menu, by name and address: a token of one tenant does not see the first screen."""
+    return next(iter(navigation()), _MENU[0])
 
 
 def _is_open(path: str) -> bool:
