@@ -9,6 +9,7 @@ Json = dict[str, Any]
 
 # Columns that may hold personal data.
 _COLUMNS = ("payload", "context", "last_error", "error_kind", "error")
+_NAMES = ("given_name", "family_name")
 # How the error of a run begins whose stage refuses the payload.
 PAYLOAD_REFUSED = "payload: "
 
@@ -39,6 +40,18 @@ def paused_by_setting(job: Json) -> Json:
 def masked(row: Json) -> Json:
     """Return a job or a run with its personal data masked."""
     return {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
+
+
+def initials(value: Any) -> Any:
+    """Return a JSON value with the names of persons in it shortened to their initials, at any depth."""
+    if isinstance(value, list):
+        return [initials(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: f"{inner[0]}…" if name in _NAMES and isinstance(inner, str) and inner else initials(inner)
+        for name, inner in value.items()
+    }
 
 
 def payload_is_refused(job: Json) -> bool:

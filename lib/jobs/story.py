@@ -6,7 +6,7 @@ from typing import Any
 from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.jobs.registry import Registry
-from lib.jobs.shown import masked, paused_by_setting
+from lib.jobs.shown import initials, masked, paused_by_setting
 from lib.store.store import Store
 from lib.telemetry.redact import covered
 
@@ -23,7 +23,7 @@ class JobStories:
         self._caller = caller
 
     def find(self, job_id: int, *, limit: int = 20, older: int | None = None) -> Json:
-        """Return the story of a job, masked.
+        """Return the story of a job, masked; of the names in payload and context it has the initials.
 
         `job`; `runs`, a page of them, newest first (`older`: the cursor of the next page); `flow`, the newest 50 jobs
         of its flow, oldest first (`more_of_flow`: there are older ones); `effects`.
@@ -32,7 +32,9 @@ class JobStories:
             Refused: there is no such job.
         """
         story = self._read(job_id, limit=limit, older=older)
-        return story | {"job": masked(story["job"])}
+        job = masked(story["job"])
+        job |= {name: initials(job[name]) for name in ("payload", "context")}
+        return story | {"job": job}
 
     def reveal(self, job_id: int, *, reason: str) -> Json:
         """Return the story of a job with its own personal data in clear, which the audit records with the reason."""

@@ -57,15 +57,17 @@ def _circuit(circuit: Json, facts: Facts) -> Trouble:
 
 
 def _probe(circuit: Json, facts: Facts, *, held: int) -> str:
-    """Return when one of the jobs that wait tries the service again."""
-    subject = "it is" if held == 1 else "one is" if held else "the next one is"
+    """Return which job tries the service again, and when."""
+    until = circuit.get("open_until")
+    opens = at(until) if until is not None and facts.age(until) < 0 else None
+    if not held:
+        return "the next one that comes tries it" + (f" from {opens} on" if opens else "")
+    subject = "it is" if held == 1 else "one is"
     if facts.stands:
         return f"{subject} tried once ticks start jobs again"
     if (facts.stages.get(circuit["stage"]) or {}).get("paused"):
         return f"{subject} tried once {circuit['stage']} is resumed"
-    if circuit.get("open_until") is None or facts.age(circuit["open_until"]) >= 0:
-        return f"{subject} tried within a minute"
-    return f"{subject} tried at {at(circuit['open_until'])}"
+    return f"{subject} tried at {opens}" if opens else f"{subject} tried within a minute"
 
 
 def _name(circuit: Json) -> str:

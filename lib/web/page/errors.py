@@ -5,7 +5,7 @@ from contextlib import suppress
 from flask import Response, g, request
 
 from lib.errors import StoreError
-from lib.web.page import render, session
+from lib.web.page import actions, render, session
 from lib.web.problems import Problem
 
 _PROBLEM = "application/problem+json"
@@ -17,16 +17,29 @@ def as_page(response: Response) -> Response:
         return response
     if "caller" not in g:  # no view has begun, as with an unknown address: the menu shows what the session may see
         with suppress(Problem, StoreError):
-            _know_caller()
+            know_caller()
     problem = response.get_json()
-    shown = render.page("problem.html", status=response.status_code, problem=problem, again=request.method == "GET")
+    address, words = _way_on(response.status_code)
+    shown = render.page("problem.html", status=response.status_code, problem=problem, address=address, words=words)
     for name in ("Retry-After", "Allow"):
         if name in response.headers:
             shown.headers[name] = response.headers[name]
     return shown
 
 
-def _know_caller() -> None:
+def know_caller() -> None:
+    """Note what the session's token may do, which a view does by itself."""
     access = session.current()
     if access is not None:
         g.caller, g.scopes = access.caller, access.scopes
+
+
+def _way_on(status: int) -> tuple[str, str]:
+    """Return an address that is not the same problem again, and the words of the link to it."""
+    if request.method == "GET" and status not in (403, 404):
+        return request.full_path.rstrip("?"), "Try again"
+    # A form that is too large is not read again.
+    if request.method == "POST" and status != 413 and (address := actions.back("")):
+        return address, "Back"
+    name, address = render.first_page()
+    return address, "Back to the first screen" if address == "/" else f"Go to {name}"

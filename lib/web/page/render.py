@@ -63,7 +63,7 @@ def configure(app: Flask) -> None:
         here=filters.here,
         is_current=_is_current,
         is_of_one_tenant=session.is_of_one_tenant,
-        navigation=_navigation,
+        navigation=navigation,
     )
 
 
@@ -159,11 +159,16 @@ def static(name: str) -> Response:
     return response
 
 
-def _navigation() -> list[tuple[str, str]]:
+def navigation() -> list[tuple[str, str]]:
     """Return the pages that the session's token may see; none without a session."""
     if not session.csrf() or "caller" not in g:
         return []
     return [(name, path) for name, path in _MENU if _is_open(path)]
+
+
+def first_page() -> tuple[str, str]:
+    """Return the first page of the menu, by name and address: a token of one tenant does not see the first screen."""
+    return next(iter(navigation()), _MENU[0])
 
 
 def _is_open(path: str) -> bool:

@@ -3,7 +3,7 @@
 from flask import Blueprint, redirect, request, url_for
 from flask.typing import ResponseReturnValue
 
-from lib.web.page import render, session
+from lib.web.page import errors, render, session
 from lib.web.page.actions import is_own, sentence_of
 from lib.web.problems import Problem
 
@@ -14,7 +14,7 @@ blueprint = Blueprint("signing", __name__)
 def form() -> ResponseReturnValue:
     """Return the form, or lead on if there is a session already."""
     if session.current() is not None:
-        return redirect(_next(request.args.get("next", "")), 303)
+        return _lead_to(_next(request.args.get("next", "")))
     return render.page("sign_in.html", next=_next(request.args.get("next", "")))
 
 
@@ -31,7 +31,7 @@ def sign_in() -> ResponseReturnValue:
         if problem.retry_after is not None:
             shown.headers["Retry-After"] = str(problem.retry_after)
         return shown
-    return redirect(asked_for, 303)
+    return _lead_to(asked_for)
 
 
 @blueprint.post("/sign-out")
@@ -40,6 +40,14 @@ def sign_out() -> ResponseReturnValue:
     session.check_csrf()
     session.sign_out()
     return redirect(url_for("signing.form"), 303)
+
+
+def _lead_to(asked_for: str) -> ResponseReturnValue:
+    """Lead to a page; instead of the first screen to the first page that the token may see."""
+    if asked_for == "/":
+        errors.know_caller()
+        _, asked_for = render.first_page()
+    return redirect(asked_for, 303)
 
 
 def _next(address: str) -> str:

@@ -133,10 +133,17 @@ CASES: dict[str, tuple[dict[str, Any], str, str, Action | None]] = {
         "1 job waits and loses no attempt; it is tried within a minute.",
         Action("Close the circuit", "reset_circuit", "http_call:shop"),
     ),
+    "a circuit is half-open, with no job": (
+        {"circuits": [a_circuit("payment", state="half_open", failures=3, waiting=0, open_until=None)]},
+        "payment is tried again after it was down since {2026-11-29T14:02:00Z}: "
+        "payment service answered 503 three times in a row.",
+        "No order waits; the next one that comes tries it.",
+        Action("Close the circuit", "reset_circuit", "payment"),
+    ),
     "a webhook endpoint does not respond": (
         {"circuits": [a_circuit("webhook:7", failures=2, waiting=0)]},
         "Webhook endpoint 7 is down since {2026-11-29T14:02:00Z}: payment service answered 503 twice in a row.",
-        "No webhook waits; the next one is tried at {2026-11-29T14:05:42Z}.",
+        "No webhook waits; the next one that comes tries it from {2026-11-29T14:05:42Z} on.",
         Action("Close the circuit", "reset_circuit", "webhook:7"),
     ),
     "a webhook endpoint is off": (

@@ -127,6 +127,14 @@ def test_what_no_form_of_ours_sends_is_refused_in_words(browser: Browser, world:
     assert world.value("select count(*) from giftcard_operations") == 0
 
 
+def test_a_form_without_a_selected_job_leads_back_to_its_list(browser: Browser) -> None:
+    sent = {"of": "selected", "action": "requeue", "back": "/jobs?status=error"}
+    html = browser.post("/operations/preview", sent).text
+    assert '<a href="/jobs?status=error">Back</a>' in html
+    html = browser.post("/operations/preview", sent | {"back": "//evil.example"}).text
+    assert '<a href="/">Back to the first screen</a>' in html
+
+
 def test_a_count_that_stops_is_marked(browser: Browser, world: World) -> None:
     world.sql(
         "insert into giftcard_jobs (correlation_id, stage, status, finished_at)"

@@ -234,3 +234,19 @@ def test_hostile_text_in_every_field_shows_as_text(admin: Browser, issued: World
             assert part not in page.text
     mail = admin.get(f"/mails/default/{quote(FLOW)}")
     assert "<script>" not in mail.text
+
+
+def test_jobs_of_no_order_have_a_story_and_no_mail_to_send(browser: Browser, world: World) -> None:
+    world.add("http_call", correlation_id="schedule:1", scheduled_at="2035-01-01T00:00:00Z")
+    html = browser.get("/orders/default/schedule%3A1").text
+    assert "Flow <bdi>schedule:1</bdi>" in html
+    assert "These jobs belong to no order." in html
+    assert 'action="/resend"' not in html
+
+
+def test_times_within_sentences_are_shown_like_all_times(browser: Browser, world: World) -> None:
+    world.add("email", correlation_id="late", scheduled_at="2035-01-01T00:00:00Z")
+    for address in ("/jobs", "/orders/default/late"):
+        html = browser.get(address).text
+        assert 'due at <time datetime="2035-01-01T00:00:00Z" data-show="time">' in html, address
+        assert not re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", html), address

@@ -88,6 +88,15 @@ def test_a_token_of_one_tenant_sees_no_page_about_all(world: World) -> None:
     assert browser.get("/").status_code == 403
 
 
+def test_a_token_of_one_tenant_begins_at_a_page_that_it_may_see(world: World) -> None:
+    browser = Browser(world)
+    led_to = browser.sign_in(create_token(world, tenant_id="acme")).headers["Location"]
+    assert led_to == browser.get("/sign-in").headers["Location"] == "/orders"
+    assert browser.get(led_to).status_code == 200
+    refused = browser.get("/")
+    assert (refused.status_code, '<a href="/orders">Go to Orders</a>' in refused.text) == (403, True)
+
+
 def test_a_changed_secret_ends_the_sessions(make_world: Make, world: World, browser: Browser) -> None:
     cookie = browser.cookie().value
     others = {"GIFTCARD_ADMIN_TOKEN": "admin-another-4mQp1zXc8Vb2Ns7Rg4", "CRON_SECRET": "clock-another-8kq2Zr7wLx4V"}

@@ -83,7 +83,11 @@
       document.querySelector(".search input")?.focus();
       event.preventDefault();
     }
-    if (event.key === "Escape") event.target.closest("details.action")?.removeAttribute("open");
+    if (event.key === "Escape") {
+      const form = event.target.closest("details.action[open]");
+      form?.removeAttribute("open");
+      form?.querySelector("summary").focus(); // the field that had the focus is gone
+    }
   });
   // A picture that is pointed at has the numbers of that minute or hour, which are in its table.
   function point({ target, clientX }) {
