@@ -17,7 +17,7 @@ import httpx
 from dev import ROOT
 
 _PORT = 8077
-_SIZE = "1200,1000"
+_SIZE = "1240,640"
 # What Chromium calls the preferred scheme of colours.
 _SCHEMES = {"light": 1, "dark": 0}
 _MOST_BYTES = 200_000

@@ -16,7 +16,7 @@ _HALF_PLACEHOLDER = re.compile(r"\{[\dTZ:-]*\Z")
 _FINDERS: tuple[Finder, ...] = (
     *(standstill.unfit, standstill.silent, standstill.everything_paused, books.differences, services.circuits),
     *(work.killed, work.waiting_stages, work.overdue, work.dead_letters, work.red_lines, work.late_starts),
-    services.endpoints,
+    *(services.recovering, services.endpoints),
 )
 _MINUTES = (1, 2, 5, 10, 30, 60)
 
@@ -57,7 +57,8 @@ def verdict(overview: Json, *, paused_by_setting: bool) -> Verdict:
     | 9 | dead letters | single orders failed; they wait for a person, or revive |
     | 10 | the doctor is red | something will stop soon |
     | 11 | jobs start late | everything works, but slowly |
-    | 12 | webhook endpoints are off, or do not respond | a shop is not notified, no customer waits |
+    | 12 | a service was down, and nothing waits for it | the next job shows whether it works again |
+    | 13 | webhook endpoints are off, or do not respond | a shop is not notified, no customer waits |
 
     A trouble that follows from one above it is not listed: a job that waits for an open circuit, the doctor's line of
     ticks.

@@ -1,6 +1,7 @@
 """Services that are down: open circuits, and webhook endpoints that are off."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lib.monitoring.verdict.facts import WEBHOOK, Action, Facts, Json, Trouble, is_one, number, waiting
 from lib.monitoring.verdict.wording import at, cause, many, sentence, short, since, times
@@ -11,12 +12,22 @@ _CAP = 1000
 def circuits(facts: Facts) -> Iterator[Trouble]:
     """Circuits of the services that orders need."""
     found = facts.overview.get("circuits") or ()
-    yield from (_circuit(circuit, facts) for circuit in found if circuit["stage"] != WEBHOOK)
+    yield from (_circuit(c, facts) for c in found if c["stage"] != WEBHOOK and not _is_idle(c))
     if facts.overview.get("circuits_more"):
         text = "More circuits are open than are listed here."
         yield Trouble(
             "circuit", "error", text, "Each is tried by itself.", Action("See all circuits", "open", "/stages")
         )
+
+
+def recovering(facts: Facts) -> Iterator[Trouble]:
+    """Circuits whose cooldown is over and behind which nothing waits: the next job shows whether the service works."""
+    found = facts.overview.get("circuits") or ()
+    yield from (replace(_circuit(c, facts), level="warning") for c in found if c["stage"] != WEBHOOK and _is_idle(c))
+
+
+def _is_idle(circuit: Json) -> bool:
+    return circuit.get("state") == "half_open" and not number(circuit, "waiting")
 
 
 def endpoints(facts: Facts) -> Iterator[Trouble]:

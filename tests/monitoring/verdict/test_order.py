@@ -87,3 +87,11 @@ def test_circuits_of_shops_come_after_those_of_orders() -> None:
     found = verdict(an_overview(circuits=circuits, circuits_more=True), paused_by_setting=False)
     assert found.sentence.startswith("payment is down")
     assert [other.split()[0] for other in found.others] == ["More", "Webhook"]
+
+
+def test_a_service_that_was_down_and_that_no_job_waits_for_is_a_warning_after_the_dead_letters() -> None:
+    idle = [a_circuit("payment", state="half_open", failures=3, waiting=0, open_until=None)]
+    found = verdict(an_overview(circuits=idle), paused_by_setting=False)
+    assert (found.kind, found.level) == ("circuit", "warning")
+    found = verdict(an_overview(circuits=idle, dead=[a_group()]), paused_by_setting=False)
+    assert (found.kind, len(found.others)) == ("dead_letters", 1)
