@@ -12,6 +12,7 @@ def test_an_empty_database_gets_orders_and_trouble_once(world: World) -> None:
     assert orders > 100
     assert world.value("select count(*) from public.giftcard_orders") == orders
     assert plant(world.services, world.url) == 0
+    assert [row["name"] for row in world.sql("select name from public.giftcard_schedules")] == ["daily report"]
     assert world.statuses() == {"queued": orders + 4}
     tick = world.client.get("/api/cron/giftcard-jobs", headers=bearer(CRON))
     assert tick.status_code == 200
