@@ -28,6 +28,7 @@ class Site:
         self.open("/sign-in")
         self.type("token", token)
         self.press("Sign in")
+        self.wait(lambda: not self.address.startswith("/sign-in"), "the end of the sign-in")
         return self
 
     @property

@@ -1,6 +1,7 @@
 """Jobs, errors and operations in a browser: a payload is corrected, a kind of error requeued, and axe finds nothing."""
 
 import json
+import time
 from typing import Any
 
 from tests.browser.conftest import axe_findings
@@ -57,6 +58,20 @@ def test_a_kind_of_error_is_requeued_as_a_group(site: Site) -> None:
     site.wait_for_text("0 of 2 processed")
     site.world.run()
     site.wait_for_text("2 of 2 processed, 2 changed")
+
+
+def test_an_answer_that_comes_too_late_takes_no_selection_away(site: Site) -> None:
+    plant(site)
+    site.sign_in().open("/jobs?status=error&stage=payment")
+    site.world.add("payment", {}, status="error", last_error="TransientError: the newest")
+    site.browser.execute_script(
+        "htmx.trigger(document.getElementById('main'), 'poll'); document.querySelector('input[name=job]').click();"
+    )
+    time.sleep(1)
+    assert "1 selected" in site.text
+    assert "the newest" not in site.text
+    site.find("input[name=job]:checked").click()
+    site.wait_for_text("the newest")
 
 
 def test_no_view_is_scrolled_sideways_and_axe_finds_nothing(site: Site, axe: str) -> None:

@@ -47,9 +47,16 @@
   function isBusy() {
     const active = document.activeElement;
     return document.hidden
-      || (active && active.matches("main input, main textarea, main select"))
+      || (active && active.matches("main input:not([type=checkbox]), main textarea, main select"))
       || document.querySelector("main details.action[open], main input[name=job]:checked, main [data-edited]") !== null;
   }
+
+  // The answer to a poll that was on its way may come too late: it is dropped, and asked for again.
+  document.addEventListener("htmx:before:swap", (event) => {
+    if (!isBusy()) return;
+    event.preventDefault();
+    delete document.getElementById("main")?._htmx?.ptag;
+  });
 
   function poll() {
     const main = document.getElementById("main");
