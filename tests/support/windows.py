@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -65,6 +66,12 @@ class Window:
             pass
 
 
+def _lead() -> None:
+    """Take the terminal, and Ctrl-C, which a shell in the background ignores for all that it starts."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def a_window(*args: str, columns: int, rows: int, **environ: str) -> Iterator[Window]:
     """`flask jobs` with these words in a window. It is killed in the end, unless it has ended."""
@@ -80,7 +87,7 @@ def a_window(*args: str, columns: int, rows: int, **environ: str) -> Iterator[Wi
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_lead,
     )
     try:
         yield Window(master, process)
