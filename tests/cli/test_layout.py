@@ -17,7 +17,7 @@ from lib.cli.tables import Table, print_parts
 CLI = Path(__file__).parent.parent.parent / "lib" / "cli"
 WIDTHS = (40, 80, 99, 100, 120)
 # They print what is no table: CSV, JSON, an error, and the tables themselves.
-MAY_ECHO = {"tables.py", "group.py", "prompts.py", "reports.py", "import_orders.py"}
+MAY_ECHO = {"tables.py", "top.py", "group.py", "prompts.py", "reports.py", "import_orders.py"}
 
 ID = "9223372036854775807"
 FLOW = "order-" + "x" * 194

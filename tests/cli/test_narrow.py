@@ -26,6 +26,7 @@ ARGUMENTS = {
     "kind": ["card_of_cancelled_order"],
     "reference": ["payment-4711"],
     "amount": ["2500"],
+    "text": ["kate@example.com"],
     "file": ["tests/cli/conftest.py"],
 }
 # It would go on until a key is pressed.

@@ -1,6 +1,5 @@
 """Working through an API: what can be wrong with it, and that the token goes nowhere else."""
 
-import inspect
 import json
 import time
 from collections.abc import Callable
@@ -11,25 +10,11 @@ import pytest
 from flask import Flask, Response, redirect
 from pydantic import SecretStr
 
-from lib.api_client.audit import AuditClient
-from lib.api_client.bulk import BulkClient
 from lib.api_client.jobs import JobsClient
-from lib.api_client.orders import OrdersClient
-from lib.api_client.reports import ReportsClient
-from lib.api_client.schedules import SchedulesClient
 from lib.api_client.transport import Transport
-from lib.api_client.webhooks import WebhooksClient
 from lib.errors import Unavailable
-from lib.giftcards.decisions import Decisions
-from lib.giftcards.stories import Stories
-from lib.jobs.bulk import BulkOperations
 from lib.jobs.schemas import BulkRequeueRequest, EnqueueRequest, Filter, JobRequest, Page
-from lib.operations import Operations
-from lib.reports.service import Reports
-from lib.schedules.service import Scheduling
 from lib.store.postgres import PostgresWire
-from lib.store.store import Store
-from lib.webhooks.service import Endpoints
 from tests.cli.conftest import Door, NoDatabase, Served, dead_letters
 from tests.support.world import ADMIN, API, World, an_order
 
@@ -207,36 +192,6 @@ def test_bulk_work_stops_when_its_time_is_over(world: World, remote: Door, monke
     rest = far.requeue_jobs(BulkRequeueRequest(all=True, after=first["after"]), budget=60)
     assert (rest["requeued"], rest["done"]) == (501, True)
     transport.close()
-
-
-@pytest.mark.parametrize(
-    ("service", "client", "only_local", "only_remote"),
-    [
-        (Operations, JobsClient, {"erase_customer"}, {"tick"}),
-        (Decisions, OrdersClient, set(), {"find", "story"}),
-        (Stories, OrdersClient, {"mail"}, None),
-        (BulkOperations, BulkClient, set(), set()),
-        (Scheduling, SchedulesClient, set(), set()),
-        (Endpoints, WebhooksClient, set(), set()),
-        (Reports, ReportsClient, set(), set()),
-        (Store, AuditClient, None, set()),
-    ],
-)
-def test_client_has_the_methods_of_the_service(
-    service: type, client: type, only_local: set[str] | None, only_remote: set[str] | None
-) -> None:
-    def methods(kind: type) -> dict[str, Any]:
-        return {
-            name: [(p.name, p.kind, p.annotation) for p in inspect.signature(method).parameters.values()]
-            for name, method in inspect.getmembers(kind, inspect.isfunction)
-            if not name.startswith("_")
-        }
-
-    own, far = methods(service), methods(client)
-    assert only_remote is None or set(far) - set(own) == only_remote
-    assert only_local is None or set(own) - set(far) == only_local
-    shared = set(own) & set(far)
-    assert {name: far[name] for name in shared} == {name: own[name] for name in shared}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How the build serves under Vercel's own runtime, over a real Postgres."""
 
 import json
+import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -85,9 +86,19 @@ def test_a_name_in_a_path_is_found_however_it_is_spelt(
 
 def test_what_is_not_there_is_told_as_everywhere(serve: Serve) -> None:
     function = serve()
-    answer = function.request("GET", "/no/such/page")
+    answer = function.request("GET", "/api/no/such/page")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
     assert function.request("HEAD", "/api/health").status_code == 200
+
+
+def test_the_page_is_served_with_its_templates_and_static_files(serve: Serve) -> None:
+    function = serve()
+    page = function.request("GET", "/sign-in")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    for address in re.findall(r'"(/static/[^"]+)"', page.text):
+        assert function.request("GET", address).status_code == 200, address
+    assert function.request("GET", "/").headers["location"] == "/sign-in"
+    assert function.request("GET", "/o/none").status_code == 404
 
 
 # Work
