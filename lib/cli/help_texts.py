@@ -7,7 +7,7 @@ FIELDS = {
     "tenant_id": "Tenant id.",
     "correlation_id": "Correlation id of a flow.",
     "error": "Only jobs with this text in their last error, in any case.",
-    "error_kind": "Only jobs with this kind of error: a line of flask jobs errors.",
+    "error_kind": "Only jobs with this kind of error, as listed by: flask jobs errors",
     "created_after": "Created at this time or later, like 2026-01-31T12:00:00Z.",
     "created_before": "Created before this time.",
     "limit": "Maximum number of rows.",

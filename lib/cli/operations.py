@@ -94,7 +94,7 @@ def create(operation: str, *, job_ids: tuple[int, ...], yes: bool, as_json: bool
     try:
         created = service.create(wanted, idempotency_key=str(uuid.uuid4()))
     except StoreError as error:
-        raise Failed(f"{error}; flask jobs operations list shows whether it was created") from error
+        raise Failed(f"{error}; to see whether it was created: flask jobs operations list") from error
     output(created, as_json=as_json, view=_operation_view)
 
 

@@ -39,7 +39,10 @@ def test_errors_are_grouped_with_the_commands_that_help(world: World, door: Door
     text = door.says("errors")
     assert "2      email  PermanentError: [email] is refused by [host]  " in text
     assert "next: flask jobs show 2" in text
-    assert "next: flask jobs requeue --stage email --error 'is refused by' --dry-run" in text
+    assert (
+        "next: flask jobs requeue --stage email --error-kind 'PermanentError: [email] is refused by [host]' --dry-run"
+        in text
+    )
     assert KATE not in door.says("errors", "--since", "2020-01-01T00:00:00Z", "--json") + text
     assert "--stage must" in door.refuses("errors", "--stage", "E", "--limit", 0)
 

@@ -96,7 +96,7 @@ def _found(finder: Finder, facts: Facts) -> Iterator[Trouble]:
             "unreadable",
             "warning",
             f"The facts about {finder.__name__.replace('_', ' ')} cannot be read.",
-            "The other facts are as they are: compare them with flask jobs status.",
+            "The other facts are right; to compare them: flask jobs status",
             DOCTOR,
         )
 
