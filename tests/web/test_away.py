@@ -43,6 +43,8 @@ CHANGES: dict[str, tuple[str, str, Any, str]] = {
     "decisions.correct_recipient": ("PATCH", "/api/v1/giftcards/order-1/recipient", {"given_name": "Eve"}, SAFE),
     "decisions.record_event": ("POST", "/api/v1/giftcards/order-1/payment-events", REFUND, SAFE),
     "decisions.block_card": ("POST", "/api/v1/giftcards/order-1/block-card", None, SAFE),
+    "decisions.resend": ("POST", "/api/v1/giftcards/order-1/resend", {"reason": "x"}, PERHAPS),
+    "orders.search": ("POST", "/api/v1/orders/search", {"text": "order-1"}, SAFE),
     "schedules.create": ("POST", "/api/v1/schedules", SCHEDULE | {"payload": an_order()}, PERHAPS),
     "schedules.update": ("PATCH", "/api/v1/schedules/1", {"name": "x"}, PERHAPS),
     "schedules.delete": ("DELETE", "/api/v1/schedules/1", None, PERHAPS),

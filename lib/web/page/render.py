@@ -96,10 +96,8 @@ def with_times(text: str) -> Markup:
 
 
 def _written(text: str) -> Markup:
-    try:
-        return time(datetime.fromisoformat(text.replace(" UTC", "Z")))
-    except (ValueError, OverflowError):  # the 31st of February; a time zone beyond the year 9999
-        return escape(text)
+    moment = _moment(text.replace(" UTC", "Z"))
+    return escape(text) if moment is None else time(moment)  # None: the 31st of February
 
 
 def money(amount: int | None, currency: str) -> Markup:

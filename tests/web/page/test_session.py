@@ -148,7 +148,7 @@ def test_the_sign_in_leads_to_pages_of_this_site_alone(world: World, address: st
 
 def test_a_long_notice_leaves_the_cookie_small(browser: Browser) -> None:
     circuit = "".join(map(chr, range(0x4E00, 0x4E00 + 2900)))
-    response = browser.post("/circuits/reset", {"circuit": circuit})
+    response = browser.post("/circuits/reset", {"circuit": circuit, "reason": "x"})
     assert len(response.headers["Set-Cookie"]) < 4096
     assert f"circuit {circuit[:100]}" in browser.follow(response).text
 
