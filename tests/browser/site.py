@@ -1,9 +1,11 @@
 """What a person does on the page: opens, clicks, types, waits."""
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -39,7 +41,11 @@ class Site:
     @property
     def text(self) -> str:
         """What can be read on the present page."""
-        return str(self.browser.find_element(By.TAG_NAME, "body").text)
+        for _ in range(20):  # the page may change while it is read
+            with suppress(NoSuchElementException, StaleElementReferenceException):
+                return str(self.browser.find_element(By.TAG_NAME, "body").text)
+            time.sleep(0.1)
+        raise AssertionError(f"no page at {self.address}")
 
     @property
     def title(self) -> str:
@@ -80,7 +86,10 @@ class Site:
             except (NoSuchElementException, StaleElementReferenceException):
                 return False
 
-        WebDriverWait(self.browser, SECONDS, poll_frequency=0.1).until(look, f"{what}: {self.text}")
+        try:
+            WebDriverWait(self.browser, SECONDS, poll_frequency=0.1).until(look)
+        except TimeoutException:
+            raise AssertionError(f"no {what} on {self.address}:\n{self.text}") from None
 
     def wait_for_text(self, text: str) -> None:
         self.wait(lambda: text in self.text, f"the text {text!r}")

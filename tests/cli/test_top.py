@@ -64,7 +64,7 @@ def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(database_url: str) -> N
         window.until(lambda text: "stages by flow" in text)
         window.type("\x1a")
         window.until(lambda _: "State:\tT" in Path(f"/proc/{window.process.pid}/status").read_text())
-        assert LEFT in window.output
+        window.until(lambda _: LEFT in window.output)
         seen = len(window.output)
         os.kill(window.process.pid, signal.SIGCONT)
         window.until(lambda _: "\x1b[?1049h" in window.output[seen:])
