@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -80,13 +80,15 @@ def served(world: World) -> Iterator[str]:
 @pytest.fixture
 def make_site(make_world: Callable[..., World], chromium: Any) -> Iterator[Callable[..., Site]]:
     """Opens the page of a world in the browser; its arguments are those of `make_world`."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
 
         def make(**options: Any) -> Site:
             world = make_world(**options)
             chromium.delete_all_cookies()
+            # What another test has left: a width, a scheme of colours, no scripts.
+            chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+            chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
             return Site(world, stack.enter_context(served(world)), chromium)
 
         yield make

@@ -1,7 +1,6 @@
 """Jobs, errors and operations in a browser: a payload is corrected, a kind of error requeued, and axe finds nothing."""
 
 import json
-import time
 from typing import Any
 
 from tests.browser.conftest import axe_findings
@@ -65,9 +64,10 @@ def test_an_answer_that_comes_too_late_takes_no_selection_away(site: Site) -> No
     site.sign_in().open("/jobs?status=error&stage=payment")
     site.world.add("payment", {}, status="error", last_error="TransientError: the newest")
     site.browser.execute_script(
+        "document.addEventListener('htmx:before:swap', () => { window.answered = true; });"
         "htmx.trigger(document.getElementById('main'), 'poll'); document.querySelector('input[name=job]').click();"
     )
-    time.sleep(1)
+    site.wait(lambda: site.browser.execute_script("return window.answered"), "answer to the poll")
     assert "1 selected" in site.text
     assert "the newest" not in site.text
     site.find("input[name=job]:checked").click()
