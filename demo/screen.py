@@ -73,7 +73,8 @@ def _failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
         runs = many(len(outcome.killed.runs), "payment")
         yield "function killed", f"during {runs}: taken over, each charged once"
     for circuit, waited in outcome.waited.items():
-        yield f"{circuit} down", f"its circuit opened: {many(waited, 'job')} waited, and lost no attempt"
+        what = f"{many(waited, 'job')} waited, and lost no attempt" if waited else "no job had to wait"
+        yield f"{circuit} down", f"its circuit opened: {what}"
     silent = many(len(outcome.charged_without_response), "charge")
     yield "no response", f"to {silent}: retried with the same key, charged once"
     retried = sum(run.retried for run in outcome.runs)
