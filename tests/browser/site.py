@@ -52,6 +52,7 @@ class Site:
         return str(self.browser.title)
 
     def find(self, selector: str) -> Any:
+        self.wait(lambda: self.all(selector), f"element {selector}")
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def all(self, selector: str) -> list[Any]:
@@ -90,6 +91,10 @@ class Site:
             WebDriverWait(self.browser, SECONDS, poll_frequency=0.1).until(look)
         except TimeoutException:
             raise AssertionError(f"no {what} on {self.address}:\n{self.text}") from None
+
+    def arrive(self, address: str) -> None:
+        """Wait until the page has this path."""
+        self.wait(lambda: self.address == address, f"way to {address}")
 
     def wait_for_text(self, text: str) -> None:
         self.wait(lambda: text in self.text, f"the text {text!r}")

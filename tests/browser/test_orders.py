@@ -16,7 +16,7 @@ def test_a_person_finds_an_order_and_sends_its_mail_again(site: Site, axe: str) 
     assert site.address == "/orders"
     assert axe_findings(site, axe) == []
     site.press("order-7")
-    assert site.address == "/orders/default/order-7"
+    site.arrive("/orders/default/order-7")
     frame = site.find("iframe.mail")
     site.browser.execute_script("arguments[0].scrollIntoView()", frame)
     site.browser.switch_to.frame(frame)

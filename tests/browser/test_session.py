@@ -13,14 +13,14 @@ def test_a_person_signs_in_and_out(site: Site, axe: str) -> None:
     assert axe_findings(site, axe) == []
     site.type("token", "wrong")
     site.press("Sign in")
-    assert "this token is not known here" in site.text
+    site.wait_for_text("this token is not known here")
     site.type("token", ADMIN)
     site.press("Sign in")
-    assert site.address == "/?hour=1"
+    site.arrive("/?hour=1")
     cookie = site.browser.get_cookie("giftcards")
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     site.press("Sign out")
-    assert site.address == "/sign-in"
+    site.arrive("/sign-in")
     assert site.open("/").address == "/sign-in"
 
 
