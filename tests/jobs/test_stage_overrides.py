@@ -170,7 +170,7 @@ def test_lease_in_the_database_follows_the_heartbeat(make_world: Make) -> None:
     world = make_world(registry=Registry({"long": a_stage("long", handler, ttr=10, longest=60)}))
     world.enqueue("long")
     world.tick()
-    assert 0.25 < (leases[1] - leases[0]).total_seconds() < 1.5
+    assert 0.25 < (leases[1] - leases[0]).total_seconds() < 9
 
 
 # At most once
