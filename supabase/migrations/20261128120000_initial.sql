@@ -9,6 +9,9 @@
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
+--   giftcard_limits                 a limit of runs or starts above the settings' defaults
+--   giftcard_slots                  a place of a limit of runs, and the lease that has it
+--   giftcard_rates                  where the rate of a key stands
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
@@ -225,6 +228,8 @@ create domain public.giftcard_runs as integer
 create domain public.giftcard_max_attempts as integer
   constraint giftcard_jobs_max_attempts_is_positive check (value between 1 and 1000);
 create domain public.giftcard_ttr as integer constraint giftcard_jobs_ttr_is_positive check (value between 1 and 86400);
+create domain public.giftcard_priority as smallint
+  constraint giftcard_jobs_priority_is_between_minus_10_and_10 check (value between -10 and 10);
 create domain public.giftcard_delays as double precision[] constraint giftcard_jobs_retry_delays_are_positive check (
   value is null
   or array_ndims(value) = 1 and array_position(value, null) is null and 0 <= all (value) and 86400 >= all (value));
@@ -252,6 +257,9 @@ create table public.giftcard_jobs (
   semantics public.giftcard_job_semantics not null default 'at_least_once',
   ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
+  priority public.giftcard_priority not null default 0,
+  concurrency_key text collate "C",
+  batch_id bigint,
   scheduled_at timestamptz not null default now(),
   locked_at timestamptz,
   lock_owner text,
@@ -290,6 +298,12 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.priority is
+  '10 to -10: of the due jobs of a circuit, those with the highest start first; 0 is normal.';
+comment on column public.giftcard_jobs.concurrency_key is
+  'Of the jobs of a tenant that share it, one runs at a time (or as many as giftcard_limits allows); null: no limit.';
+comment on column public.giftcard_jobs.batch_id is
+  'Its batch; once the last job of a batch has ended, the batch''s follow-up is enqueued.';
 comment on column public.giftcard_jobs.error_kind is
   'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
   'set. A role that inserts jobs needs EXECUTE on that function.';
@@ -299,8 +313,10 @@ comment on column public.giftcard_jobs.lease_id is
 comment on column public.giftcard_jobs.cancel_requested_at is
   'A cancel of the present run was requested: if it completes, that still counts.';
 
--- The claim's index: the oldest due job of each circuit. A query uses it only if it spells out status = 'queued'.
-create index giftcard_jobs_queued on public.giftcard_jobs (circuit, scheduled_at, id) where status = 'queued';
+-- The claim's index: the oldest due job of each lane, which is a circuit with a priority. A query uses it only if it
+-- spells out status = 'queued'. Minus, so that the highest priority of a circuit comes first while all columns ascend.
+create index giftcard_jobs_queued on public.giftcard_jobs (circuit, (-priority), scheduled_at, id)
+    where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';
@@ -1615,7 +1631,8 @@ end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
--- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
+-- retry_delays, priority, concurrency_key, batch_id, scheduled_at (with its zone), delay_seconds. Return [{id, status,
+-- created}] in the same order. A job
 -- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
 -- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
 -- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
@@ -1642,15 +1659,17 @@ begin
     select nextval('public.giftcard_jobs_id_seq') as id, j.* from jsonb_to_recordset(p_jobs) as j(
       tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
       payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
-      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
+      retry_delays double precision[], priority smallint, concurrency_key text, batch_id bigint,
+      scheduled_at timestamptz, delay_seconds double precision)),
   inserted as (
     insert into public.giftcard_jobs
       (id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
-       semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+       semantics, ttr_seconds, retry_delays, priority, concurrency_key, batch_id, scheduled_at, created_at, updated_at)
     select j.id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
            coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
            coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
            coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
+           coalesce(j.priority, 0), nullif(j.concurrency_key, ''), j.batch_id,
            coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
            v_now, v_now
       from asked j
@@ -2034,17 +2053,19 @@ begin
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
 
--- Enqueue what follows settled jobs: same tenant, flow and source, context passed on, the payload too unless the next
--- job has its own. Nothing follows a cancelled job; complete wins over a requested cancel.
+-- Enqueue what follows settled jobs: same tenant, flow, batch and source, context passed on; payload, priority and
+-- concurrency key too unless the next job has its own. Nothing follows a cancelled job; complete wins over a requested
+-- cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
 begin
-  select jsonb_agg(jsonb_build_object('payload', j.payload)
+  select jsonb_agg(jsonb_build_object('payload', j.payload, 'priority', j.priority,
+                                      'concurrency_key', j.concurrency_key)
                    || (select jsonb_object_agg(key, value) from jsonb_each(n.job) where value <> 'null')
            || jsonb_build_object('tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'context', j.context,
-                                 'trigger_type', 'flow', 'source', j.source)
+                                 'batch_id', j.batch_id, 'trigger_type', 'flow', 'source', j.source)
            order by j.id)
     into v_next
     from public.giftcard_jobs j
@@ -2427,7 +2448,90 @@ begin
   end if;
   return public.giftcard_abandon_effect(v_key, 'did not happen, decided by ' || v_actor);
 end $$;
--- Limits of whole stages, and longer leases.
+-- Heartbeats: a handler that needs longer extends its lease.
+
+-- Extend a lease for a handler that needs longer: p_seconds (1 to 86,400) from now, and the margin of every lease.
+-- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
+create function public.giftcard_heartbeat(
+  p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
+returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_cancel boolean;
+begin
+  if p_seconds is null or p_seconds not between 1 and 86400 then
+    perform public.giftcard_refuse('GC400', 'p_seconds must be between 1 and 86400', 'p_seconds');
+  end if;
+  update public.giftcard_jobs
+     set lease_expires_at = greatest(lease_expires_at, v_now + make_interval(secs => p_seconds + 10)),
+         updated_at = v_now
+   where id = p_job_id and status = 'running' and lease_id = p_lease_id
+  returning cancel_requested_at is not null into v_cancel;
+  if not found then
+    perform public.giftcard_refuse('GC410', format('job %s belongs to another run now', p_job_id), 'lease_id');
+  end if;
+  return jsonb_build_object('cancel_requested', v_cancel);
+end $$;
+-- Limits: how many runs at once, and how many starts a second, for a stage, a circuit, a tenant in a stage, or a
+-- concurrency key. The settings hold the defaults of stages, which each tick brings; rows here override them without a
+-- deployment.
+
+create table public.giftcard_limits (
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  tenant_id text collate "C" not null default '',
+  runs integer,
+  per_second double precision,
+  burst integer,
+  set_by text,
+  reason text,
+  until timestamptz,
+  updated_at timestamptz not null default now(),
+  constraint giftcard_limits_pkey primary key (kind, name, tenant_id),
+  constraint giftcard_limits_kind_is_known check (kind in ('stage', 'circuit', 'tenant', 'key')),
+  constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
+  constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
+  constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
+  constraint giftcard_limits_burst_is_positive check (burst between 1 and 100000 and per_second is not null),
+  constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
+);
+
+comment on table public.giftcard_limits is
+  'A limit that overrides the settings, until its end. A plain INSERT (kind, name, runs) is a valid one.';
+comment on column public.giftcard_limits.kind is
+  'stage, circuit: name is that; tenant: name is the stage, tenant_id the tenant, or * for each tenant; key: name is '
+  'the concurrency key of tenant_id''s jobs.';
+comment on column public.giftcard_limits.runs is
+  'The most runs at once in the whole fleet; 0: none start. null: the default.';
+comment on column public.giftcard_limits.per_second is
+  'Starts a second; burst: the most at once (default: those of a second).';
+comment on column public.giftcard_limits.until is 'When the limit ends by itself; null: never.';
+
+-- A place of a limited key: taken while its job runs under that lease, then free. Nothing is given back that could be
+-- lost: places of killed functions are free when their leases end.
+create table public.giftcard_slots (
+  key text collate "C" not null,
+  n integer not null,
+  job_id bigint,
+  lease_id uuid,
+  constraint giftcard_slots_pkey primary key (key, n)
+) with (fillfactor = 50);
+
+comment on table public.giftcard_slots is
+  'A place of a limit of runs: key is "stage payment", "circuit http_call:api.example.com", "tenant email acme" or '
+  '"key acme customer-7".';
+
+-- The rates: GCRA with one row a key. full_at: when its burst is whole again if nothing starts meanwhile.
+create table public.giftcard_rates (
+  key text collate "C" not null,
+  full_at timestamptz not null default '-infinity',
+  held_until timestamptz not null default '-infinity',
+  constraint giftcard_rates_pkey primary key (key)
+) with (fillfactor = 50);
+
+comment on column public.giftcard_rates.held_until is
+  'Nothing starts before: the other side asked for it (Retry-After).';
 
 -- Return how many runs of a stage have a lease that has not ended.
 create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
@@ -2471,29 +2575,6 @@ begin
   return p_capacity;
 end $$;
 
--- Extend a lease for a handler that needs longer: p_seconds (1 to 86,400) from now, and the margin of every lease.
--- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
-create function public.giftcard_heartbeat(
-  p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
-set jit = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_cancel boolean;
-begin
-  if p_seconds is null or p_seconds not between 1 and 86400 then
-    perform public.giftcard_refuse('GC400', 'p_seconds must be between 1 and 86400', 'p_seconds');
-  end if;
-  update public.giftcard_jobs
-     set lease_expires_at = greatest(lease_expires_at, v_now + make_interval(secs => p_seconds + 10)),
-         updated_at = v_now
-   where id = p_job_id and status = 'running' and lease_id = p_lease_id
-  returning cancel_requested_at is not null into v_cancel;
-  if not found then
-    perform public.giftcard_refuse('GC410', format('job %s belongs to another run now', p_job_id), 'lease_id');
-  end if;
-  return jsonb_build_object('cancel_requested', v_cancel);
-end $$;
 -- One by one: what a tick does after a call has failed, so that one row stops no other.
 
 -- Do what follows a settle: enqueue webhooks, count the results for their circuits. Arguments as in giftcard_settle;
@@ -4099,15 +4180,16 @@ begin
   perform set_config('giftcard.writer', 'restore', true);
   insert into public.giftcard_jobs (
     id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
-    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
-    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
-    finished_at)
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, priority, concurrency_key, batch_id,
+    scheduled_at, locked_at, lock_owner, lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals,
+    last_error, created_at, updated_at, finished_at)
   select
     id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
-    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
-    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
-    finished_at
-    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, priority, concurrency_key, batch_id,
+    scheduled_at, locked_at, lock_owner, lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals,
+    last_error, created_at, updated_at, finished_at
+    -- A job that was archived before it had a priority has none.
+    from jsonb_populate_record(null::public.giftcard_jobs, '{"priority": 0}' || p_job)
     on conflict do nothing;
   v_inserted := found;
   perform set_config('giftcard.writer', '', true);
@@ -6718,6 +6800,7 @@ create table public.giftcard_schedules (
   max_attempts public.giftcard_max_attempts,
   ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
+  priority public.giftcard_priority not null default 0,
   missed_policy text not null default 'skip',
   catch_up_seconds integer not null default 300,
   missed_cap integer not null default 100,
@@ -6904,7 +6987,8 @@ begin
     'timezone', s.timezone,
     'stage', s.stage, 'payload_json', s.payload::text, 'semantics', s.semantics, 'is_recurring', s.is_recurring,
     'max_attempts', s.max_attempts,
-    'ttr_seconds', s.ttr_seconds, 'retry_delays', s.retry_delays, 'next_at', s.next_at, 'last_at', s.last_at,
+    'ttr_seconds', s.ttr_seconds, 'retry_delays', s.retry_delays, 'priority', s.priority,
+    'next_at', s.next_at, 'last_at', s.last_at,
     'created_at', s.created_at,
     'missed_policy', s.missed_policy, 'catch_up_seconds', s.catch_up_seconds, 'missed_cap', s.missed_cap,
     'overlap_policy', s.overlap_policy, 'pause_after_failures', s.pause_after_failures,
@@ -7172,12 +7256,12 @@ begin
   if p_id is null then
     insert into public.giftcard_schedules
       (tenant_id, name, schedule, timezone, stage, payload, source, semantics, is_recurring, max_attempts, ttr_seconds,
-       retry_delays, missed_policy,
+       retry_delays, priority, missed_policy,
        catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
     values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, 'app', n.semantics, n.is_recurring,
             n.max_attempts, n.ttr_seconds,
-            n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures,
-            p_next_at, p_next_at,
+            n.retry_delays, coalesce(n.priority, 0), n.missed_policy, n.catch_up_seconds, n.missed_cap,
+            n.overlap_policy, n.pause_after_failures, p_next_at, p_next_at,
             v_now, v_now)
     returning * into s;
     perform public.giftcard_record_schedule(s, p_by, 'create_schedule', '{}', v_now);
@@ -7194,7 +7278,7 @@ begin
            payload = coalesce(n.payload, payload), source = case when n.payload is null then source else 'app' end,
            semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
-           retry_delays = n.retry_delays,
+           retry_delays = n.retry_delays, priority = coalesce(n.priority, 0),
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
            overlap_policy = n.overlap_policy,
            pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at),

@@ -9,6 +9,9 @@
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
+--   giftcard_limits                 a limit of runs or starts above the settings' defaults
+--   giftcard_slots                  a place of a limit of runs, and the lease that has it
+--   giftcard_rates                  where the rate of a key stands
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table

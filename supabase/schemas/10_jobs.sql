@@ -16,6 +16,8 @@ create domain public.giftcard_runs as integer
 create domain public.giftcard_max_attempts as integer
   constraint giftcard_jobs_max_attempts_is_positive check (value between 1 and 1000);
 create domain public.giftcard_ttr as integer constraint giftcard_jobs_ttr_is_positive check (value between 1 and 86400);
+create domain public.giftcard_priority as smallint
+  constraint giftcard_jobs_priority_is_between_minus_10_and_10 check (value between -10 and 10);
 create domain public.giftcard_delays as double precision[] constraint giftcard_jobs_retry_delays_are_positive check (
   value is null
   or array_ndims(value) = 1 and array_position(value, null) is null and 0 <= all (value) and 86400 >= all (value));
@@ -43,6 +45,9 @@ create table public.giftcard_jobs (
   semantics public.giftcard_job_semantics not null default 'at_least_once',
   ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
+  priority public.giftcard_priority not null default 0,
+  concurrency_key text collate "C",
+  batch_id bigint,
   scheduled_at timestamptz not null default now(),
   locked_at timestamptz,
   lock_owner text,
@@ -81,6 +86,12 @@ comment on column public.giftcard_jobs.max_attempts is 'null: the policy of its 
 comment on column public.giftcard_jobs.run_no is 'All runs for ever; never set back.';
 comment on column public.giftcard_jobs.ttr_seconds is 'Time to run of one attempt; null: that of its stage.';
 comment on column public.giftcard_jobs.retry_delays is 'Seconds after attempt 1, 2, …; null: the policy of its stage.';
+comment on column public.giftcard_jobs.priority is
+  '10 to -10: of the due jobs of a circuit, those with the highest start first; 0 is normal.';
+comment on column public.giftcard_jobs.concurrency_key is
+  'Of the jobs of a tenant that share it, one runs at a time (or as many as giftcard_limits allows); null: no limit.';
+comment on column public.giftcard_jobs.batch_id is
+  'Its batch; once the last job of a batch has ended, the batch''s follow-up is enqueued.';
 comment on column public.giftcard_jobs.error_kind is
   'The kind of last_error (giftcard_error_kind), whatever set that. Postgres makes it anew only where last_error is '
   'set. A role that inserts jobs needs EXECUTE on that function.';
@@ -90,8 +101,10 @@ comment on column public.giftcard_jobs.lease_id is
 comment on column public.giftcard_jobs.cancel_requested_at is
   'A cancel of the present run was requested: if it completes, that still counts.';
 
--- The claim's index: the oldest due job of each circuit. A query uses it only if it spells out status = 'queued'.
-create index giftcard_jobs_queued on public.giftcard_jobs (circuit, scheduled_at, id) where status = 'queued';
+-- The claim's index: the oldest due job of each lane, which is a circuit with a priority. A query uses it only if it
+-- spells out status = 'queued'. Minus, so that the highest priority of a circuit comes first while all columns ascend.
+create index giftcard_jobs_queued on public.giftcard_jobs (circuit, (-priority), scheduled_at, id)
+    where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';

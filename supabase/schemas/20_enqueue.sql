@@ -69,7 +69,8 @@ end $$;
 
 -- Enqueue jobs: an array of up to 1,000 objects with stage and correlation_id and, optionally, tenant_id, dedup_key,
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
--- retry_delays, scheduled_at (with its zone), delay_seconds. Return [{id, status, created}] in the same order. A job
+-- retry_delays, priority, concurrency_key, batch_id, scheduled_at (with its zone), delay_seconds. Return [{id, status,
+-- created}] in the same order. A job
 -- that exists already is returned as it stands and not changed; with p_replace, one in error or cancelled is queued
 -- again with this payload. p_by: the operator whose act it is; null: a program enqueues, which the audit leaves out.
 -- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
@@ -96,15 +97,17 @@ begin
     select nextval('public.giftcard_jobs_id_seq') as id, j.* from jsonb_to_recordset(p_jobs) as j(
       tenant_id text, correlation_id text, stage text, dedup_key text, circuit text, trigger_type text, source text,
       payload jsonb, context jsonb, max_attempts integer, semantics text, ttr_seconds integer,
-      retry_delays double precision[], scheduled_at timestamptz, delay_seconds double precision)),
+      retry_delays double precision[], priority smallint, concurrency_key text, batch_id bigint,
+      scheduled_at timestamptz, delay_seconds double precision)),
   inserted as (
     insert into public.giftcard_jobs
       (id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, payload, context, max_attempts,
-       semantics, ttr_seconds, retry_delays, scheduled_at, created_at, updated_at)
+       semantics, ttr_seconds, retry_delays, priority, concurrency_key, batch_id, scheduled_at, created_at, updated_at)
     select j.id, coalesce(j.tenant_id, 'default'), j.correlation_id, j.stage, coalesce(j.dedup_key, ''),
            coalesce(j.circuit, j.stage), coalesce(j.trigger_type, 'sql'), coalesce(j.source, 'sql'),
            coalesce(j.payload, '{}'), coalesce(j.context, '{}'), j.max_attempts,
            coalesce(j.semantics, 'at_least_once'), j.ttr_seconds, j.retry_delays,
+           coalesce(j.priority, 0), nullif(j.concurrency_key, ''), j.batch_id,
            coalesce(j.scheduled_at, v_now) + make_interval(secs => coalesce(j.delay_seconds, 0)),
            v_now, v_now
       from asked j

@@ -209,17 +209,19 @@ begin
       from public.giftcard_jobs j where j.id = any (p_ids)) s;
 end $$;
 
--- Enqueue what follows settled jobs: same tenant, flow and source, context passed on, the payload too unless the next
--- job has its own. Nothing follows a cancelled job; complete wins over a requested cancel.
+-- Enqueue what follows settled jobs: same tenant, flow, batch and source, context passed on; payload, priority and
+-- concurrency key too unless the next job has its own. Nothing follows a cancelled job; complete wins over a requested
+-- cancel.
 create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
 begin
-  select jsonb_agg(jsonb_build_object('payload', j.payload)
+  select jsonb_agg(jsonb_build_object('payload', j.payload, 'priority', j.priority,
+                                      'concurrency_key', j.concurrency_key)
                    || (select jsonb_object_agg(key, value) from jsonb_each(n.job) where value <> 'null')
            || jsonb_build_object('tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'context', j.context,
-                                 'trigger_type', 'flow', 'source', j.source)
+                                 'batch_id', j.batch_id, 'trigger_type', 'flow', 'source', j.source)
            order by j.id)
     into v_next
     from public.giftcard_jobs j

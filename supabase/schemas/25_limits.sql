@@ -1,4 +1,62 @@
--- Limits of whole stages, and longer leases.
+-- Limits: how many runs at once, and how many starts a second, for a stage, a circuit, a tenant in a stage, or a
+-- concurrency key. The settings hold the defaults of stages, which each tick brings; rows here override them without a
+-- deployment.
+
+create table public.giftcard_limits (
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  tenant_id text collate "C" not null default '',
+  runs integer,
+  per_second double precision,
+  burst integer,
+  set_by text,
+  reason text,
+  until timestamptz,
+  updated_at timestamptz not null default now(),
+  constraint giftcard_limits_pkey primary key (kind, name, tenant_id),
+  constraint giftcard_limits_kind_is_known check (kind in ('stage', 'circuit', 'tenant', 'key')),
+  constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
+  constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
+  constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
+  constraint giftcard_limits_burst_is_positive check (burst between 1 and 100000 and per_second is not null),
+  constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
+);
+
+comment on table public.giftcard_limits is
+  'A limit that overrides the settings, until its end. A plain INSERT (kind, name, runs) is a valid one.';
+comment on column public.giftcard_limits.kind is
+  'stage, circuit: name is that; tenant: name is the stage, tenant_id the tenant, or * for each tenant; key: name is '
+  'the concurrency key of tenant_id''s jobs.';
+comment on column public.giftcard_limits.runs is
+  'The most runs at once in the whole fleet; 0: none start. null: the default.';
+comment on column public.giftcard_limits.per_second is
+  'Starts a second; burst: the most at once (default: those of a second).';
+comment on column public.giftcard_limits.until is 'When the limit ends by itself; null: never.';
+
+-- A place of a limited key: taken while its job runs under that lease, then free. Nothing is given back that could be
+-- lost: places of killed functions are free when their leases end.
+create table public.giftcard_slots (
+  key text collate "C" not null,
+  n integer not null,
+  job_id bigint,
+  lease_id uuid,
+  constraint giftcard_slots_pkey primary key (key, n)
+) with (fillfactor = 50);
+
+comment on table public.giftcard_slots is
+  'A place of a limit of runs: key is "stage payment", "circuit http_call:api.example.com", "tenant email acme" or '
+  '"key acme customer-7".';
+
+-- The rates: GCRA with one row a key. full_at: when its burst is whole again if nothing starts meanwhile.
+create table public.giftcard_rates (
+  key text collate "C" not null,
+  full_at timestamptz not null default '-infinity',
+  held_until timestamptz not null default '-infinity',
+  constraint giftcard_rates_pkey primary key (key)
+) with (fillfactor = 50);
+
+comment on column public.giftcard_rates.held_until is
+  'Nothing starts before: the other side asked for it (Retry-After).';
 
 -- Return how many runs of a stage have a lease that has not ended.
 create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
@@ -42,26 +100,3 @@ begin
   return p_capacity;
 end $$;
 
--- Extend a lease for a handler that needs longer: p_seconds (1 to 86,400) from now, and the margin of every lease.
--- Return {cancel_requested}: this run should be the job's last. GC410 when the job belongs to another run.
-create function public.giftcard_heartbeat(
-  p_job_id bigint, p_lease_id uuid, p_seconds double precision, p_now timestamptz default null)
-returns jsonb language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
-set jit = off as $$
-declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_cancel boolean;
-begin
-  if p_seconds is null or p_seconds not between 1 and 86400 then
-    perform public.giftcard_refuse('GC400', 'p_seconds must be between 1 and 86400', 'p_seconds');
-  end if;
-  update public.giftcard_jobs
-     set lease_expires_at = greatest(lease_expires_at, v_now + make_interval(secs => p_seconds + 10)),
-         updated_at = v_now
-   where id = p_job_id and status = 'running' and lease_id = p_lease_id
-  returning cancel_requested_at is not null into v_cancel;
-  if not found then
-    perform public.giftcard_refuse('GC410', format('job %s belongs to another run now', p_job_id), 'lease_id');
-  end if;
-  return jsonb_build_object('cancel_requested', v_cancel);
-end $$;

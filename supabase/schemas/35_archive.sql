@@ -131,15 +131,16 @@ begin
   perform set_config('giftcard.writer', 'restore', true);
   insert into public.giftcard_jobs (
     id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
-    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
-    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
-    finished_at)
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, priority, concurrency_key, batch_id,
+    scheduled_at, locked_at, lock_owner, lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals,
+    last_error, created_at, updated_at, finished_at)
   select
     id, tenant_id, correlation_id, stage, dedup_key, circuit, trigger_type, source, status, payload, context,
-    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, scheduled_at, locked_at, lock_owner,
-    lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals, last_error, created_at, updated_at,
-    finished_at
-    from jsonb_populate_record(null::public.giftcard_jobs, p_job)
+    attempts, max_attempts, run_no, semantics, ttr_seconds, retry_delays, priority, concurrency_key, batch_id,
+    scheduled_at, locked_at, lock_owner, lease_id, lease_expires_at, cancel_requested_at, revive_at, revivals,
+    last_error, created_at, updated_at, finished_at
+    -- A job that was archived before it had a priority has none.
+    from jsonb_populate_record(null::public.giftcard_jobs, '{"priority": 0}' || p_job)
     on conflict do nothing;
   v_inserted := found;
   perform set_config('giftcard.writer', '', true);

@@ -14,6 +14,7 @@ create table public.giftcard_schedules (
   max_attempts public.giftcard_max_attempts,
   ttr_seconds public.giftcard_ttr,
   retry_delays public.giftcard_delays,
+  priority public.giftcard_priority not null default 0,
   missed_policy text not null default 'skip',
   catch_up_seconds integer not null default 300,
   missed_cap integer not null default 100,

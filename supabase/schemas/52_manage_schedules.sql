@@ -43,12 +43,12 @@ begin
   if p_id is null then
     insert into public.giftcard_schedules
       (tenant_id, name, schedule, timezone, stage, payload, source, semantics, is_recurring, max_attempts, ttr_seconds,
-       retry_delays, missed_policy,
+       retry_delays, priority, missed_policy,
        catch_up_seconds, missed_cap, overlap_policy, pause_after_failures, next_at, check_at, created_at, updated_at)
     values (n.tenant_id, n.name, n.schedule, n.timezone, n.stage, n.payload, 'app', n.semantics, n.is_recurring,
             n.max_attempts, n.ttr_seconds,
-            n.retry_delays, n.missed_policy, n.catch_up_seconds, n.missed_cap, n.overlap_policy, n.pause_after_failures,
-            p_next_at, p_next_at,
+            n.retry_delays, coalesce(n.priority, 0), n.missed_policy, n.catch_up_seconds, n.missed_cap,
+            n.overlap_policy, n.pause_after_failures, p_next_at, p_next_at,
             v_now, v_now)
     returning * into s;
     perform public.giftcard_record_schedule(s, p_by, 'create_schedule', '{}', v_now);
@@ -65,7 +65,7 @@ begin
            payload = coalesce(n.payload, payload), source = case when n.payload is null then source else 'app' end,
            semantics = n.semantics,
            is_recurring = n.is_recurring, max_attempts = n.max_attempts, ttr_seconds = n.ttr_seconds,
-           retry_delays = n.retry_delays,
+           retry_delays = n.retry_delays, priority = coalesce(n.priority, 0),
            missed_policy = n.missed_policy, catch_up_seconds = n.catch_up_seconds, missed_cap = n.missed_cap,
            overlap_policy = n.overlap_policy,
            pause_after_failures = n.pause_after_failures, next_at = p_next_at, check_at = coalesce(p_next_at, check_at),
