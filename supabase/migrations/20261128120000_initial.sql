@@ -499,6 +499,7 @@ create table public.giftcard_ticks (
   lease_lost integer not null default 0,
   revived integer not null default 0,
   limits jsonb not null default '{}',
+  tenant_weights jsonb not null default '{}',
   revives boolean not null default true,
   code_version integer not null default 1,
   -- what it knows of the queues
@@ -516,7 +517,9 @@ comment on column public.giftcard_ticks.key is 'Made by the caller: a repeated b
 comment on column public.giftcard_ticks.stages is
   'Stages that this code can run, with the time to run of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is
-  'The most runs of a stage at once in the whole fleet: {"payment": 2}.';
+  'What the settings allow each stage in the whole fleet: {"payment": {"runs": 2, "per_second": 10, "burst": 20}}.';
+comment on column public.giftcard_ticks.tenant_weights is
+  'How many jobs a tenant gets where another gets one, while tenants take turns: {"acme": 3}.';
 comment on column public.giftcard_ticks.revives is 'Whether it revives dead letters: a setting may forbid it.';
 comment on column public.giftcard_ticks.scanned_at is
   'When it last scanned all queues; for a second it continues from its cursors.';
@@ -2229,8 +2232,8 @@ end $$;
 -- delivery of its execution id.
 create function public.giftcard_record_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_live_seconds double precision, p_code_version integer,
-  p_execution_id text, p_only_stage text, p_only_job_id bigint, p_limits jsonb, p_paused boolean, p_revives boolean,
-  p_now timestamptz, out tick_id bigint, out stopped_because text)
+  p_execution_id text, p_only_stage text, p_only_job_id bigint, p_limits jsonb, p_tenant_weights jsonb,
+  p_paused boolean, p_revives boolean, p_now timestamptz, out tick_id bigint, out stopped_because text)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, p_now) then
@@ -2239,11 +2242,11 @@ begin
     stopped_because := 'paused';
   end if;
   insert into public.giftcard_ticks as t
-    (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits, only_stage,
-     only_job_id, revives, code_version)
+    (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits,
+     tenant_weights, only_stage, only_job_id, revives, code_version)
   values (p_key, p_owner, p_source, p_execution_id, p_now, p_now + make_interval(secs => p_live_seconds),
-          case when stopped_because is not null then p_now end, stopped_because, p_stages, p_limits, p_only_stage,
-          p_only_job_id, p_revives, p_code_version)
+          case when stopped_because is not null then p_now end, stopped_because, p_stages, p_limits,
+          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version)
   returning t.id into tick_id;
 end $$;
 
@@ -2252,7 +2255,8 @@ end $$;
 -- p_code_version, p_oldest_schema: the caller's version, and the oldest schema that it works with (null: any). GC426 if
 -- they do not fit.
 -- p_stages: {"email": 60}: the stages that this code can run, with the time to run of each in seconds. p_limits:
--- {"payment": 2}: runs at once in the whole fleet. p_linger_seconds: how long it may wait for work. p_paused: it only
+-- {"payment": {"runs": 2, "per_second": 10, "burst": 20}}: in the whole fleet. p_tenant_weights: {"acme": 3}: jobs of
+-- a tenant for one of another. p_linger_seconds: how long it may wait for work. p_paused: it only
 -- does its maintenance. p_revives: whether dead letters revive at all. p_without_circuit: stages whose circuits close.
 -- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason.
 -- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
@@ -2263,7 +2267,8 @@ create function public.giftcard_begin_tick(
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
   p_only_stage text default null, p_only_job_id bigint default null, p_limits jsonb default '{}',
   p_oldest_schema integer default null, p_now timestamptz default null, p_paused boolean default false,
-  p_revives boolean default true, p_without_circuit text[] default '{}', p_one_by_one boolean default false)
+  p_revives boolean default true, p_without_circuit text[] default '{}', p_one_by_one boolean default false,
+  p_tenant_weights jsonb default '{}')
 returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -2285,7 +2290,8 @@ begin
     from public.giftcard_ticks where key = p_key;
   if v_id is null then
     c := public.giftcard_record_tick(p_key, p_owner, p_source, p_stages, p_live_seconds, p_code_version, p_execution_id,
-                                     p_only_stage, p_only_job_id, p_limits, p_paused, p_revives, v_now);
+                                     p_only_stage, p_only_job_id, p_limits, p_tenant_weights, p_paused, p_revives,
+                                     v_now);
     v_id := c.tick_id;
     v_stopped_because := c.stopped_because;
     if v_stopped_because is null then

@@ -50,6 +50,7 @@ create table public.giftcard_ticks (
   lease_lost integer not null default 0,
   revived integer not null default 0,
   limits jsonb not null default '{}',
+  tenant_weights jsonb not null default '{}',
   revives boolean not null default true,
   code_version integer not null default 1,
   -- what it knows of the queues
@@ -67,7 +68,9 @@ comment on column public.giftcard_ticks.key is 'Made by the caller: a repeated b
 comment on column public.giftcard_ticks.stages is
   'Stages that this code can run, with the time to run of each in seconds: {"email": 60}.';
 comment on column public.giftcard_ticks.limits is
-  'The most runs of a stage at once in the whole fleet: {"payment": 2}.';
+  'What the settings allow each stage in the whole fleet: {"payment": {"runs": 2, "per_second": 10, "burst": 20}}.';
+comment on column public.giftcard_ticks.tenant_weights is
+  'How many jobs a tenant gets where another gets one, while tenants take turns: {"acme": 3}.';
 comment on column public.giftcard_ticks.revives is 'Whether it revives dead letters: a setting may forbid it.';
 comment on column public.giftcard_ticks.scanned_at is
   'When it last scanned all queues; for a second it continues from its cursors.';
