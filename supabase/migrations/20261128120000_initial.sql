@@ -915,8 +915,8 @@ declare
   -- A variable: with a literal the planner may choose the index of running rows.
   v_running constant text := 'running';
 begin
-  return s.lease_id is not null and (s.lease_id = p_claim_key or coalesce((
-    select j.status = v_running and j.lease_id = s.lease_id and j.lease_expires_at > p_now
+  return s.job_id is not null and (coalesce(s.lease_id = p_claim_key, false) or coalesce((
+    select j.status = v_running and j.lease_id is not distinct from s.lease_id and j.lease_expires_at > p_now
       from public.giftcard_jobs j where j.id = s.job_id), false));
 end $$;
 
@@ -1025,7 +1025,7 @@ begin
       select (-j.priority)::smallint as lane from public.giftcard_jobs j
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) > l.lane
        order by j.circuit, (-j.priority) limit 1) n)
-  select lane from lanes;
+  select lane from lanes order by lane limit 21;
 end $$;
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
@@ -1249,9 +1249,10 @@ begin
   end if;
 end $$;
 
--- Reserve up to p_want starts of a circuit, under the limits of its stage and its own. reserved: slots by key.
+-- Reserve up to p_want starts of a circuit, under the limits of its stage and its own. p_same: the circuits of the
+-- stage that have their turn now, itself too: they share what the stage's limit leaves. reserved: slots by key.
 create function public.giftcard_reserve_starts(
-  p_limits jsonb, p_circuit text, p_want integer, p_claim_key uuid, p_now timestamptz,
+  p_limits jsonb, p_circuit text, p_want integer, p_same integer, p_claim_key uuid, p_now timestamptz,
   out allowed integer, out reserved jsonb, out until timestamptz)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -1260,10 +1261,11 @@ declare
 begin
   allowed := p_want;
   reserved := '{}';
-  foreach v_key in array array['circuit ' || p_circuit, 'stage ' || public.giftcard_stage_of(p_circuit)] loop
+  foreach v_key in array array['stage ' || public.giftcard_stage_of(p_circuit), 'circuit ' || p_circuit] loop
     if p_limits ? v_key and allowed > 0 then
       r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
-      allowed := r.allowed;
+      allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
+                      else r.allowed end;
       until := greatest(until, r.until);
       reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
     end if;
@@ -1432,7 +1434,7 @@ declare
 begin
   foreach v_circuit in array p_half_open loop
     exit when s.remaining <= 0;
-    r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, s.claim_key, p_now);
+    r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, 1, s.claim_key, p_now);
     s.limited_until := least(s.limited_until, r.until);
     continue when r.allowed = 0;
     v_id := case when p_one_by_one
@@ -1511,7 +1513,7 @@ begin
         v_more := cardinality(v_got) = v_share;
       end if;
       if not q.plain then
-        s := public.giftcard_pick_carefully(s, q, v_share, p_only_job_id, p_now);
+        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
         v_got := s.got;
         v_more := s.more;
         q.scheduled_at := null;
@@ -1772,9 +1774,11 @@ begin
   return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
 end $$;
 
--- Pick up to p_wanted due jobs of a queue within all limits: got and more of the state. Its ids and remaining stay.
+-- Pick up to p_wanted due jobs of a queue, the one at p_place, within all limits: got and more of the state. Its ids
+-- and remaining stay.
 create function public.giftcard_pick_carefully(
-  s public.giftcard_claim_state, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz)
+  s public.giftcard_claim_state, p_place integer, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint,
+  p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -1784,7 +1788,10 @@ declare
 begin
   s.got := '{}'::bigint[];
   s.more := false;
-  r := public.giftcard_reserve_starts(s.limits, q.circuit, p_wanted, s.claim_key, p_now);
+  r := public.giftcard_reserve_starts(
+    s.limits, q.circuit, p_wanted, case when s.limits = '{}' then 1 else (
+      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
+       where starts_with(c.circuit || ':', public.giftcard_stage_of(q.circuit) || ':')) end, s.claim_key, p_now);
   s.limited_until := least(s.limited_until, r.until);
   if r.allowed = 0 then
     return s;

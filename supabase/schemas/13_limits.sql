@@ -123,8 +123,8 @@ declare
   -- A variable: with a literal the planner may choose the index of running rows.
   v_running constant text := 'running';
 begin
-  return s.lease_id is not null and (s.lease_id = p_claim_key or coalesce((
-    select j.status = v_running and j.lease_id = s.lease_id and j.lease_expires_at > p_now
+  return s.job_id is not null and (coalesce(s.lease_id = p_claim_key, false) or coalesce((
+    select j.status = v_running and j.lease_id is not distinct from s.lease_id and j.lease_expires_at > p_now
       from public.giftcard_jobs j where j.id = s.job_id), false));
 end $$;
 

@@ -14,7 +14,7 @@ begin
       select (-j.priority)::smallint as lane from public.giftcard_jobs j
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) > l.lane
        order by j.circuit, (-j.priority) limit 1) n)
-  select lane from lanes;
+  select lane from lanes order by lane limit 21;
 end $$;
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),

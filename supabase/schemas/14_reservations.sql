@@ -122,9 +122,10 @@ begin
   end if;
 end $$;
 
--- Reserve up to p_want starts of a circuit, under the limits of its stage and its own. reserved: slots by key.
+-- Reserve up to p_want starts of a circuit, under the limits of its stage and its own. p_same: the circuits of the
+-- stage that have their turn now, itself too: they share what the stage's limit leaves. reserved: slots by key.
 create function public.giftcard_reserve_starts(
-  p_limits jsonb, p_circuit text, p_want integer, p_claim_key uuid, p_now timestamptz,
+  p_limits jsonb, p_circuit text, p_want integer, p_same integer, p_claim_key uuid, p_now timestamptz,
   out allowed integer, out reserved jsonb, out until timestamptz)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -133,10 +134,11 @@ declare
 begin
   allowed := p_want;
   reserved := '{}';
-  foreach v_key in array array['circuit ' || p_circuit, 'stage ' || public.giftcard_stage_of(p_circuit)] loop
+  foreach v_key in array array['stage ' || public.giftcard_stage_of(p_circuit), 'circuit ' || p_circuit] loop
     if p_limits ? v_key and allowed > 0 then
       r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
-      allowed := r.allowed;
+      allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
+                      else r.allowed end;
       until := greatest(until, r.until);
       reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
     end if;

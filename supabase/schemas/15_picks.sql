@@ -80,7 +80,7 @@ declare
 begin
   foreach v_circuit in array p_half_open loop
     exit when s.remaining <= 0;
-    r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, s.claim_key, p_now);
+    r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, 1, s.claim_key, p_now);
     s.limited_until := least(s.limited_until, r.until);
     continue when r.allowed = 0;
     v_id := case when p_one_by_one
@@ -159,7 +159,7 @@ begin
         v_more := cardinality(v_got) = v_share;
       end if;
       if not q.plain then
-        s := public.giftcard_pick_carefully(s, q, v_share, p_only_job_id, p_now);
+        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
         v_got := s.got;
         v_more := s.more;
         q.scheduled_at := null;

@@ -129,9 +129,11 @@ begin
   return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
 end $$;
 
--- Pick up to p_wanted due jobs of a queue within all limits: got and more of the state. Its ids and remaining stay.
+-- Pick up to p_wanted due jobs of a queue, the one at p_place, within all limits: got and more of the state. Its ids
+-- and remaining stay.
 create function public.giftcard_pick_carefully(
-  s public.giftcard_claim_state, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz)
+  s public.giftcard_claim_state, p_place integer, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint,
+  p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -141,7 +143,10 @@ declare
 begin
   s.got := '{}'::bigint[];
   s.more := false;
-  r := public.giftcard_reserve_starts(s.limits, q.circuit, p_wanted, s.claim_key, p_now);
+  r := public.giftcard_reserve_starts(
+    s.limits, q.circuit, p_wanted, case when s.limits = '{}' then 1 else (
+      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
+       where starts_with(c.circuit || ':', public.giftcard_stage_of(q.circuit) || ':')) end, s.claim_key, p_now);
   s.limited_until := least(s.limited_until, r.until);
   if r.allowed = 0 then
     return s;
