@@ -1009,6 +1009,114 @@ begin
    where task = p_task and public.giftcard_is_due(last_at, every, v_now);
   return found;
 end $$;
+-- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys.
+
+-- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
+create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
+end $$;
+
+-- Return which concurrency keys are free, of those without a limit of their own: one job of each runs at a time. Locks
+-- first, then reads: a statement sees only what was committed before it began. A key that another claim decides about
+-- is not free.
+create function public.giftcard_free_keys(p_tenant_ids text[], p_keys text[], p_now timestamptz)
+returns table (tenant_id text, concurrency_key text)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_locked boolean[] := array(
+    select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
+      from unnest(p_tenant_ids, p_keys) with ordinality u(tenant_id, key, n) order by u.n);
+begin
+  return query
+    select u.tenant_id, u.key from unnest(p_tenant_ids, p_keys, v_locked) u(tenant_id, key, locked)
+     where u.locked and (
+       select true from public.giftcard_jobs j
+        where j.status = 'running' and j.concurrency_key is not null and j.tenant_id = u.tenant_id
+          and j.concurrency_key = u.key and j.lease_expires_at > p_now limit 1) is null
+     order by u.tenant_id, u.key limit 1000;
+end $$;
+
+-- Admit the first of the picked jobs of each concurrency key that is free, and all others as they are. The caller holds
+-- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
+create function public.giftcard_admit_by_key(
+  p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_tenant_ids text[];
+  v_keys text[];
+begin
+  select array_agg(x.tenant_id), array_agg(x.concurrency_key),
+         coalesce(bool_or(p_limits ? ('key ' || x.tenant_id || ' ' || x.concurrency_key)), false)
+    into v_tenant_ids, v_keys, limited from (
+    select j.tenant_id, j.concurrency_key from public.giftcard_jobs j
+     where j.id = any (p_ids) and j.concurrency_key is not null
+     group by j.tenant_id, j.concurrency_key order by j.tenant_id, j.concurrency_key) x;
+  admitted := p_ids;
+  busy := '{}';
+  if v_keys is null then
+    return;
+  end if;
+  with free as materialized (select * from public.giftcard_free_keys(v_tenant_ids, v_keys, p_now)),
+  ranked as (
+    select u.id, u.n, 'key ' || j.tenant_id || ' ' || j.concurrency_key as key,
+           j.concurrency_key is null or p_limits ? ('key ' || j.tenant_id || ' ' || j.concurrency_key)
+             or f.tenant_id is not null
+                and row_number() over (partition by j.tenant_id, j.concurrency_key order by u.n) = 1 as may_start
+      from unnest(p_ids) with ordinality u(id, n)
+      join public.giftcard_jobs j on j.id = u.id
+      left join free f on f.tenant_id = j.tenant_id and f.concurrency_key = j.concurrency_key)
+  select coalesce(array_agg(r.id order by r.n) filter (where r.may_start), '{}'),
+         coalesce(array_agg(distinct r.key) filter (where not r.may_start), '{}') into admitted, busy from ranked r;
+end $$;
+
+-- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
+-- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
+create function public.giftcard_admit(
+  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
+  out admitted bigint[], out busy text[], out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_reserved jsonb := '{}'::jsonb;
+  v_first record := public.giftcard_admit_by_key(p_limits, p_ids, p_now);
+  k record;
+  r record;
+begin
+  admitted := v_first.admitted;
+  busy := v_first.busy;
+  if not v_first.limited and not exists (
+      select from jsonb_object_keys(p_limits) n where starts_with(n, 'tenant ')) then
+    return;
+  end if;
+  for k in
+    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
+      from public.giftcard_jobs j cross join lateral (values
+        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
+         '{"runs": 1}' || (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key))),
+        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
+        x(key, value)
+     where j.id = any (admitted) and x.key is not null and x.value is not null
+     group by x.key, x.value order by x.key
+  loop
+    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
+    continue when k.ids = '{}';
+    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
+    if r.allowed < cardinality(k.ids) then
+      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
+                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
+      busy := busy || k.key;
+      until := least(until, r.until);
+    end if;
+    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
+      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
+  end loop;
+  perform public.giftcard_take(
+      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
+      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
+             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
+    from jsonb_each(v_reserved) e;
+end $$;
 -- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
 
 -- Return the lanes of a circuit's queue: minus the priorities of its jobs, the highest priority first. A loose index
@@ -1129,18 +1237,19 @@ end $$;
 -- now counts as taken, and none waits for another.
 
 -- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
--- without a limit, of which there may be more than the limit. A run with a concurrency key never does.
+-- without this limit, of which there may be more than it allows.
 create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
      or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
     return;
-  elsif p_key not like 'key %' and not exists (select from public.giftcard_slots where key = p_key) then
+  elsif not exists (select from public.giftcard_slots where key = p_key) then
     insert into public.giftcard_slots (key, n, job_id, lease_id)
     select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
      where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
-       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id)
+       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id,
+                     'key ' || j.tenant_id || ' ' || j.concurrency_key)
     on conflict do nothing;
   end if;
   insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;
@@ -1153,19 +1262,28 @@ create function public.giftcard_lock_slots(
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-  v_above bigint;
+  v_above bigint := 0::bigint;
   v_slots integer[];
+  v_running constant text := 'running';  -- a variable, as in giftcard_is_taken, which is inline here
 begin
   perform public.giftcard_add_slots(p_key, p_runs, p_now);
-  select count(*) into v_above from public.giftcard_slots s
-   where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now);
+  if exists (select from public.giftcard_slots where key = p_key and n > p_runs) then
+    v_above := (select count(*) from public.giftcard_slots s
+                 where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now));
+  end if;
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n <= p_runs and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     where s.key = p_key and s.n <= p_runs and s.lease_id is distinct from p_claim_key
+       and (select true from public.giftcard_jobs j
+             where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
+               and j.lease_expires_at > p_now limit 1) is null
      order by s.n limit p_want + v_above for update skip locked);
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n = any (v_slots) and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     where s.key = p_key and s.n = any (v_slots) and s.lease_id is distinct from p_claim_key
+       and (select true from public.giftcard_jobs j
+             where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
+               and j.lease_expires_at > p_now limit 1) is null
      order by s.n);
   return v_slots[1 : greatest(0, least(p_want, cardinality(v_slots) - v_above))::integer];
 end $$;
@@ -1282,55 +1400,6 @@ begin
     from jsonb_each(p_reserved) e;
 end $$;
 
--- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
-create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
-language plpgsql immutable security invoker set search_path = '' as $$
-begin
-  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
-end $$;
-
--- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
--- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
-create function public.giftcard_admit(
-  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
-  out admitted bigint[], out busy text[], out until timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  v_reserved jsonb := '{}'::jsonb;
-  k record;
-  r record;
-begin
-  admitted := p_ids;
-  busy := '{}';
-  for k in
-    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
-      from public.giftcard_jobs j cross join lateral (values
-        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || coalesce(p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')),
-        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
-        x(key, value)
-     where j.id = any (p_ids) and x.key is not null and x.value is not null
-     group by x.key, x.value order by x.key
-  loop
-    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
-    continue when k.ids = '{}';
-    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
-    if r.allowed < cardinality(k.ids) then
-      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
-                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
-      busy := busy || k.key;
-      until := least(until, r.until);
-    end if;
-    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
-      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
-  end loop;
-  perform public.giftcard_take(
-      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
-      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
-             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
-    from jsonb_each(v_reserved) e;
-end $$;
-
 -- Hold the rates of circuits whose other side asked for it (Retry-After): p_results with `hold`, in seconds, of jobs
 -- that were settled. A circuit that is its stage's holds the rate of the stage. Where there is no rate, only the job
 -- waits.
@@ -1368,6 +1437,8 @@ create type public.giftcard_claim_state as (
   tick_id bigint,
   claim_key uuid,
   weights jsonb,                      -- of tenants
+  allowed integer,                    -- starts that limits leave to the queue in turn
+  reserved jsonb,                     -- and what is reserved for them
   got bigint[],                       -- jobs that the last careful pick took
   more boolean                        -- and whether its queue may have more
 );
@@ -1472,6 +1543,27 @@ begin
   return s;
 end $$;
 
+-- Reserve up to p_wanted starts for the queue at p_place, under the limits of its stage and circuit: sets allowed and
+-- reserved. The circuits of its stage whose turn is soon share what the stage's limit leaves.
+create function public.giftcard_reserve_for_queue(
+  s public.giftcard_claim_state, p_place integer, p_wanted integer, p_now timestamptz)
+returns public.giftcard_claim_state
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_circuit text := s.queues[p_place].circuit;
+  v_stage text := public.giftcard_stage_of(v_circuit);
+  r record;
+begin
+  r := public.giftcard_reserve_starts(
+    s.limits, v_circuit, p_wanted, (
+      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
+       where starts_with(c.circuit || ':', v_stage || ':')), s.claim_key, p_now);
+  s.allowed := r.allowed;
+  s.reserved := r.reserved;
+  s.limited_until := least(s.limited_until, r.until);
+  return s;
+end $$;
+
 -- Pick due jobs from s.queues: the circuits take turns, in rounds, the oldest due job of each first. Leaves in s.queues
 -- the circuits that had more, those without a turn first. The planner's settings are those of giftcard_claim_for.
 create function public.giftcard_pick_jobs(
@@ -1482,7 +1574,6 @@ declare
   q public.giftcard_cursor;
   v_share integer;
   v_got bigint[];
-  v_got_at timestamptz;              -- scheduled_at of the last of them
   v_keyed boolean;                   -- whether one has a concurrency key
   v_more boolean;                    -- whether the queue may have more
 begin
@@ -1494,39 +1585,41 @@ begin
         exit;
       end if;
       q := s.queues[i];
-      -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
+      -- A fair share of what is left; what one circuit does not need comes to others in the next round.
       v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if q.plain is null then
-        q.plain := public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now);
+      if s.limits <> '{}' then
+        s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
+        v_share := s.allowed;
+        continue when v_share = 0;
       end if;
+      q.plain := coalesce(q.plain, public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now));
       if q.plain then
         select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at), coalesce(bool_or(g.keyed), false)
-          into v_got, v_got_at, v_keyed from (
+          into v_got, q.scheduled_at, v_keyed from (
           select j.id, j.scheduled_at, j.concurrency_key is not null as keyed from public.giftcard_jobs j
            where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = q.lanes[1]
              and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
-        q.plain := not v_keyed;
-        q.scheduled_at := v_got_at;
         q.id := v_got[v_share];
+        q.plain := not v_keyed;
         v_more := cardinality(v_got) = v_share;
       end if;
       if not q.plain then
-        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
+        s := public.giftcard_pick_carefully(s, q, v_share, p_only_job_id, p_now);
         v_got := s.got;
         v_more := s.more;
         q.scheduled_at := null;
-        q.id := null;
+      end if;
+      if s.limits <> '{}' then
+        perform public.giftcard_take_starts(s.limits, s.reserved, v_got, s.claim_key, p_now);
       end if;
       s.ids := s.ids || v_got;
       s.remaining := s.remaining - cardinality(v_got);
       s.claimed_from := s.claimed_from || q.circuit;
       s.served := s.served || jsonb_build_object(
         q.circuit, coalesce((s.served ->> q.circuit)::integer, 0) + cardinality(v_got));
-      if v_more then
-        v_again := v_again || q;
-      end if;
+      v_again := case when v_more then v_again || q else v_again end;
     end loop;
     s.queues := v_again;
   end loop;
@@ -1535,11 +1628,12 @@ end $$;
 -- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
 -- their queues.
 
--- Walk over the tenants with queued jobs in a lane, from p_from on (p_with: itself too), until p_most have a turn: 75
--- at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
+-- Walk over the tenants with queued jobs in a lane, from p_from on (p_with: itself too) to p_until (null: the last
+-- one), until p_most have a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight:
+-- jobs in a row.
 create function public.giftcard_walk_tenants(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_from text, p_with boolean, p_most integer,
-  p_now timestamptz)
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_from text, p_with boolean, p_until text,
+  p_most integer, p_now timestamptz)
 returns table (tenant_id text, has_turn boolean, weight integer)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -1561,72 +1655,79 @@ begin
      where w.found + w.has_turn::integer < p_most and w.seen < 75)
   select k.tenant_id, k.has_turn,
          least(100, greatest(1, coalesce((s.weights ->> k.tenant_id)::numeric::integer, 1)))
-    from walk k;
+    from walk k where p_until is null or k.tenant_id <= p_until;
+end $$;
+
+-- Return the tenants that have a turn now, the next one first, 25 at most, and the weight of each. stopped_at: the last
+-- one walked over, if there may be more behind it; empty: the walk has gone round.
+create function public.giftcard_tenants_in_turn(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_last text, p_goes_on boolean, p_most integer,
+  p_now timestamptz, out names text[], out weights integer[], out stopped_at text)
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_more record;
+  v_seen bigint;
+begin
+  select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
+         coalesce(array_agg(w.weight) filter (where w.has_turn), '{}'), count(*), max(w.tenant_id)
+    into names, weights, v_seen, stopped_at
+    from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, p_goes_on, null, p_most, p_now) w;
+  if cardinality(names) >= p_most or v_seen >= 75 then
+    return;
+  end if;
+  stopped_at := '';
+  if p_last <> '' then
+    select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}') as names,
+           coalesce(array_agg(w.weight) filter (where w.has_turn), '{}') as weights, max(w.tenant_id) as stopped_at
+      into v_more from public.giftcard_walk_tenants(
+        s, p_circuit, p_lane, '', true, p_last, p_most - cardinality(names), p_now) w
+     where not p_goes_on or w.tenant_id < p_last;
+    names := names || v_more.names;
+    weights := weights || v_more.weights;
+    stopped_at := coalesce(v_more.stopped_at, '');
+  end if;
 end $$;
 
 -- Pick up to p_wanted due jobs of a lane for the tenants whose turn it is, each its weight in a row, from where the
--- last claim of the circuit stopped; at the end it begins anew. Four rounds at most, of 25 tenants each. The
--- row in giftcard_turns is a hint: a claim that holds it is not waited for.
+-- last claim of the circuit stopped. The row in giftcard_turns is a hint: a claim that holds it is not waited for.
 create function public.giftcard_pick_by_tenant(
   s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   t public.giftcard_turns;
-  v_picked bigint[] := '{}'::bigint[];
-  r record;
+  v_goes_on boolean;  -- the tenant of the last turn has not had its weight in a row
+  v_picked bigint[];
+  v_last text;
+  v_taken integer;
+  n record;           -- whose turn it is
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
-  for v_round in 1 .. 4 loop
-    r := public.giftcard_pick_round(s, p_circuit, p_lane, p_wanted - cardinality(v_picked), coalesce(t.tenant_id, ''),
-                                    coalesce(t.taken, 0), p_now);
-    v_picked := v_picked || r.ids;
-    t := row(p_circuit, r.last_tenant, r.taken);
-    exit when cardinality(v_picked) = p_wanted or r.ids = '{}' and v_round > 1;
-    s.ids := s.ids || r.ids;
-  end loop;
-  perform public.giftcard_keep_turn(p_circuit, t.tenant_id, t.taken);
-  return v_picked;
-end $$;
-
--- Pick one round, after p_last (empty: from the first on), which had p_taken jobs in a row. Where a few tenants want
--- many jobs, each has several turns at once in a round that begins with the first. last_tenant, taken: where the next
--- round continues.
-create function public.giftcard_pick_round(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_last text, p_taken integer,
-  p_now timestamptz, out ids bigint[], out last_tenant text, out taken integer)
-language plpgsql volatile security invoker set search_path = '' as $$
-declare
-  v_most integer := least(p_wanted, 25);
-  v_goes_on boolean := p_taken < least(100, greatest(1, coalesce((s.weights ->> p_last)::numeric::integer, 1)));
-  v_walked text[];
-  v_names text[];
-  v_weights integer[];
-  v_times bigint;  -- turns at once
-  v_tenants text[];
-begin
-  select array_agg(w.tenant_id), coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
-         array_agg(w.weight) filter (where w.has_turn),
-         case when p_last = '' then greatest(1, p_wanted / sum(w.weight) filter (where w.has_turn)) else 1 end
-    into v_walked, v_names, v_weights, v_times
-    from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, v_goes_on, v_most, p_now) w;
-  select coalesce(array_agg(x.id), '{}'), array_agg(x.name) into ids, v_tenants from (
-    select g.id, n.name from unnest(v_names, v_weights) with ordinality n(name, weight, place) cross join lateral (
-      select j.id from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = n.name
-         and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
-         and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
-       order by j.scheduled_at, j.id
-       limit n.weight * v_times - case when n.name = p_last then p_taken else 0 end for update skip locked) g
-     limit p_wanted) x;
-  if cardinality(ids) = p_wanted then
-    last_tenant := v_tenants[p_wanted];
-    taken := (select count(*)::integer from unnest(v_tenants) u(name) where u.name = last_tenant)
-             + case when last_tenant = p_last then p_taken else 0 end;
-  else
-    last_tenant := case when cardinality(v_names) >= v_most or cardinality(v_walked) >= 75
-                        then v_walked[cardinality(v_walked)] else '' end;
-    taken := 100;  -- its turn is over
+  t.tenant_id := coalesce(t.tenant_id, '');
+  v_goes_on := coalesce(t.taken < least(100, greatest(1, (s.weights ->> t.tenant_id)::numeric::integer)), false);
+  n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
+  -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
+  select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),
+         (array_agg(x.name order by x.turn desc, x.place desc, x.nth desc))[1],
+         (array_agg(x.nth order by x.turn desc, x.place desc, x.nth desc))[1]
+    into v_picked, v_last, v_taken from (
+    select r.id, r.name, r.place, (r.nth - 1) / r.weight as turn, (r.nth - 1) % r.weight + 1 as nth from (
+      select g.id, u.name, u.weight, u.place,
+             row_number() over (partition by u.place order by g.scheduled_at, g.id)::integer
+               + case when v_goes_on and u.name = t.tenant_id then t.taken else 0 end as nth
+        from unnest(n.names, n.weights) with ordinality u(name, weight, place) cross join lateral (
+        select j.id, j.scheduled_at from public.giftcard_jobs j
+         where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = u.name
+           and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
+           and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+         order by j.scheduled_at, j.id
+         limit u.weight * ((p_wanted - 1) / (select sum(a) from unnest(n.weights) a) + 1) for update skip locked) g) r
+     order by turn, r.place, r.nth limit p_wanted) x;
+  if cardinality(v_picked) < p_wanted then
+    v_last := n.stopped_at;
+    v_taken := 100;  -- its turn is over
   end if;
+  perform public.giftcard_keep_turn(p_circuit, v_last, v_taken);
+  return v_picked;
 end $$;
 
 -- Keep which tenant had the last turn of a circuit (empty: the next claim begins with the first), and how many of its
@@ -1679,12 +1780,22 @@ begin
                   order by j.scheduled_at, j.id limit 1 offset p_wanted);
 end $$;
 
+-- Return whether limits by tenant hold in a stage.
+create function public.giftcard_limits_tenants(p_limits jsonb, p_circuit text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_limits <> '{}' and exists (
+    select from jsonb_object_keys(p_limits) k
+     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+end $$;
+
 -- Return whether only the time of its jobs matters in a queue, as far as can be known before they are picked.
 create function public.giftcard_is_plain(
   p_limits jsonb, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return p_only_job_id is null and p_limits = '{}' and cardinality(q.lanes) = 1
+  return p_only_job_id is null and cardinality(q.lanes) = 1
+         and not public.giftcard_limits_tenants(p_limits, q.circuit)
          and not public.giftcard_takes_turns(q.circuit, q.lanes[1], p_wanted, p_now);
 end $$;
 
@@ -1724,9 +1835,7 @@ returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_tenant integer := 0;
-  v_limited boolean := s.limits <> '{}' and exists (
-    select from jsonb_object_keys(s.limits) k
-     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
   v_got bigint[] := '{}'::bigint[];
 begin
   s.ids := s.ids || p_ids;
@@ -1774,41 +1883,27 @@ begin
   return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
 end $$;
 
--- Pick up to p_wanted due jobs of a queue, the one at p_place, within all limits: got and more of the state. Its ids
--- and remaining stay.
+-- Pick up to p_wanted due jobs of a queue where more than time matters: sets got and more.
 create function public.giftcard_pick_carefully(
-  s public.giftcard_claim_state, p_place integer, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint,
-  p_now timestamptz)
+  s public.giftcard_claim_state, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_picked bigint[];
-  r record;  -- what the limits of the circuit leave
-  a record;  -- and those of tenants and keys
+  a record;  -- what the limits of tenants and keys admit
 begin
-  s.got := '{}'::bigint[];
-  s.more := false;
-  r := public.giftcard_reserve_starts(
-    s.limits, q.circuit, p_wanted, case when s.limits = '{}' then 1 else (
-      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
-       where starts_with(c.circuit || ':', public.giftcard_stage_of(q.circuit) || ':')) end, s.claim_key, p_now);
-  s.limited_until := least(s.limited_until, r.until);
-  if r.allowed = 0 then
-    return s;
-  end if;
   s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
   if p_only_job_id is null then
-    v_picked := public.giftcard_pick_from_lanes(s, q, r.allowed, p_now);
+    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
   else
     v_picked := array(select id from public.giftcard_jobs
                        where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
   end if;
   a := public.giftcard_admit(s.limits, v_picked, s.claim_key, p_now);
-  perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
   s.got := a.admitted;
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
-  s.more := cardinality(v_picked) = r.allowed and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
   -- Nothing notifies of the end of a run.
   s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
   return s;
@@ -4053,7 +4148,11 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  if p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+  if p_runs > 0 and (case when p_kind = 'key' then (
+       select count(*) from public.giftcard_jobs r
+        where r.status = 'running' and r.concurrency_key is not null and r.tenant_id = j.tenant_id
+          and r.concurrency_key = j.concurrency_key and r.lease_expires_at > p_now)
+     else public.giftcard_running(p_key, null, p_now) end) < p_runs then
     return null;
   end if;
   return jsonb_build_object(

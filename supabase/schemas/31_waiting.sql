@@ -9,7 +9,11 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  if p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+  if p_runs > 0 and (case when p_kind = 'key' then (
+       select count(*) from public.giftcard_jobs r
+        where r.status = 'running' and r.concurrency_key is not null and r.tenant_id = j.tenant_id
+          and r.concurrency_key = j.concurrency_key and r.lease_expires_at > p_now)
+     else public.giftcard_running(p_key, null, p_now) end) < p_runs then
     return null;
   end if;
   return jsonb_build_object(
