@@ -1050,9 +1050,10 @@ begin
   select array_agg(x.tenant_id), array_agg(x.concurrency_key),
          coalesce(bool_or(p_limits ? ('key ' || x.tenant_id || ' ' || x.concurrency_key)), false)
     into v_tenant_ids, v_keys, limited from (
-    select j.tenant_id, j.concurrency_key from public.giftcard_jobs j
-     where j.id = any (p_ids) and j.concurrency_key is not null
-     group by j.tenant_id, j.concurrency_key order by j.tenant_id, j.concurrency_key) x;
+    -- By the primary key, row for row: a sort is forbidden here, and an index that spares it would be read as a whole.
+    select distinct j.tenant_id, j.concurrency_key from unnest(p_ids) u(id) cross join lateral (
+      select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
+     where j.concurrency_key is not null order by j.tenant_id, j.concurrency_key) x;
   admitted := p_ids;
   busy := '{}';
   if v_keys is null then
@@ -1065,7 +1066,8 @@ begin
              or f.tenant_id is not null
                 and row_number() over (partition by j.tenant_id, j.concurrency_key order by u.n) = 1 as may_start
       from unnest(p_ids) with ordinality u(id, n)
-      join public.giftcard_jobs j on j.id = u.id
+     cross join lateral (
+       select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
       left join free f on f.tenant_id = j.tenant_id and f.concurrency_key = j.concurrency_key)
   select coalesce(array_agg(r.id order by r.n) filter (where r.may_start), '{}'),
          coalesce(array_agg(distinct r.key) filter (where not r.may_start), '{}') into admitted, busy from ranked r;
@@ -1091,12 +1093,13 @@ begin
   end if;
   for k in
     select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
-      from public.giftcard_jobs j cross join lateral (values
+      from unnest(admitted) i(id) cross join lateral (
+        select o.* from public.giftcard_jobs o where o.id = i.id limit 1) j cross join lateral (values
         ('key ' || j.tenant_id || ' ' || j.concurrency_key,
          '{"runs": 1}' || (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key))),
         ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
         x(key, value)
-     where j.id = any (admitted) and x.key is not null and x.value is not null
+     where x.key is not null and x.value is not null
      group by x.key, x.value order by x.key
   loop
     k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
@@ -1628,12 +1631,19 @@ end $$;
 -- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
 -- their queues.
 
--- Walk over the tenants with queued jobs in a lane, from p_from on (p_with: itself too) to p_until (null: the last
--- one), until p_most have a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight:
--- jobs in a row.
+-- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
+create function public.giftcard_weight(s public.giftcard_claim_state, p_tenant_id text) returns integer
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when s.weights = '{}' then 1
+              else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
+end $$;
+
+-- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
+-- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
 create function public.giftcard_walk_tenants(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_from text, p_with boolean, p_until text,
-  p_most integer, p_now timestamptz)
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_after text, p_until text, p_most integer,
+  p_now timestamptz)
 returns table (tenant_id text, has_turn boolean, weight integer)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -1644,7 +1654,7 @@ begin
             0 as found
        from public.giftcard_jobs f
       where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
-        and f.tenant_id >= p_from and (p_with or f.tenant_id > p_from)
+        and f.tenant_id > p_after
       order by f.tenant_id, f.scheduled_at, f.id limit 1)
     union all
     select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
@@ -1653,8 +1663,7 @@ begin
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
        order by j.tenant_id, j.scheduled_at, j.id limit 1) n
      where w.found + w.has_turn::integer < p_most and w.seen < 75)
-  select k.tenant_id, k.has_turn,
-         least(100, greatest(1, coalesce((s.weights ->> k.tenant_id)::numeric::integer, 1)))
+  select k.tenant_id, k.has_turn, public.giftcard_weight(s, k.tenant_id)
     from walk k where p_until is null or k.tenant_id <= p_until;
 end $$;
 
@@ -1668,10 +1677,13 @@ declare
   v_more record;
   v_seen bigint;
 begin
+  -- The walk is over all tenants but the last one; where its turn goes on, it comes first.
   select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
          coalesce(array_agg(w.weight) filter (where w.has_turn), '{}'), count(*), max(w.tenant_id)
-    into names, weights, v_seen, stopped_at
-    from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, p_goes_on, null, p_most, p_now) w;
+    into names, weights, v_seen, stopped_at from (
+    select p_last as tenant_id, true as has_turn, public.giftcard_weight(s, p_last) as weight where p_goes_on
+    union all
+    select * from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, null, p_most, p_now)) w;
   if cardinality(names) >= p_most or v_seen >= 75 then
     return;
   end if;
@@ -1680,7 +1692,7 @@ begin
     select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}') as names,
            coalesce(array_agg(w.weight) filter (where w.has_turn), '{}') as weights, max(w.tenant_id) as stopped_at
       into v_more from public.giftcard_walk_tenants(
-        s, p_circuit, p_lane, '', true, p_last, p_most - cardinality(names), p_now) w
+        s, p_circuit, p_lane, '', p_last, p_most - cardinality(names), p_now) w
      where not p_goes_on or w.tenant_id < p_last;
     names := names || v_more.names;
     weights := weights || v_more.weights;
@@ -1703,7 +1715,8 @@ declare
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
   t.tenant_id := coalesce(t.tenant_id, '');
-  v_goes_on := coalesce(t.taken < least(100, greatest(1, (s.weights ->> t.tenant_id)::numeric::integer)), false);
+  v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
+               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
   n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
   -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
   select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),
@@ -4148,7 +4161,7 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  if p_runs > 0 and (case when p_kind = 'key' then (
+  if p_runs is null or p_runs > 0 and (case when p_kind = 'key' then (
        select count(*) from public.giftcard_jobs r
         where r.status = 'running' and r.concurrency_key is not null and r.tenant_id = j.tenant_id
           and r.concurrency_key = j.concurrency_key and r.lease_expires_at > p_now)
@@ -4156,7 +4169,8 @@ begin
     return null;
   end if;
   return jsonb_build_object(
-    'reason', case p_kind when 'key' then 'key_busy' else p_kind || '_full' end,
+    'reason', case p_kind when 'stage' then 'stage_full' when 'circuit' then 'circuit_full'
+                          when 'tenant' then 'tenant_full' else 'key_busy' end,
     'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;

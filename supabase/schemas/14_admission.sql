@@ -39,9 +39,10 @@ begin
   select array_agg(x.tenant_id), array_agg(x.concurrency_key),
          coalesce(bool_or(p_limits ? ('key ' || x.tenant_id || ' ' || x.concurrency_key)), false)
     into v_tenant_ids, v_keys, limited from (
-    select j.tenant_id, j.concurrency_key from public.giftcard_jobs j
-     where j.id = any (p_ids) and j.concurrency_key is not null
-     group by j.tenant_id, j.concurrency_key order by j.tenant_id, j.concurrency_key) x;
+    -- By the primary key, row for row: a sort is forbidden here, and an index that spares it would be read as a whole.
+    select distinct j.tenant_id, j.concurrency_key from unnest(p_ids) u(id) cross join lateral (
+      select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
+     where j.concurrency_key is not null order by j.tenant_id, j.concurrency_key) x;
   admitted := p_ids;
   busy := '{}';
   if v_keys is null then
@@ -54,7 +55,8 @@ begin
              or f.tenant_id is not null
                 and row_number() over (partition by j.tenant_id, j.concurrency_key order by u.n) = 1 as may_start
       from unnest(p_ids) with ordinality u(id, n)
-      join public.giftcard_jobs j on j.id = u.id
+     cross join lateral (
+       select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
       left join free f on f.tenant_id = j.tenant_id and f.concurrency_key = j.concurrency_key)
   select coalesce(array_agg(r.id order by r.n) filter (where r.may_start), '{}'),
          coalesce(array_agg(distinct r.key) filter (where not r.may_start), '{}') into admitted, busy from ranked r;
@@ -80,12 +82,13 @@ begin
   end if;
   for k in
     select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
-      from public.giftcard_jobs j cross join lateral (values
+      from unnest(admitted) i(id) cross join lateral (
+        select o.* from public.giftcard_jobs o where o.id = i.id limit 1) j cross join lateral (values
         ('key ' || j.tenant_id || ' ' || j.concurrency_key,
          '{"runs": 1}' || (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key))),
         ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
         x(key, value)
-     where j.id = any (admitted) and x.key is not null and x.value is not null
+     where x.key is not null and x.value is not null
      group by x.key, x.value order by x.key
   loop
     k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);

@@ -1,12 +1,19 @@
 -- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
 -- their queues.
 
--- Walk over the tenants with queued jobs in a lane, from p_from on (p_with: itself too) to p_until (null: the last
--- one), until p_most have a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight:
--- jobs in a row.
+-- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
+create function public.giftcard_weight(s public.giftcard_claim_state, p_tenant_id text) returns integer
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when s.weights = '{}' then 1
+              else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
+end $$;
+
+-- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
+-- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
 create function public.giftcard_walk_tenants(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_from text, p_with boolean, p_until text,
-  p_most integer, p_now timestamptz)
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_after text, p_until text, p_most integer,
+  p_now timestamptz)
 returns table (tenant_id text, has_turn boolean, weight integer)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -17,7 +24,7 @@ begin
             0 as found
        from public.giftcard_jobs f
       where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
-        and f.tenant_id >= p_from and (p_with or f.tenant_id > p_from)
+        and f.tenant_id > p_after
       order by f.tenant_id, f.scheduled_at, f.id limit 1)
     union all
     select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
@@ -26,8 +33,7 @@ begin
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
        order by j.tenant_id, j.scheduled_at, j.id limit 1) n
      where w.found + w.has_turn::integer < p_most and w.seen < 75)
-  select k.tenant_id, k.has_turn,
-         least(100, greatest(1, coalesce((s.weights ->> k.tenant_id)::numeric::integer, 1)))
+  select k.tenant_id, k.has_turn, public.giftcard_weight(s, k.tenant_id)
     from walk k where p_until is null or k.tenant_id <= p_until;
 end $$;
 
@@ -41,10 +47,13 @@ declare
   v_more record;
   v_seen bigint;
 begin
+  -- The walk is over all tenants but the last one; where its turn goes on, it comes first.
   select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
          coalesce(array_agg(w.weight) filter (where w.has_turn), '{}'), count(*), max(w.tenant_id)
-    into names, weights, v_seen, stopped_at
-    from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, p_goes_on, null, p_most, p_now) w;
+    into names, weights, v_seen, stopped_at from (
+    select p_last as tenant_id, true as has_turn, public.giftcard_weight(s, p_last) as weight where p_goes_on
+    union all
+    select * from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, null, p_most, p_now)) w;
   if cardinality(names) >= p_most or v_seen >= 75 then
     return;
   end if;
@@ -53,7 +62,7 @@ begin
     select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}') as names,
            coalesce(array_agg(w.weight) filter (where w.has_turn), '{}') as weights, max(w.tenant_id) as stopped_at
       into v_more from public.giftcard_walk_tenants(
-        s, p_circuit, p_lane, '', true, p_last, p_most - cardinality(names), p_now) w
+        s, p_circuit, p_lane, '', p_last, p_most - cardinality(names), p_now) w
      where not p_goes_on or w.tenant_id < p_last;
     names := names || v_more.names;
     weights := weights || v_more.weights;
@@ -76,7 +85,8 @@ declare
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
   t.tenant_id := coalesce(t.tenant_id, '');
-  v_goes_on := coalesce(t.taken < least(100, greatest(1, (s.weights ->> t.tenant_id)::numeric::integer)), false);
+  v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
+               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
   n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
   -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
   select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),

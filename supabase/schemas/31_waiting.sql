@@ -9,7 +9,7 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  if p_runs > 0 and (case when p_kind = 'key' then (
+  if p_runs is null or p_runs > 0 and (case when p_kind = 'key' then (
        select count(*) from public.giftcard_jobs r
         where r.status = 'running' and r.concurrency_key is not null and r.tenant_id = j.tenant_id
           and r.concurrency_key = j.concurrency_key and r.lease_expires_at > p_now)
@@ -17,7 +17,8 @@ begin
     return null;
   end if;
   return jsonb_build_object(
-    'reason', case p_kind when 'key' then 'key_busy' else p_kind || '_full' end,
+    'reason', case p_kind when 'stage' then 'stage_full' when 'circuit' then 'circuit_full'
+                          when 'tenant' then 'tenant_full' else 'key_busy' end,
     'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;
