@@ -4168,9 +4168,10 @@ begin
      else public.giftcard_running(p_key, null, p_now) end) < p_runs then
     return null;
   end if;
-  return jsonb_build_object(
-    'reason', case p_kind when 'stage' then 'stage_full' when 'circuit' then 'circuit_full'
-                          when 'tenant' then 'tenant_full' else 'key_busy' end,
+  return case p_kind when 'stage' then jsonb_build_object('reason', 'stage_full')
+                     when 'circuit' then jsonb_build_object('reason', 'circuit_full')
+                     when 'tenant' then jsonb_build_object('reason', 'tenant_full')
+                     else jsonb_build_object('reason', 'key_busy') end || jsonb_build_object(
     'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;
