@@ -18,7 +18,8 @@ create table public.giftcard_limits (
   constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
   constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
   constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
-  constraint giftcard_limits_burst_is_positive check (burst between 1 and 100000 and per_second is not null),
+  constraint giftcard_limits_burst_is_positive check (
+    burst is null or burst between 1 and 100000 and per_second is not null),
   constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
 );
 
