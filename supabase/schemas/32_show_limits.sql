@@ -24,7 +24,7 @@ begin
              'per_second', public.giftcard_limit_number(d.value, 'per_second', 10000),
              'burst', public.giftcard_limit_number(d.value, 'burst', 100000))), '{}')
       from (select key, case jsonb_typeof(value) when 'number' then jsonb_build_object('runs', value) else value end
-              from jsonb_each(v_limits) order by key limit 200) d(key, value));
+              from jsonb_each(v_limits) where char_length(key) <= 300 order by key limit 200) d(key, value));
 end $$;
 
 -- Return what is in force where a limit has no value of its own: of a stage the settings, of a tenant that of each
