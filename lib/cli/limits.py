@@ -128,13 +128,18 @@ def _page_view(found: Json, page: LimitPage) -> Iterator[Part]:
     if not found["limits"]:
         yield "No limit: as many jobs run at once as ticks have room for."
         return
-    columns = ("limit", "running", "rate", "left", "until", "by", "reason")
-    yield Table("Limits that are in force", columns, [_row(limit) for limit in found["limits"]])
+    yield limit_table(found["limits"])
     if found["older"]:
         words = command_line("limits", "list")
         for name, value in page.model_dump(exclude_none=True, exclude={"older"}).items():
             words += [option_name(name), str(value)]
         yield "older: " + shlex.join([*words, "--older", found["older"]])
+
+
+def limit_table(limits: list[Json]) -> Table:
+    """Return the table of limits with what is in force."""
+    columns = ("limit", "running", "rate", "left", "until", "by", "reason")
+    return Table("Limits that are in force", columns, [_row(limit) for limit in limits])
 
 
 def _row(limit: Json) -> tuple[Any, ...]:

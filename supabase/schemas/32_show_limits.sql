@@ -92,6 +92,7 @@ begin
   return v_cursor;
 exception when data_exception then
   perform public.giftcard_refuse('GC400', 'older is not a cursor that an earlier page gave', 'older');
+  return null;
 end $$;
 
 -- Return a page of limits, by kind, name and tenant, and the settings' limits of stages that have none of their own:
@@ -166,22 +167,22 @@ end $$;
 -- stages: {the stage of a limit: the limit}}.
 create function public.giftcard_limits_to_judge(p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  v_limits public.giftcard_limits[] := array(
-    select l from unnest(array['stage', 'circuit', 'tenant', 'key']) with ordinality k(kind, n)
-     cross join lateral (select * from public.giftcard_limits c
-                          where c.kind = k.kind and coalesce(c.until > p_now, true)
-                          order by c.kind, c.name, c.tenant_id limit 1000) l order by k.n);
 begin
-  return jsonb_build_object(
-    'stopped', (select coalesce(jsonb_agg(s.row), '[]') from (
-        select jsonb_build_object(
-                 'kind', kind, 'name', left(name, 300), 'tenant_id', nullif(left(tenant_id, 200), ''),
-                 'by', left(set_by, 200), 'reason', left(reason, 500),
-                 'age', public.giftcard_milliseconds(updated_at, p_now) / 1000.0) as row
-          from unnest(v_limits) where runs = 0 and until is null limit 20) s),
-    'stages', (select coalesce(jsonb_object_agg(g.stage, g.key), '{}') from (
-        select public.giftcard_stage_of(left(name, 300)) as stage,
-               min(public.giftcard_key_of_limit(kind, left(name, 300), left(tenant_id, 200))) as key
-          from unnest(v_limits) where kind <> 'key' group by 1 order by 1 limit 200) g));
+  return (
+    with judged as materialized (
+      select l.* from unnest(array['stage', 'circuit', 'tenant', 'key']) k(kind)
+       cross join lateral (select * from public.giftcard_limits c
+                            where c.kind = k.kind and coalesce(c.until > p_now, true)
+                            order by c.kind, c.name, c.tenant_id limit 1000) l)
+    select jsonb_build_object(
+      'stopped', (select coalesce(jsonb_agg(s.row), '[]') from (
+          select jsonb_build_object(
+                   'kind', kind, 'name', left(name, 300), 'tenant_id', nullif(left(tenant_id, 200), ''),
+                   'by', left(set_by, 200), 'reason', left(reason, 500),
+                   'age', public.giftcard_milliseconds(updated_at, p_now) / 1000.0) as row
+            from judged where runs = 0 and until is null limit 20) s),
+      'stages', (select coalesce(jsonb_object_agg(g.stage, g.key), '{}') from (
+          select public.giftcard_stage_of(left(name, 300)) as stage,
+                 min(public.giftcard_key_of_limit(kind, left(name, 300), left(tenant_id, 200))) as key
+            from judged where kind <> 'key' group by 1 order by 1 limit 200) g)));
 end $$;
