@@ -1,14 +1,5 @@
 -- Manage limits: set and remove them, and delete those that have ended.
 
--- Return the key of a limit, as giftcard_slots and giftcard_rates have it.
-create function public.giftcard_key_of_limit(p_kind text, p_name text, p_tenant_id text) returns text
-language plpgsql immutable security invoker set search_path = '' as $$
-begin
-  return case p_kind when 'tenant' then concat('tenant ', p_name, ' ', p_tenant_id)
-                     when 'key' then concat('key ', p_tenant_id, ' ', p_name)
-                     else concat(p_kind, ' ', p_name) end;
-end $$;
-
 -- Refuse what names no limit, with the field.
 create function public.giftcard_check_limit_key(p_kind text, p_name text, p_tenant_id text) returns void
 language plpgsql stable security invoker set search_path = '' as $$
@@ -76,7 +67,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 begin
   perform public.giftcard_record_act(
     p_by, nullif(nullif(l.tenant_id, '*'), ''), p_action,
-    'limit ' || public.giftcard_key_of_limit(l.kind, l.name, l.tenant_id), p_details, p_now);
+    'limit ' || public.giftcard_limit_key(l.kind, l.name, l.tenant_id), p_details, p_now);
 end $$;
 
 -- Set a limit, in place of the one that has this kind, name and tenant; a value that is null is the default's.
@@ -113,11 +104,6 @@ begin
   if not found then
     return public.giftcard_limit_row_json(v_was);
   end if;
-  -- What was used up at a slower rate is not waited for at that rate any more.
-  update public.giftcard_rates
-     set full_at = least(full_at, v_now + make_interval(
-           secs => coalesce(l.burst, greatest(1, ceil(l.per_second))) / l.per_second))
-   where key = public.giftcard_key_of_limit(l.kind, l.name, l.tenant_id) and l.per_second is not null;
   perform public.giftcard_record_limit(p_by, 'set_limit', l, jsonb_build_object(
     'runs', l.runs, 'per_second', l.per_second, 'burst', l.burst, 'until', l.until, 'reason', p_reason,
     'was', case when v_was.kind is not null then jsonb_strip_nulls(jsonb_build_object(
@@ -142,14 +128,14 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format(
       'there is no limit %s: a default is changed by setting a limit',
-      public.giftcard_key_of_limit(p_kind, v_name, v_tenant_id)), 'name');
+      public.giftcard_limit_key(p_kind, v_name, v_tenant_id)), 'name');
   end if;
   perform public.giftcard_record_limit(p_by, 'remove_limit', l, jsonb_build_object(
     'runs', l.runs, 'per_second', l.per_second, 'burst', l.burst, 'until', l.until, 'reason', p_reason), p_now);
   return public.giftcard_limit_row_json(l);
 end $$;
 
--- Delete up to p_limit rows of each kind that limits leave: limits that have ended; places that are free, of circuits,
+-- Delete up to p_limit rows of each kind that limits leave: limits that have ended; slots that are free, of circuits,
 -- tenants and keys without a limit of their own; rates that have been whole for an hour. Rows that a claim holds are
 -- left to the next call. Return whether that was all.
 create function public.giftcard_prune_limits(p_limit integer, p_now timestamptz) returns boolean
@@ -157,7 +143,8 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_limits bigint;
-  v_slots bigint;
+  v_keys text[];
+  v_numbers integer[];
   v_rates bigint;
 begin
   delete from public.giftcard_limits l using (
@@ -165,22 +152,22 @@ begin
      order by kind, name, tenant_id limit p_limit for update skip locked) e
    where (l.kind, l.name, l.tenant_id) = (e.kind, e.name, e.tenant_id);
   get diagnostics v_limits = row_count;
-  delete from public.giftcard_slots s using (
-    select f.key, f.n from public.giftcard_slots f
-     where (f.key between 'circuit ' and 'circuit!' or f.key between 'key ' and 'key!'
-            or f.key between 'tenant ' and 'tenant!')
-       and not exists (select from public.giftcard_jobs j
-                        where j.id = f.job_id and j.status = 'running' and j.lease_id = f.lease_id)
-       and f.key <> all (array(
-         select public.giftcard_key_of_limit(kind, name, tenant_id) from public.giftcard_limits where kind <> 'stage'))
-     order by f.key, f.n limit p_limit for update skip locked) e
-   where (s.key, s.n) = (e.key, e.n);
-  get diagnostics v_slots = row_count;
+  -- Locked first, and read again then: a statement sees only what claims had committed before it began.
+  select array_agg(f.key), array_agg(f.n) into v_keys, v_numbers from (
+    select s.key, s.n from public.giftcard_slots s
+     where (s.key between 'circuit ' and 'circuit!' or s.key between 'key ' and 'key!'
+            or s.key between 'tenant ' and 'tenant!')
+       and not public.giftcard_is_taken(s, null, p_now)
+       and s.key <> all (array(
+         select public.giftcard_limit_key(kind, name, tenant_id) from public.giftcard_limits where kind <> 'stage'))
+     order by s.key, s.n limit p_limit for update skip locked) f;
+  delete from public.giftcard_slots s using unnest(v_keys, v_numbers) f(key, n)
+   where s.key = f.key and s.n = f.n and not public.giftcard_is_taken(s, null, p_now);
   delete from public.giftcard_rates r using (
     select key from public.giftcard_rates
      where full_at <= p_now - interval '1 hour' and held_until <= p_now - interval '1 hour'
      order by key limit p_limit for update skip locked) e
    where r.key = e.key;
   get diagnostics v_rates = row_count;
-  return greatest(v_limits, v_slots, v_rates) < p_limit;
+  return greatest(v_limits, coalesce(cardinality(v_keys), 0), v_rates) < p_limit;
 end $$;

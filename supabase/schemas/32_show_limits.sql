@@ -27,20 +27,13 @@ begin
               from jsonb_each(v_limits) where char_length(key) <= 300 order by key limit 200) d(key, value));
 end $$;
 
--- Return what is in force where a limit has no value of its own: of a stage the settings, of a tenant that of each
--- tenant, of a concurrency key one run at a time.
-create function public.giftcard_default_of_limit(
-  p_kind text, p_name text, p_tenant_id text, p_defaults jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  v_default jsonb := jsonb_build_object('runs', null, 'per_second', null, 'burst', null);
+-- Return what is in force where a limit has no value of its own: of a stage the settings, of a concurrency key one run
+-- at a time.
+create function public.giftcard_default_of_limit(p_kind text, p_name text, p_defaults jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return v_default || coalesce(case
-    when p_kind = 'stage' then p_defaults -> p_name
-    when p_kind = 'key' then jsonb_build_object('runs', 1)
-    when p_kind = 'tenant' and p_tenant_id <> '*' then (
-      select jsonb_build_object('runs', runs, 'per_second', per_second, 'burst', burst) from public.giftcard_limits
-       where kind = 'tenant' and name = p_name and tenant_id = '*' and coalesce(until > p_now, true)) end, '{}');
+  return jsonb_build_object('runs', null, 'per_second', null, 'burst', null) || coalesce(case p_kind
+    when 'stage' then p_defaults -> p_name when 'key' then jsonb_build_object('runs', 1) end, '{}');
 end $$;
 
 -- Return a limit as the API shows it. l: its row, of nulls for a default; d: the default beneath.
@@ -62,14 +55,9 @@ begin
     v_force := v_force || (v_own - 'runs');
   end if;
   if v_force ->> 'per_second' is not null then
-    v_force := v_force || jsonb_build_object('burst', coalesce(
-      (v_force ->> 'burst')::integer, greatest(1, ceil((v_force ->> 'per_second')::double precision))));
-    select * into r from public.giftcard_rates where key = public.giftcard_key_of_limit(p_kind, p_name, p_tenant_id);
-    v_tokens := (v_force ->> 'burst')::double precision;
-    if isfinite(r.full_at) and r.full_at > p_now then
-      v_tokens := greatest(0, v_tokens - extract(epoch from r.full_at - p_now)
-                                         * (v_force ->> 'per_second')::double precision);
-    end if;
+    v_force := v_force || jsonb_build_object('burst', public.giftcard_burst(v_force)::integer);
+    select * into r from public.giftcard_rates where key = public.giftcard_limit_key(p_kind, p_name, p_tenant_id);
+    v_tokens := case when r.full_at = 'infinity' then 0 else public.giftcard_tokens(v_force, r, p_now) end;
   end if;
   return public.giftcard_limit_row_json(l) || v_own || jsonb_build_object(
     'kind', p_kind, 'name', p_name, 'tenant_id', nullif(p_tenant_id, ''),
@@ -130,7 +118,7 @@ begin
        and not exists (select from public.giftcard_limits x where x.kind = 'stage' and x.name = d.name))
   select jsonb_agg(public.giftcard_limit_json(
       f.kind, f.name, f.tenant_id, f.l,
-      public.giftcard_default_of_limit(f.kind, f.name, f.tenant_id, v_defaults, v_now),
+      public.giftcard_default_of_limit(f.kind, f.name, v_defaults),
       (select case when f.tenant_id = '*' then coalesce(max(t.runs), 0) else coalesce(sum(t.runs), 0) end from (
          select sum(r.runs)::bigint as runs from running r
           where case f.kind when 'stage' then r.stage = f.name when 'circuit' then r.circuit = f.name
@@ -183,6 +171,6 @@ begin
             from judged where runs = 0 and until is null limit 20) s),
       'stages', (select coalesce(jsonb_object_agg(g.stage, g.key), '{}') from (
           select public.giftcard_stage_of(left(name, 300)) as stage,
-                 min(public.giftcard_key_of_limit(kind, left(name, 300), left(tenant_id, 200))) as key
+                 min(public.giftcard_limit_key(kind, left(name, 300), left(tenant_id, 200))) as key
             from judged where kind <> 'key' group by 1 order by 1 limit 200) g)));
 end $$;

@@ -90,16 +90,6 @@ def test_what_no_limit_is_is_refused_with_its_field(world: World, change: Row, f
     assert world.rows("select from giftcard_limits union all select from giftcard_audit") == []
 
 
-def test_a_faster_rate_forgets_what_a_slower_one_had_used_up(world: World) -> None:
-    assert world.now is not None
-    world.call("set_limit", **PAYMENT, per_second=0.01, burst=1)
-    world.run("insert into giftcard_rates (key, full_at) values ('stage payment', %s)", world.now + timedelta(100))
-    world.call("set_limit", **PAYMENT, per_second=10, burst=20)
-    (row,) = world.rows("select full_at from giftcard_rates")
-    assert row["full_at"] == world.now + timedelta(seconds=2)
-    assert limits(world)[0]["tokens"] == 0
-
-
 # Remove
 
 

@@ -46,12 +46,12 @@ def test_an_ended_limit_is_shown_as_ended_with_the_default_in_force(world: World
     assert (row["state"], in_force(row)[0]) == ("ended", 2)
 
 
-def test_a_tenant_falls_back_to_each_tenant_and_a_key_to_one_run(world: World) -> None:
+def test_a_tenants_own_limit_is_instead_of_that_of_each_and_a_key_falls_back_to_one_run(world: World) -> None:
     world.call("set_limit", kind="tenant", name="email", tenant_id="*", runs=5)
     world.call("set_limit", kind="tenant", name="email", tenant_id="acme", per_second=2, burst=2)
     world.call("set_limit", kind="key", name="c-7", tenant_id="acme", per_second=1)
     key, each, acme = limits(world)
-    assert (in_force(key), in_force(each), in_force(acme)) == ((1, 1, 1), (5, None, None), (5, 2, 2))
+    assert (in_force(key), in_force(each), in_force(acme)) == ((1, 1, 1), (5, None, None), (None, 2, 2))
     assert (key["tokens"], each["tokens"], acme["tokens"]) == (1, None, 2)
 
 
