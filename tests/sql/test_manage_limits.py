@@ -7,6 +7,7 @@ import pytest
 
 from lib.job import Complete
 from tests.support.factory import Row, World
+from tests.support.race import Race
 
 HOUR = 3600.0
 PAYMENT = {"kind": "stage", "name": "payment"}
@@ -164,3 +165,15 @@ def test_pruning_goes_on_while_there_is_more(world: World) -> None:
 def prune(world: World, *, limit: int = 500) -> Row:
     answer: Row = world.call("prune", limit=limit, dry_run=False)
     return answer
+
+
+def test_a_slot_that_a_claim_takes_meanwhile_stays(world: World, race: Race) -> None:
+    """Its row is locked while the claim is open: pruning passes over it and does not wait."""
+    world.enqueue(tenant_id="acme", concurrency_key="c-7")
+    world.run("insert into giftcard_slots values ('key acme c-7', 1)")
+    world.connection.commit()
+    with race.first.connection.transaction():
+        assert len(race.first.claim(1)) == 1
+        assert race.second.call("prune", limit=500, dry_run=False)["done"] is True
+    (slot,) = world.rows("select job_id is not null as taken from giftcard_slots where key = 'key acme c-7'")
+    assert slot == {"taken": True}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import ADMIN, World, bearer
+from tests.support.world import ADMIN, World, an_order, bearer
 
 PAYMENT = {"kind": "stage", "name": "payment"}
 
@@ -70,3 +70,32 @@ def test_what_other_hands_wrote_is_masked(world: World) -> None:
 def test_a_cursor_that_no_page_gave_is_refused(world: World, older: str) -> None:
     refused = world.client.get("/api/v1/limits", query_string={"older": older}, headers=bearer(ADMIN))
     assert (refused.status_code, refused.json["field"]) == (400, "older")
+
+
+def test_the_next_tick_obeys_a_limit_and_its_end(world: World) -> None:
+    job_id = world.add("customer_ingest", an_order())
+    stage = {"kind": "stage", "name": "customer_ingest"}
+    assert ask(world, "PUT", "", stage | {"runs": 0, "reason": "the shop moves"}).status_code == 200
+    assert world.tick()["started"] == 0
+    shown = world.client.get(f"/api/v1/jobs/{job_id}", headers=bearer(ADMIN)).json
+    assert (shown["attempts"], shown["waiting_for"]["reason"], shown["waiting_for"]["by"]) == (
+        *(0, "stage_full"),
+        "admin token",
+    )
+    world.sql("update giftcard_limits set until = now()")
+    assert world.tick()["started"] >= 1
+
+
+def test_a_limit_of_a_tenant_lets_others_go(world: World) -> None:
+    tenants = [{"tenant_id": "acme"}, {"tenant_id": "acme"}, {"tenant_id": "blue"}]
+    for tenant in tenants:
+        world.add("customer_ingest", an_order(), **tenant)
+    acme = {"kind": "tenant", "name": "customer_ingest", "tenant_id": "acme"}
+    ask(world, "PUT", "", acme | {"runs": 0})
+    world.tick()
+    left = world.sql("select tenant_id from giftcard_jobs where stage = 'customer_ingest' and status = 'queued'")
+    assert [row["tenant_id"] for row in left] == ["acme", "acme"]
+    ask(world, "POST", "/remove", acme)
+    world.tick()
+    query = "select count(*) from giftcard_jobs where stage = 'customer_ingest' and status = 'queued'"
+    assert world.value(query) == 0
