@@ -65,6 +65,8 @@
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
 --                                   and giftcard_recover_row after a jump of the clock;
 --                                   a row at fault is put aside: giftcard_put_aside, giftcard_record_fault
+-- Limits                            giftcard_set_limit, giftcard_remove_limit, giftcard_list_limits; those that have
+--                                   ended leave with giftcard_prune
 --
 -- Money and cards: what an order costs is fixed in giftcard_orders; foreign keys tie its payment and its card to that
 -- amount; a payment's worth is the sum of its events.
@@ -3877,7 +3879,9 @@ language plpgsql stable security invoker set search_path = '' set enable_seqscan
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_circuits jsonb := public.giftcard_list_circuits(p_limit => 200, p_now => v_now);
-  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end;
+  v_limits jsonb := public.giftcard_list_limits(p_limit => 200, p_now => v_now);
+  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end
+                        || case when v_limits ->> 'older' is null then '{}' else array['limits'] end;
   v_status jsonb;
   v_list text;
   v_most integer;
@@ -3894,7 +3898,7 @@ begin
                                      end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 201) h),
-    'circuits', v_circuits -> 'circuits',
+    'circuits', v_circuits -> 'circuits', 'limits', v_limits -> 'limits',
     'paused', (select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'by', left(s.paused_by, 500),
                                                             'reason', left(s.reason, 500), 'since', s.paused_at)
                                          order by s.stage), '[]')
@@ -4515,6 +4519,355 @@ begin
     jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by)), 'reason', p_reason), v_now);
   return jsonb_build_object('stage', p_stage, 'paused', false, 'resumed_at', v_now, 'resumed_by', v_name);
 end $$;
+-- Manage limits: set and remove them, and delete those that have ended.
+
+-- Refuse what names no limit, with the field.
+create function public.giftcard_check_limit_key(p_kind text, p_name text, p_tenant_id text) returns void
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_unsafe text := '[\x01-\x1f\x7f-\x9f\u2028\u2029]';
+begin
+  if p_kind is null or p_kind not in ('stage', 'circuit', 'tenant', 'key') then
+    perform public.giftcard_refuse('GC400', 'kind must be stage, circuit, tenant or key', 'kind');
+  elsif coalesce(p_name, '') = '' or char_length(p_name) > 300 or p_name ~ v_unsafe then
+    perform public.giftcard_refuse(
+      'GC400', 'name must be given: 1 to 300 characters, none of them a control character', 'name');
+  elsif char_length(p_tenant_id) > 200 or p_tenant_id ~ v_unsafe then
+    perform public.giftcard_refuse(
+      'GC400', 'tenant_id has at most 200 characters, none of them a control character', 'tenant_id');
+  elsif p_kind in ('stage', 'circuit') and p_tenant_id <> '' then
+    perform public.giftcard_refuse(
+      'GC400', format('a limit of a %s is for all tenants together: leave out tenant_id', p_kind), 'tenant_id');
+  elsif p_kind = 'tenant' and p_tenant_id = '' then
+    perform public.giftcard_refuse('GC400', 'tenant_id must be a tenant, or * for each tenant', 'tenant_id');
+  elsif p_kind = 'key' and p_tenant_id in ('', '*') then
+    perform public.giftcard_refuse('GC400', 'tenant_id must be the tenant whose jobs have this key', 'tenant_id');
+  end if;
+end $$;
+
+-- Refuse values that no limit has, with the field.
+create function public.giftcard_check_limit(
+  p_runs integer, p_per_second double precision, p_burst integer, p_until timestamptz, p_for_seconds double precision,
+  p_now timestamptz) returns void
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  if p_runs is null and p_per_second is null then
+    perform public.giftcard_refuse(
+      'GC400', 'a limit needs runs, per_second or both: to go back to the default, remove it', 'runs');
+  elsif not p_runs between 0 and 10000 then
+    perform public.giftcard_refuse('GC400', 'runs must be from 0 (none starts) to 10,000', 'runs');
+  elsif not p_per_second between 0.0001 and 10000 then
+    perform public.giftcard_refuse('GC400', 'per_second must be from 0.0001 to 10,000', 'per_second');
+  elsif not p_burst between 1 and 100000 then
+    perform public.giftcard_refuse('GC400', 'burst must be from 1 to 100,000', 'burst');
+  elsif p_burst is not null and p_per_second is null then
+    perform public.giftcard_refuse('GC400', 'a burst is that of a rate: give per_second, too', 'burst');
+  elsif p_until is not null and p_for_seconds is not null then
+    perform public.giftcard_refuse('GC400', 'until and for_seconds exclude each other', 'for_seconds');
+  elsif not isfinite(p_until) or p_until <= p_now then
+    perform public.giftcard_refuse('GC400', 'until must be a time in the future', 'until');
+  elsif not p_for_seconds between 1 and 366 * 86400 then
+    perform public.giftcard_refuse('GC400', 'for_seconds must be from 1 to a year', 'for_seconds');
+  end if;
+end $$;
+
+-- Return a limit as acts return it.
+create function public.giftcard_limit_row_json(l public.giftcard_limits) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'kind', l.kind, 'name', l.name, 'tenant_id', nullif(l.tenant_id, ''), 'runs', l.runs, 'per_second', l.per_second,
+    'burst', l.burst, 'until', case when isfinite(l.until) then l.until end, 'set_by', left(l.set_by, 500),
+    'reason', left(l.reason, 500), 'updated_at', case when isfinite(l.updated_at) then l.updated_at end);
+end $$;
+
+-- Record in the audit that a limit was set or removed.
+create function public.giftcard_record_limit(
+  p_by text, p_action text, l public.giftcard_limits, p_details jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_record_act(
+    p_by, nullif(nullif(l.tenant_id, '*'), ''), p_action,
+    'limit ' || public.giftcard_limit_key(l.kind, l.name, l.tenant_id), p_details, p_now);
+end $$;
+
+-- Set a limit, in place of the one that has this kind, name and tenant; a value that is null is the default's.
+-- p_tenant_id: of the kinds tenant and key. p_until, or p_for_seconds from now: when it ends by itself; null: never.
+-- The same limit once more changes nothing. Return it.
+create function public.giftcard_set_limit(
+  p_kind text, p_name text, p_runs integer default null, p_per_second double precision default null,
+  p_burst integer default null, p_tenant_id text default '', p_until timestamptz default null,
+  p_for_seconds double precision default null, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_name text := btrim(p_name);
+  v_tenant_id text := btrim(coalesce(p_tenant_id, ''));
+  v_was public.giftcard_limits;
+  l public.giftcard_limits;
+begin
+  perform public.giftcard_check_limit_key(p_kind, v_name, v_tenant_id);
+  perform public.giftcard_check_limit(p_runs, p_per_second, p_burst, p_until, p_for_seconds, v_now);
+  select * into v_was from public.giftcard_limits
+   where kind = p_kind and name = v_name and tenant_id = v_tenant_id for update;
+  insert into public.giftcard_limits as x
+    (kind, name, tenant_id, runs, per_second, burst, set_by, reason, until, updated_at)
+  values (p_kind, v_name, v_tenant_id, p_runs, p_per_second, p_burst, public.giftcard_actor(p_by), p_reason,
+          coalesce(p_until, v_now + make_interval(secs => p_for_seconds)), v_now)
+  on conflict (kind, name, tenant_id) do update set
+    runs = excluded.runs, per_second = excluded.per_second, burst = excluded.burst, set_by = excluded.set_by,
+    reason = excluded.reason, until = excluded.until, updated_at = excluded.updated_at
+   where (x.runs, x.per_second, x.burst, x.set_by, x.reason, x.until)
+         is distinct from (excluded.runs, excluded.per_second, excluded.burst, excluded.set_by, excluded.reason,
+                           excluded.until)
+  returning * into l;
+  if not found then
+    return public.giftcard_limit_row_json(v_was);
+  end if;
+  perform public.giftcard_record_limit(p_by, 'set_limit', l, jsonb_build_object(
+    'runs', l.runs, 'per_second', l.per_second, 'burst', l.burst, 'until', l.until, 'reason', p_reason,
+    'was', case when v_was.kind is not null then jsonb_strip_nulls(jsonb_build_object(
+             'runs', v_was.runs, 'per_second', v_was.per_second, 'burst', v_was.burst, 'until', v_was.until)) end),
+    v_now);
+  return public.giftcard_limit_row_json(l);
+end $$;
+
+-- Remove a limit: the default is in force again. p_reason: why, for the audit. Return what it was. GC404 for none.
+create function public.giftcard_remove_limit(
+  p_kind text, p_name text, p_tenant_id text default '', p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_name text := btrim(p_name);
+  v_tenant_id text := btrim(coalesce(p_tenant_id, ''));
+  l public.giftcard_limits;
+begin
+  perform public.giftcard_check_limit_key(p_kind, v_name, v_tenant_id);
+  delete from public.giftcard_limits where kind = p_kind and name = v_name and tenant_id = v_tenant_id
+  returning * into l;
+  if not found then
+    perform public.giftcard_refuse('GC404', format(
+      'there is no limit %s: a default is changed by setting a limit',
+      public.giftcard_limit_key(p_kind, v_name, v_tenant_id)), 'name');
+  end if;
+  perform public.giftcard_record_limit(p_by, 'remove_limit', l, jsonb_build_object(
+    'runs', l.runs, 'per_second', l.per_second, 'burst', l.burst, 'until', l.until, 'reason', p_reason), p_now);
+  return public.giftcard_limit_row_json(l);
+end $$;
+
+-- Delete up to p_limit rows of each kind that limits leave: limits that have ended; slots that are free, of circuits,
+-- tenants and keys without a limit of their own; rates that have been whole for an hour. Rows that a claim holds are
+-- left to the next call. Return whether that was all.
+create function public.giftcard_prune_limits(p_limit integer, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_limits bigint;
+  v_keys text[];
+  v_numbers integer[];
+  v_rates bigint;
+begin
+  delete from public.giftcard_limits l using (
+    select kind, name, tenant_id from public.giftcard_limits where until <= p_now
+     order by kind, name, tenant_id limit p_limit for update skip locked) e
+   where (l.kind, l.name, l.tenant_id) = (e.kind, e.name, e.tenant_id);
+  get diagnostics v_limits = row_count;
+  -- Locked first, and read again then: a statement sees only what claims had committed before it began.
+  select array_agg(f.key), array_agg(f.n) into v_keys, v_numbers from (
+    select s.key, s.n from public.giftcard_slots s
+     where (s.key between 'circuit ' and 'circuit!' or s.key between 'key ' and 'key!'
+            or s.key between 'tenant ' and 'tenant!')
+       and not public.giftcard_is_taken(s, null, p_now)
+       and s.key <> all (array(
+         select public.giftcard_limit_key(kind, name, tenant_id) from public.giftcard_limits where kind <> 'stage'))
+     order by s.key, s.n limit p_limit for update skip locked) f;
+  delete from public.giftcard_slots s using unnest(v_keys, v_numbers) f(key, n)
+   where s.key = f.key and s.n = f.n and not public.giftcard_is_taken(s, null, p_now);
+  delete from public.giftcard_rates r using (
+    select key from public.giftcard_rates
+     where full_at <= p_now - interval '1 hour' and held_until <= p_now - interval '1 hour'
+     order by key limit p_limit for update skip locked) e
+   where r.key = e.key;
+  get diagnostics v_rates = row_count;
+  return greatest(v_limits, coalesce(cardinality(v_keys), 0), v_rates) < p_limit;
+end $$;
+-- Show limits: each with what is in force, what runs, and what its rate has left.
+
+-- Return a number of a JSON object that a tick brought, within bounds; null if it is none.
+create function public.giftcard_limit_number(p_value jsonb, p_name text, p_most numeric) returns numeric
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when jsonb_typeof(p_value -> p_name) = 'number'
+              then least(greatest((p_value ->> p_name)::numeric, 0), p_most) end;
+end $$;
+
+-- Return the limits of the settings by stage, as the newest tick brought them: {"payment": {"runs": 2}}. A number
+-- instead of the object is its runs.
+create function public.giftcard_default_limits() returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limits jsonb := (select limits from public.giftcard_ticks order by id desc limit 1);
+begin
+  if jsonb_typeof(v_limits) is distinct from 'object' then
+    return '{}'::jsonb;
+  end if;
+  return (
+    select coalesce(jsonb_object_agg(d.key, jsonb_build_object(
+             'runs', public.giftcard_limit_number(d.value, 'runs', 10000),
+             'per_second', public.giftcard_limit_number(d.value, 'per_second', 10000),
+             'burst', public.giftcard_limit_number(d.value, 'burst', 100000))), '{}')
+      from (select key, case jsonb_typeof(value) when 'number' then jsonb_build_object('runs', value) else value end
+              from jsonb_each(v_limits) where char_length(key) <= 300 order by key limit 200) d(key, value));
+end $$;
+
+-- Return what is in force where a limit has no value of its own: of a stage the settings, of a concurrency key one run
+-- at a time.
+create function public.giftcard_default_of_limit(p_kind text, p_name text, p_defaults jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object('runs', null, 'per_second', null, 'burst', null) || coalesce(case p_kind
+    when 'stage' then p_defaults -> p_name when 'key' then jsonb_build_object('runs', 1) end, '{}');
+end $$;
+
+-- Return a limit as the API shows it. l: its row, of nulls for a default; d: the default beneath.
+create function public.giftcard_limit_json(
+  p_kind text, p_name text, p_tenant_id text, l public.giftcard_limits, d jsonb, p_running bigint, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ended boolean := coalesce(l.until <= p_now, false);
+  v_own jsonb := jsonb_build_object('runs', l.runs, 'per_second', l.per_second, 'burst', l.burst);
+  v_force jsonb := d;
+  v_tokens double precision;
+  r public.giftcard_rates;
+begin
+  if not v_ended and l.runs is not null then
+    v_force := v_force || jsonb_build_object('runs', l.runs);
+  end if;
+  if not v_ended and l.per_second is not null then
+    v_force := v_force || (v_own - 'runs');
+  end if;
+  if v_force ->> 'per_second' is not null then
+    v_force := v_force || jsonb_build_object('burst', public.giftcard_burst(v_force)::integer);
+    select * into r from public.giftcard_rates where key = public.giftcard_limit_key(p_kind, p_name, p_tenant_id);
+    v_tokens := case when r.full_at = 'infinity' then 0 else public.giftcard_tokens(v_force, r, p_now) end;
+  end if;
+  return public.giftcard_limit_row_json(l) || v_own || jsonb_build_object(
+    'kind', p_kind, 'name', p_name, 'tenant_id', nullif(p_tenant_id, ''),
+    'state', case when l.kind is null then 'default' when v_ended then 'ended' else 'active' end,
+    'default', d, 'in_force', v_force, 'running', p_running,
+    'tokens', case when p_kind <> 'tenant' or p_tenant_id <> '*' then round(v_tokens::numeric, 3) end,
+    'held_until', case when isfinite(r.held_until) and r.held_until > p_now then r.held_until end);
+end $$;
+
+-- Return the place after which a page of limits begins: kind, name, tenant. GC400 for what no page gave.
+create function public.giftcard_limit_cursor(p_older text) returns text[]
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_cursor text[];
+begin
+  v_cursor := array(select jsonb_array_elements_text(p_older::jsonb));
+  if cardinality(v_cursor) <> 3 or array_position(v_cursor, null) is not null then
+    perform public.giftcard_refuse('GC400', 'older is not a cursor that an earlier page gave', 'older');
+  end if;
+  return v_cursor;
+exception when data_exception then
+  perform public.giftcard_refuse('GC400', 'older is not a cursor that an earlier page gave', 'older');
+  return null;
+end $$;
+
+-- Return a page of limits, by kind, name and tenant, and the settings' limits of stages that have none of their own:
+-- {limits: [{kind, name, tenant_id, runs, per_second, burst, default, in_force, state, running, tokens, held_until,
+-- until, set_by, reason, updated_at}], older: the cursor to continue from, null at the end}. running: up to 10,000 are
+-- counted; of each tenant (*) the most that one of them has.
+create function public.giftcard_list_limits(
+  p_kind text default null, p_older text default null, p_limit integer default 50, p_now timestamptz default null)
+returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_after text[] := case when p_older is not null then public.giftcard_limit_cursor(p_older) end;
+  v_defaults jsonb := public.giftcard_default_limits();
+  v_page jsonb;
+  v_last jsonb;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  with running as materialized (
+    select j.stage, j.circuit, j.tenant_id, j.concurrency_key, count(*) as runs from (
+      select * from public.giftcard_jobs
+       where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > v_now limit 10000) j
+     group by j.stage, j.circuit, j.tenant_id, j.concurrency_key), found as (
+    (select l.kind, l.name, l.tenant_id, l from public.giftcard_limits l
+      where (p_kind is null or l.kind = p_kind)
+        and (v_after is null or (l.kind, l.name, l.tenant_id) > (v_after[1], v_after[2], v_after[3]))
+      order by l.kind, l.name, l.tenant_id limit v_limit + 1)
+    union all
+    select 'stage', d.name, '', null::public.giftcard_limits from jsonb_object_keys(v_defaults) d(name)
+     where (p_kind is null or p_kind = 'stage')
+       and (v_after is null or row('stage' collate "C", d.name collate "C", '' collate "C")
+                               > row(v_after[1], v_after[2], v_after[3]))
+       and not exists (select from public.giftcard_limits x where x.kind = 'stage' and x.name = d.name))
+  select jsonb_agg(public.giftcard_limit_json(
+      f.kind, f.name, f.tenant_id, f.l,
+      public.giftcard_default_of_limit(f.kind, f.name, v_defaults),
+      (select case when f.tenant_id = '*' then coalesce(max(t.runs), 0) else coalesce(sum(t.runs), 0) end from (
+         select sum(r.runs)::bigint as runs from running r
+          where case f.kind when 'stage' then r.stage = f.name when 'circuit' then r.circuit = f.name
+                            when 'tenant' then r.stage = f.name and f.tenant_id in (r.tenant_id, '*')
+                            else r.concurrency_key = f.name and r.tenant_id = f.tenant_id end
+          group by r.tenant_id) t)::bigint, v_now) order by f.kind, f.name, f.tenant_id) into v_page
+    from (select * from found n order by n.kind collate "C", n.name collate "C", n.tenant_id collate "C"
+           limit v_limit + 1) f;
+  v_page := coalesce(v_page, '[]');
+  if jsonb_array_length(v_page) > v_limit then
+    v_page := v_page - v_limit;
+    v_last := v_page -> -1;
+  end if;
+  return jsonb_build_object('limits', v_page, 'older', case when v_last is not null then jsonb_build_array(
+    v_last -> 'kind', v_last -> 'name', coalesce(v_last ->> 'tenant_id', ''))::text end);
+end $$;
+
+-- Return the limits of runs that are in force, for metrics: [{kind, name, tenant, runs, running}], at most 200 of a
+-- kind. Those of keys are as many as customers: none of them.
+create function public.giftcard_limit_metrics(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'kind', m.l -> 'kind', 'name', left(m.l ->> 'name', 300), 'tenant', coalesce(m.l ->> 'tenant_id', ''),
+        'runs', m.l -> 'in_force' -> 'runs', 'running', m.l -> 'running')), '[]')
+      from unnest(array['stage', 'circuit', 'tenant']) k(kind)
+     cross join lateral jsonb_array_elements(
+       public.giftcard_list_limits(p_kind => k.kind, p_limit => 200, p_now => p_now) -> 'limits') m(l)
+     where m.l ->> 'state' <> 'ended' and m.l -> 'in_force' ->> 'runs' is not null);
+end $$;
+
+-- Return what the doctor judges, of up to 1,000 limits of a kind: {stopped: those that let nothing start and never end,
+-- stages: {the stage of a limit: the limit}}.
+create function public.giftcard_limits_to_judge(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with judged as materialized (
+      select l.* from unnest(array['stage', 'circuit', 'tenant', 'key']) k(kind)
+       cross join lateral (select * from public.giftcard_limits c
+                            where c.kind = k.kind and coalesce(c.until > p_now, true)
+                            order by c.kind, c.name, c.tenant_id limit 1000) l)
+    select jsonb_build_object(
+      'stopped', (select coalesce(jsonb_agg(s.row), '[]') from (
+          select jsonb_build_object(
+                   'kind', kind, 'name', left(name, 300), 'tenant_id', nullif(left(tenant_id, 200), ''),
+                   'by', left(set_by, 200), 'reason', left(reason, 500),
+                   'age', public.giftcard_milliseconds(updated_at, p_now) / 1000.0) as row
+            from judged where runs = 0 and until is null limit 20) s),
+      'stages', (select coalesce(jsonb_object_agg(g.stage, g.key), '{}') from (
+          select public.giftcard_stage_of(left(name, 300)) as stage,
+                 min(public.giftcard_limit_key(kind, left(name, 300), left(tenant_id, 200))) as key
+            from judged where kind <> 'key' group by 1 order by 1 limit 200) g)));
+end $$;
 -- Many jobs at once, in bounded steps.
 
 -- Queue jobs again, each with a whole new set of attempts: the k-th is due after p_first_in + (k - 1) ×
@@ -4870,6 +5223,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    v_done := public.giftcard_prune_limits(v_limit, v_now) and v_done;
     delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
@@ -9923,7 +10277,7 @@ end $$;
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
 -- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
 -- seconds since its oldest died}, circuits: [{stage, state, circuits}], differences: {kind: items} between money and
--- cards, tick: {age, seconds, gap} of the newest ticks that ended well}.
+-- cards, limits: as giftcard_limit_metrics, tick: {age, seconds, gap} of the newest ticks that ended well}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -9952,6 +10306,7 @@ begin
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
+    'limits', public.giftcard_limit_metrics(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 
@@ -10502,6 +10857,7 @@ begin
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
+    'limits', public.giftcard_limits_to_judge(v_now),
     'unusable_events', public.giftcard_unusable_events(v_now),
     'cards', public.giftcard_keys_of_cards(),
     -- Of the newest endpoints.
