@@ -139,11 +139,11 @@ def _settled(step: dict[str, Any]) -> tuple[Settled, ...]:
 
 def decode_settle(reply: dict[str, Any]) -> Settle:
     """Decode the result of a settle with a call. Without a job there is none in it."""
-    circuits = {name: tuple(reply[name]) for name in ("opened", "closed")}
     rows = reply["settled"] or []
     if rows and rows[0]["settled"] == "called_off":
-        return Settle(called_off={name: str(rows[0][name]) for name in ("kind", "error")}, **circuits)
-    return Settle(settled=next(iter(_settled(reply)), None), **circuits)
+        return Settle(called_off={name: str(rows[0][name]) for name in ("kind", "error")})
+    opened, closed = tuple(reply["opened"]), tuple(reply["closed"])
+    return Settle(settled=next(iter(_settled(reply)), None), opened=opened, closed=closed)
 
 
 def encode_result(result: Result) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 -- Settle calls: a stage's own rows commit with the settle of its job, Complete(then=Call("shop_mark_paid", {…})).
+-- Locks: the job's row, what the function locks, then as in giftcard_settle.
 
 create table public.giftcard_settle_functions (
   name text collate "C" not null,
@@ -103,16 +104,18 @@ exception when query_canceled or assert_failure or others then
       'sqlstate', sqlstate, 'error', public.giftcard_error_text(sqlstate, sqlerrm))));
 end $$;
 
--- Return what is wrong with the list: [{name, problem: missing | denied}], for the role that asks.
+-- Return which functions of the list cannot be called by the role that asks: [{name, problem: missing | denied}]; null
+-- for an empty list.
 create function public.giftcard_unusable_settle_functions() returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (
-    select coalesce(jsonb_agg(jsonb_build_object('name', l.name, 'problem', l.problem) order by l.name), '[]')
+    select jsonb_path_query_array(
+             jsonb_agg(jsonb_build_object('name', l.name, 'problem', l.problem) order by l.name),
+             '$[*] ? (@.problem != null)')
       from (select f.name, case when p.oid is null then 'missing'
                                 when not has_schema_privilege(p.pronamespace, 'usage')
                                      or not has_function_privilege(p.oid, 'execute') then 'denied' end as problem
               from (select name from public.giftcard_settle_functions order by name limit 200) f
-              left join pg_catalog.pg_proc p on p.oid = public.giftcard_settle_function(f.name)) l
-     where l.problem is not null);
+              left join pg_catalog.pg_proc p on p.oid = public.giftcard_settle_function(f.name)) l);
 end $$;
