@@ -16,6 +16,7 @@
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
+--   giftcard_settle_functions       a function of yours that a stage may call as its job is settled
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
 --   giftcard_customers              a customer and their personal code
@@ -61,6 +62,8 @@
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
 --                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--   giftcard_settle_with_call       one job that calls a function of yours → giftcard_lock_lease,
+--                                   giftcard_call_function, giftcard_settle
 --   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
 --                                   and giftcard_recover_row after a jump of the clock;

@@ -124,6 +124,22 @@ def tokens(t: Teller) -> None:
     t.do("count_denied", bucket=4096, reason="signature")
 
 
+def settle_calls(t: Teller) -> None:
+    job = {"stage": "email", "correlation_id": "calls"}
+    (made,) = t.do("enqueue", jobs=[job], replace=False)
+    usual = {"owner": "host:5", "source": "test", "live_seconds": 130, "code_version": 1}
+    key = "00000000-0000-4000-8000-000000000098"
+    tick = t.do("begin_tick", key=key, limit=1, stages=STAGES, only_job_id=made["id"], **usual)["tick_id"]
+    result = {"id": made["id"], "lease_id": key, "outcome": "complete", "next": [{"stage": "payment"}]}
+    for function in ("wire_called", "wire_gone", "wire_note", "wire_called(null); --"):
+        call = {"then": {"function": function, "arguments": {"name": "ß" if function == "wire_note" else 2**60}}}
+        t.do("settle_with_call", tick_id=NOBODY, result=result | call)
+    call = {"then": {"function": "wire_called", "arguments": {"name": "é"}}}
+    t.do("settle_with_call", tick_id=tick, result=result | call, cooldown_seconds=60.5)
+    t.do("settle_with_call", tick_id=tick, result=result | call)
+    t.do("settle_with_call", tick_id=tick, result=result | call | {"lease_id": LEASES[6]})
+
+
 def watching(t: Teller) -> None:
     t.later(1_200)
     t.do("overview", stages=STAGES, missing={"payment": "PAYMENT_URL"}, since=SOON)

@@ -31,6 +31,7 @@ def tell(wire: Wire) -> list[Answer]:
         later.webhooks,
         later.tokens,
         later.limits,
+        later.settle_calls,
         later.watching,
         _a_person,
         later.pruning,
