@@ -71,7 +71,8 @@ class NextJob:
     """A job to enqueue in the transaction of the settle, with the same tenant, flow and context.
 
     `payload` None: the payload of the settled job. `at`: not before this (aware) time; `delay_seconds`: relative to the
-    settle. The other fields override the stage's settings unless None.
+    settle. `priority`, `concurrency_key` None: those of the settled job, unless its stage gives a key; "" is no key.
+    The other fields override the stage's settings unless None.
     """
 
     stage: str
@@ -84,6 +85,8 @@ class NextJob:
     semantics: Semantics | None = None
     max_attempts: int | None = None
     retry_delays: tuple[float, ...] | None = None
+    priority: int | None = None
+    concurrency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ _NUMBERS = {
 }
 # By argument: the parameters that it is called with.
 _FUNCTIONS = {"needs": ("settings",), "can_retry": ("attempt", "error"), "circuit_of": ("payload",)}
+_FUNCTIONS |= {"concurrency_key_of": ("payload",)}
 
 
 def where(function: Any) -> str:

@@ -8,7 +8,7 @@ from lib.telemetry.redact import covered
 Json = dict[str, Any]
 
 # Columns that may hold personal data.
-_COLUMNS = ("payload", "context", "last_error", "error_kind", "error")
+_COLUMNS = ("payload", "context", "last_error", "error_kind", "error", "concurrency_key")
 _NAMES = ("given_name", "family_name")
 # How the error of a run begins whose stage refuses the payload.
 PAYLOAD_REFUSED = "payload: "

@@ -47,7 +47,8 @@ class Stage:
 
     `where`: file and line. `settings`: the model of its own settings. `own`: the values that its file sets.
     `settings_of`: values that have a setting of their own, by that setting.
-    `circuit_of`: the circuit of a job with this payload, where it is not the stage's name.
+    `circuit_of`: the circuit of a job with this payload, where it is not the stage's name. `concurrency_key_of`: its
+    concurrency key, if it has one.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Stage:
     needs: Callable[[Settings], str | None]
     can_retry: CanRetry | None
     circuit_of: Callable[[Any], str] | None
+    concurrency_key_of: Callable[[Any], str | None] | None = None
 
     def missing(self, settings: Settings) -> str | None:
         """Return the name of a setting that is missing, or a sentence why the stage cannot run; None: it can."""
@@ -143,6 +145,7 @@ def stage(
     needs: Callable[[Settings], str | None] = lambda settings: None,
     can_retry: CanRetry | None = None,
     circuit_of: Callable[[Any], str] | None = None,
+    concurrency_key_of: Callable[[Any], str | None] | None = None,
 ) -> Callable[[Handler], Stage]:
     """Make a handler a stage. `payload`: the model its payload must fit; one that does not is a permanent error.
 
@@ -150,7 +153,8 @@ def stage(
     `attempts_setting`, `delays_setting`: settings that hold the number of attempts, and the delays after each.
     `ttr`, `longest`: seconds one attempt may take, and may take with heartbeats. `concurrency`: runs at once in the
     whole fleet. `threshold`: failures in a row that open its circuit. None: the value of all stages. `circuit_of`: the
-    circuit of a payload, `<name>:<something>`.
+    circuit of a payload, `<name>:<something>`. `concurrency_key_of`: the concurrency key of a payload; of a tenant's
+    jobs with the same one, one runs at a time. It returns None for a job without one.
 
     Raises:
         StageError: an argument or the handler is impossible. The file is then a broken stage (`lib.stages.load`).
@@ -163,7 +167,7 @@ def stage(
 def _declared(given: dict[str, Any], handler: Handler) -> Stage:
     check_handler(given["name"], handler)
     of_setting = {"max_attempts": given["attempts_setting"], "delays": given["delays_setting"]}
-    same = ("name", "payload", "settings", "needs", "can_retry", "circuit_of")
+    same = ("name", "payload", "settings", "needs", "can_retry", "circuit_of", "concurrency_key_of")
     return Stage(
         where=where(handler),
         handler=handler,

@@ -155,6 +155,8 @@ def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
                 "semantics": job.semantics,
                 "max_attempts": job.max_attempts,
                 "retry_delays": job.retry_delays,
+                "priority": job.priority,
+                "concurrency_key": job.concurrency_key,
             }
             for job in jobs
         ]

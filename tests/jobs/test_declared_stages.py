@@ -55,6 +55,7 @@ WRONG: dict[str, list[Any]] = {
     "needs": [None, *NOT_FUNCTIONS],
     "can_retry": [*NOT_FUNCTIONS, one],
     "circuit_of": NOT_FUNCTIONS,
+    "concurrency_key_of": NOT_FUNCTIONS,
 }
 
 

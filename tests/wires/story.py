@@ -91,6 +91,7 @@ def _jobs(t: Teller) -> None:
         "context": {"n": 2**53 + 1},
     }
     rules = {"semantics": "at_most_once", "ttr_seconds": 5, "retry_delays": [0.5, 86_400], "max_attempts": None}
+    rules |= {"priority": -10, "concurrency_key": "kunde ä"}
     t.do("enqueue", jobs=[job, job | {"dedup_key": "two"} | rules], replace=False)
     t.do("enqueue", jobs=[job], replace=True)
     for wrong in (
@@ -101,6 +102,9 @@ def _jobs(t: Teller) -> None:
         job | {"dedup_key": "6", "scheduled_at": "2026-01-31T12:00:00"},
         job | {"dedup_key": "7", "max_attempts": "many"},
         job | {"dedup_key": "8", "max_attempts": 2**40},
+        job | {"dedup_key": "9", "priority": 11},
+        job | {"dedup_key": "9", "priority": 2**15},
+        job | {"dedup_key": "9", "concurrency_key": "a\nb"},
     ):
         t.do("enqueue", jobs=[wrong], replace=False)
     t.do("enqueue", jobs={}, replace=False)
