@@ -2552,8 +2552,16 @@ set jit = off as $$
    where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
 $$;
 
+-- Return how many runs of a stage p_limits allows at once: {"email": {"runs": 3}}, or {"email": 3}, as older code
+-- brings it; null: any number.
+create function public.giftcard_runs_allowed(p_limits jsonb, p_stage text) returns numeric
+language sql immutable security invoker set search_path = '' as $$
+  select case when jsonb_typeof(l) = 'number' then l end::numeric
+    from coalesce(p_limits -> p_stage -> 'runs', p_limits -> p_stage) l
+$$;
+
 -- Return how many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits:
--- {"email": 3}: the most at once in the whole fleet. Lock first, then count in a new statement, which sees what earlier
+-- as in giftcard_runs_allowed, in the whole fleet. Lock first, then count in a new statement, which sees what earlier
 -- holders of the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting
 -- when their leases end.
 create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
@@ -2562,15 +2570,16 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 declare
   v_stage text;
   v_stages text[] := array(
-    select distinct s from (select public.giftcard_stage_of(c) as s from unnest(p_circuits) c) x where p_limits ? s
+    select distinct s from (select public.giftcard_stage_of(c) as s from unnest(p_circuits) c) x
+      where public.giftcard_runs_allowed(p_limits, s) is not null
       order by s);
 begin
   foreach v_stage in array v_stages loop
     perform pg_advisory_xact_lock(hashtextextended('limit of stage ' || v_stage, 0));
   end loop;
   return (
-    select coalesce(jsonb_object_agg(s, greatest(0, (p_limits ->> s)::integer - public.giftcard_running(s, p_now))),
-                    '{}')
+    select coalesce(jsonb_object_agg(s, greatest(0, public.giftcard_runs_allowed(p_limits, s)
+                                                    - public.giftcard_running(s, p_now))), '{}')
       from unnest(v_stages) s);
 end $$;
 
@@ -3438,10 +3447,9 @@ begin
         'no tick since ' || public.giftcard_time_text(v_tick), 'no tick has ever run') || ': is the clock calling?');
   end if;
   -- Each tick records the limits of its stages.
-  if jsonb_typeof(v_limits -> j.stage) = 'number'
-     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
+  if public.giftcard_running(j.stage, p_now) >= public.giftcard_runs_allowed(v_limits, j.stage) then
     return jsonb_build_object('reason', 'stage_full', 'text', format(
-      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+      'stage %s has %s running, which is its limit', j.stage, public.giftcard_runs_allowed(v_limits, j.stage)));
   end if;
   select count(*) into v_ahead from (
     select from public.giftcard_jobs q

@@ -24,10 +24,9 @@ begin
         'no tick since ' || public.giftcard_time_text(v_tick), 'no tick has ever run') || ': is the clock calling?');
   end if;
   -- Each tick records the limits of its stages.
-  if jsonb_typeof(v_limits -> j.stage) = 'number'
-     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
+  if public.giftcard_running(j.stage, p_now) >= public.giftcard_runs_allowed(v_limits, j.stage) then
     return jsonb_build_object('reason', 'stage_full', 'text', format(
-      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+      'stage %s has %s running, which is its limit', j.stage, public.giftcard_runs_allowed(v_limits, j.stage)));
   end if;
   select count(*) into v_ahead from (
     select from public.giftcard_jobs q
