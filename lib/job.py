@@ -10,6 +10,9 @@ Semantics = Literal["at_least_once", "at_most_once"]
 # Where a payload comes from: the application, a pgmq message, or a plain INSERT or UPDATE.
 Source = Literal["app", "pgmq", "sql"]
 
+# The longest Retry-After that is followed, in seconds.
+LONGEST_RETRY_AFTER = 24 * 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -100,21 +103,27 @@ class Complete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A failure, retried after `delay` seconds. `counts`: whether it counts towards opening the circuit."""
+    """A failure, retried after `delay` seconds. `counts`: whether it counts towards opening the circuit.
+
+    `hold`: the seconds that the other side asked to be left alone for (Retry-After). Where its stage or circuit has a
+    rate, no other job of it starts before.
+    """
 
     delay: float
     error: str
     counts: bool = True
+    hold: float | None = None
     detail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Error:
-    """A dead letter. It is revived after `revive` seconds; None: never."""
+    """A dead letter. It is revived after `revive` seconds; None: never. `hold`: as that of a retry."""
 
     error: str
     revive: float | None = None
     counts: bool = False
+    hold: float | None = None
     next: tuple[NextJob, ...] = ()
     detail: dict[str, Any] | None = None
 

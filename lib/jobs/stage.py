@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from lib.config.rates import Rate
 from lib.config.settings import Settings
 from lib.config.stage_overrides import StageOverrides, variable
 from lib.config.stage_settings import StageSettings
@@ -39,6 +40,10 @@ class EffectiveSetting:
 
     value: Any
     source: str
+
+    def as_json(self) -> Any:
+        """Return the value as JSON."""
+        return self.value.as_json() if isinstance(self.value, Rate) else self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +146,7 @@ def stage(
     longest: int | None = None,
     semantics: Semantics = "at_least_once",
     concurrency: int | None = None,
+    rate: Rate | None = None,
     threshold: int | None = None,
     needs: Callable[[Settings], str | None] = lambda settings: None,
     can_retry: CanRetry | None = None,
@@ -152,9 +158,9 @@ def stage(
     `settings`: the model of the stage's own settings, which `context.stage_settings` returns.
     `attempts_setting`, `delays_setting`: settings that hold the number of attempts, and the delays after each.
     `ttr`, `longest`: seconds one attempt may take, and may take with heartbeats. `concurrency`: runs at once in the
-    whole fleet. `threshold`: failures in a row that open its circuit. None: the value of all stages. `circuit_of`: the
-    circuit of a payload, `<name>:<something>`. `concurrency_key_of`: the concurrency key of a payload; of a tenant's
-    jobs with the same one, one runs at a time. It returns None for a job without one.
+    whole fleet; `rate`: starts in a time, there too. `threshold`: failures in a row that open its circuit. None: the
+    value of all stages. `circuit_of`: the circuit of a payload, `<name>:<something>`. `concurrency_key_of`:
+    its concurrency key, if it has one: of a tenant's jobs with the same one, one runs at a time.
 
     Raises:
         StageError: an argument or the handler is impossible. The file is then a broken stage (`lib.stages.load`).
@@ -180,7 +186,7 @@ def _declared(given: dict[str, Any], handler: Handler) -> Stage:
 def _own_values(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that a stage's file sets. One that holds anyway does not have the file as its source."""
     own = {"ttr_seconds": given["ttr"], "longest_seconds": given["longest"], "semantics": given["semantics"]}
-    own |= {"concurrency": given["concurrency"], "circuit_threshold": given["threshold"]}
+    own |= {"concurrency": given["concurrency"], "rate": given["rate"], "circuit_threshold": given["threshold"]}
     policy: RetryPolicy | None = given["policy"]
     if policy is not None:
         own |= {"max_attempts": policy.max_attempts, "base_seconds": policy.base, "cap_seconds": policy.cap}

@@ -114,6 +114,7 @@ def _jobs(t: Teller) -> None:
 
 def _a_tick(t: Teller) -> None:
     usual = {"owner": "host:1", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 1}
+    usual |= {"limits": {"email": {"runs": 9}, "payment": 2}, "tenant_weights": {"café": 3}}
     tick = t.do("begin_tick", key=LEASES[0], limit=2, linger_seconds=0.5, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[0], limit=2, linger_seconds=0.5, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[1], limit=2, execution_id="e", **usual)
