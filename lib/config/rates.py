@@ -1,5 +1,6 @@
 """Rates: how many jobs of a stage may start in a time, in the whole fleet."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A rate of starts. `burst`: how many may start at once after a pause; None: those of a second, at least 1."""
+    """A rate of starts. `burst`: how many may start at once after a pause; None: those of a second, rounded up."""
 
     per_second: float
     burst: int | None = None
@@ -27,7 +28,7 @@ class Rate:
     @property
     def at_once(self) -> int:
         """How many may start at once."""
-        return max(1, int(self.per_second)) if self.burst is None else self.burst
+        return max(1, math.ceil(self.per_second)) if self.burst is None else self.burst
 
     def as_json(self) -> dict[str, float]:
         """Return {per_second, burst}."""
