@@ -4058,11 +4058,13 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  if p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+  -- null: it limits starts only.
+  if p_runs is null or p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
     return null;
   end if;
   return jsonb_build_object(
-    'reason', case p_kind when 'key' then 'key_busy' else p_kind || '_full' end,
+    'reason', case p_kind when 'stage' then 'stage_full' when 'circuit' then 'circuit_full'
+                          when 'tenant' then 'tenant_full' else 'key_busy' end,
     'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;

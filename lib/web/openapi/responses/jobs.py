@@ -15,9 +15,9 @@ class WaitReason(Response):
     until: Time | None = None
     since: Time | None = None
     by: str | None = None
-    """Who paused it."""
+    """Who paused it, or has set the limit that holds it back."""
     ahead: int | None = None
-    """Older jobs of the same circuit, counted up to 1000."""
+    """Jobs of the same circuit that are older or of higher priority, counted up to 1000."""
 
 
 class CurrentRun(Response):
