@@ -39,7 +39,11 @@ def paused_by_setting(job: Json) -> Json:
 
 def masked(row: Json) -> Json:
     """Return a job or a run with its personal data masked."""
-    return {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
+    found = {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
+    waiting = row.get("waiting_for")
+    if waiting and waiting["reason"] == "key_busy":  # its text names the concurrency key
+        found["waiting_for"] = waiting | {"text": covered(waiting["text"])}
+    return found
 
 
 def initials(value: Any) -> Any:

@@ -9,15 +9,11 @@ from pydantic import BaseModel
 
 from lib.cli import jobs
 from lib.errors import Refused
-from lib.giftcards.order_files.file import open_orders
-from lib.giftcards.order_files.importing import Importer
-from lib.giftcards.order_files.own import OwnColumns
 from lib.job import Complete, NextJob
 from lib.jobs.registry import Registry
 from lib.jobs.stage import stage
-from tests.jobs.test_enqueue import CSV
 from tests.support.queues import Queues
-from tests.support.world import ADMIN, World, a_stage, an_order, bearer
+from tests.support.world import ADMIN, World, a_stage, bearer
 
 Json = dict[str, Any]
 
@@ -107,6 +103,18 @@ def test_an_address_as_a_key_is_masked(world: World) -> None:
     assert "kate" not in json.dumps(shown)
 
 
+def test_one_job_of_a_key_runs_at_a_time(world: World) -> None:
+    _, second = world.enqueue("work", count=2, concurrency_key="kate@example.com")
+    world.sql("""select giftcard_begin_tick(gen_random_uuid(), 'w', 'test', '{"work": 60}', 10, 60, 1)""")
+    assert [job["status"] for job in world.sql("select status from giftcard_jobs order by id")] == ["running", "queued"]
+    assert world.tick()["started"] == 0
+    waiting = world.client.get(f"/api/v1/jobs/{second}", headers=bearer(ADMIN)).json["waiting_for"]
+    assert (waiting["reason"], "kate" in waiting["text"]) == ("key_busy", False)
+    world.move(71)
+    world.drain()
+    assert world.job(second)["status"] == "completed"
+
+
 # Schedules
 
 
@@ -159,47 +167,6 @@ def test_a_key_that_is_none_stops_no_job(world: World, key: Any, caplog: pytest.
     assert chosen(world, "points") == [(0, None)]
     failed = [record for record in caplog.records if record.message == "hook_failed"]
     assert len(failed) == (key is not None)
-
-
-# Orders
-
-
-@pytest.fixture
-def shop(make_world: Any) -> World:
-    made: World = make_world()
-    return made
-
-
-def test_all_jobs_of_an_order_have_its_priority(shop: World) -> None:
-    first = shop.submit(an_order(correlation_id="o-1", priority=-7), idempotency_key="k-1")
-    again = shop.submit(an_order(correlation_id="o-1", priority=3), idempotency_key="k-1")
-    assert (first.status_code, again.status_code, again.json) == (202, 202, first.json)
-    shop.submit(an_order(correlation_id="o-2"))
-    shop.drain()
-    rows = shop.sql("select correlation_id as flow, array_agg(distinct priority::integer) as of from giftcard_jobs"
-                    " group by 1 order by 1")  # fmt: skip
-    assert [(row["flow"], row["of"]) for row in rows] == [("o-1", [-7]), ("o-2", [0])]
-
-
-def test_an_order_without_a_priority_has_the_hash_it_always_had(shop: World) -> None:
-    shop.submit(an_order(correlation_id="o-1", priority=5))
-    assert shop.submit(an_order(correlation_id="o-1")).status_code == 202
-    assert shop.submit(an_order(correlation_id="o-1", priority=11)).json["field"] == "priority"
-
-
-def test_a_bulk_import_may_be_of_low_priority(shop: World) -> None:
-    importer = Importer(store=shop.store, registry=shop.registry, settings=shop.settings, priority=-10)
-    assert importer.run(open_orders(CSV.format(name="Kate").encode(), OwnColumns())).created == 1
-    assert chosen(shop, "customer_ingest") == [(-10, None)]
-
-
-def test_erasing_a_customer_erases_the_keys_of_their_jobs(shop: World) -> None:
-    shop.submit(an_order(correlation_id="o-1"))
-    shop.drain()
-    shop.sql("update giftcard_jobs set concurrency_key = 'CUST-1520' where id > 0 returning id")
-    customer = shop.value("select id from giftcard_customers")
-    shop.sql("select giftcard_erase_customer(%s)", customer)
-    assert shop.value("select count(*) from giftcard_jobs where concurrency_key is not null") == 0
 
 
 # Messages

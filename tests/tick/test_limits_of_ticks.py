@@ -121,11 +121,21 @@ def test_a_held_result_is_settled(make_world: Any) -> None:
     def busy(payload: Any, context: Any) -> Complete:
         raise TransientError("busy", retry_after=1000)
 
-    world = make_world(handlers={"work": busy})
-    (job_id,) = world.enqueue("work")
+    world = make_world(handlers={"work": busy}, GIFTCARD_STAGE_WORK_RATE="10/s burst 1")
+    failed, other = world.enqueue("work", count=2)
     assert world.tick()["retried"] == 1
     delay = "select extract(epoch from scheduled_at - clock_timestamp()) from giftcard_jobs where id = %s"
-    assert 900 < world.value(delay, job_id) <= 1000
+    assert 900 < world.value(delay, failed) <= 1000
+    world.move(60)
+    assert world.tick()["started"] == 0
+    waiting = world.client.get(f"/api/v1/jobs/{other}", headers=bearer(ADMIN)).json["waiting_for"]
+    assert waiting["reason"] == "rate_limited"
+
+
+def test_a_rate_of_a_setting_holds(make_world: Any) -> None:
+    world = make_world(handlers={"work": nothing}, GIFTCARD_STAGE_WORK_RATE="1/min burst 2")
+    world.enqueue("work", count=5)
+    assert [world.tick()["started"], world.tick()["started"]] == [2, 0]
 
 
 @pytest.mark.parametrize("hold", ["soon", [1], {}])
