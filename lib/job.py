@@ -10,6 +10,9 @@ Semantics = Literal["at_least_once", "at_most_once"]
 # Where a payload comes from: the application, a pgmq message, or a plain INSERT or UPDATE.
 Source = Literal["app", "pgmq", "sql"]
 
+# The longest Retry-After that is followed, in seconds.
+LONGEST_RETRY_AFTER = 24 * 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -71,7 +74,8 @@ class NextJob:
     """A job to enqueue in the transaction of the settle, with the same tenant, flow and context.
 
     `payload` None: the payload of the settled job. `at`: not before this (aware) time; `delay_seconds`: relative to the
-    settle. The other fields override the stage's settings unless None.
+    settle. `priority`, `concurrency_key` None: those of the settled job, unless its stage gives a key; "" is no key.
+    The other fields override the stage's settings unless None.
     """
 
     stage: str
@@ -84,6 +88,8 @@ class NextJob:
     semantics: Semantics | None = None
     max_attempts: int | None = None
     retry_delays: tuple[float, ...] | None = None
+    priority: int | None = None
+    concurrency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +115,27 @@ class Complete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A failure, retried after `delay` seconds. `counts`: whether it counts towards opening the circuit."""
+    """A failure, retried after `delay` seconds. `counts`: whether it counts towards opening the circuit.
+
+    `hold`: the seconds that the other side asked to be left alone for (Retry-After). Where its stage or circuit has a
+    rate, no other job of it starts before.
+    """
 
     delay: float
     error: str
     counts: bool = True
+    hold: float | None = None
     detail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Error:
-    """A dead letter. It is revived after `revive` seconds; None: never."""
+    """A dead letter. It is revived after `revive` seconds; None: never. `hold`: as that of a retry."""
 
     error: str
     revive: float | None = None
     counts: bool = False
+    hold: float | None = None
     next: tuple[NextJob, ...] = ()
     detail: dict[str, Any] | None = None
 

@@ -112,7 +112,7 @@ class Operations:
             rows.append(
                 {
                     "stage": name,
-                    **{name: setting.value for name, setting in effective.items()},
+                    **{name: setting.as_json() for name, setting in effective.items()},
                     "source": {name: setting.source for name, setting in effective.items()},
                     "missing_setting": stage.missing(self._settings),
                     "paused_by": paused.get(name, {}).get("by"),

@@ -24,6 +24,8 @@ FIELDS = {
     "semantics": "at_least_once or at_most_once.",
     "ttr_seconds": "Time limit of one attempt.",
     "retry_delays": "Seconds after each attempt, like 30,60,120 (default: the stage's).",
+    "priority": "10 starts first, -10 last (0).",
+    "concurrency_key": "Of the tenant's jobs with the same key, one runs at a time.",
     "scheduled_at": "Not before this time, like 2026-01-31T12:00:00Z.",
     "delay_seconds": "Not before so many seconds from now.",
     "day": "Day in UTC, like 2026-01-31.",

@@ -41,6 +41,7 @@ _SOME_REJECTED = 3
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the rejected rows to this new file: correct it and import it.",
 )
+@click.option("--priority", type=click.IntRange(-10, 10), help="Of the orders' jobs: 10 starts first, -10 last (0).")
 @click.option("--customers-may-change", is_flag=True, help="Rows of one customer may differ in e-mail and name.")
 @click.option("--dry-run", is_flag=True, help="Check the file against the database and write nothing to it.")
 @json_option
@@ -61,6 +62,7 @@ def import_orders(*, file: Any, shop: str | None, items: str | None, as_json: bo
         tenant_id=identifiers({"--tenant": options["tenant_id"]})[0],
         dry_run=options["dry_run"],
         customers_may_change=options["customers_may_change"],
+        priority=options["priority"],
     )
     if items and not shop:
         raise BadInput("--items chooses items of a shop's orders: give --from as well")

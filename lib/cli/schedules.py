@@ -44,6 +44,7 @@ _HELP = {
     "max_retry_count": "Retries of an occurrence (default: the stage's).",
     "retry_delays": "Seconds after each attempt, like 30,60,120 (default: the stage's).",
     "ttr_seconds": "Time limit of one attempt (default: the stage's).",
+    "priority": "Of its jobs: 10 starts first, -10 last (0).",
     "missed_policy": "Missed occurrences to run: the latest if it is recent (skip), the latest (one), or all.",
     "catch_up_seconds": "Age up to which the policy skip runs an occurrence (300).",
     "missed_cap": "Maximum number of missed occurrences that the policy all runs (100).",
@@ -53,8 +54,8 @@ _HELP = {
 _SEPARATE_OPTIONS = ("schedule", "payload", "api", "is_recurring")
 _COLUMNS = (
     "name tenant_id status schedule timezone is_recurring stage type max_retry_count retry_delays ttr_seconds "
-    "missed_policy catch_up_seconds missed_cap overlap_policy pause_after_failures next_at last_at unfinished failures "
-    "missed last_missed_at skipped last_skipped_at paused_at paused_by pause_reason created_at updated_at"
+    "priority missed_policy catch_up_seconds missed_cap overlap_policy pause_after_failures next_at last_at unfinished "
+    "failures missed last_missed_at skipped last_skipped_at paused_at paused_by pause_reason created_at updated_at"
 ).split()
 
 _schedule_id = click.argument("schedule_id", metavar="ID", type=ID)

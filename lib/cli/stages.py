@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib.cli.tables import Part, Table, duration
+from lib.config.rates import Rate
 from lib.jobs.shown import to_unpark
 
 Json = dict[str, Any]
@@ -13,10 +14,11 @@ def stages(found: Json) -> Iterator[Part]:
     """Render the stages with their effective settings."""
     if found["all_paused_by"]:
         yield f"Everything is paused by {found['all_paused_by']}: flask jobs resume '*'"
-    columns = ("stage", "runs", "attempts", "delays", "ttr", "concurrency", "queued", "dead")
+    columns = ("stage", "runs", "attempts", "delays", "ttr", "concurrency", "rate", "queued", "dead")
     rows = [
         (
             *(s["stage"], _runs(s), s["max_attempts"], _delays(s), f"{s['ttr_seconds']} s", s["concurrency"] or "any"),
+            _rate(s) or "any",
             *(s["jobs"].get("queued", 0), s["jobs"].get("error", 0)),
         )
         for s in found["stages"]
@@ -25,13 +27,18 @@ def stages(found: Json) -> Iterator[Part]:
     if broken := found.get("broken_stages"):  # older deployments have none
         yield Table("Stages that cannot be loaded: their jobs wait", ("stage", "reason"), list(broken.items()))
     overrides = [
-        (stage["stage"], name, stage[name], source)
+        (stage["stage"], name, _rate(stage) if name == "rate" else stage[name], source)
         for stage in found["stages"]
         for name, source in stage["source"].items()
         if source not in ("default", "code")
     ]
     if overrides:
         yield Table("Stage overrides", ("stage", "setting", "value", "variable"), overrides)
+
+
+def _rate(stage: Json) -> str | None:
+    rate = stage.get("rate")  # older deployments have none
+    return str(Rate(**rate)) if rate else None
 
 
 def _runs(stage: Json) -> str:

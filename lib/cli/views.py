@@ -48,8 +48,8 @@ def job(job: Json, *, reveal: bool, link: str | None = None) -> Iterator[Part]:
     """Render a job and its runs. `link`: the command for older runs."""
     names = (
         "stage status correlation_id tenant_id dedup_key circuit trigger_type source attempts max_attempts run_no "
-        "revivals semantics ttr_seconds scheduled_at next_run_at lock_owner lease_expires_at created_at finished_at "
-        "archived_at last_error"
+        "revivals semantics ttr_seconds priority concurrency_key scheduled_at next_run_at lock_owner lease_expires_at "
+        "created_at finished_at archived_at last_error"
     ).split()
     rows = [
         (name, moment(job[name]) if name.endswith("_at") else job[name])

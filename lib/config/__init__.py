@@ -13,6 +13,7 @@ stage_settings    the base of the settings of a stage of your own
 project           what a project adds: packages of stages, templates, steps of the order's flow
 job_secrets       GIFTCARD_SECRET_<NAME>
 vercel            maxDuration of vercel.json: how long a function may run
+rates             how many jobs may start in a time
 parsers           the formats of values: URLs, networks, lists
 transport         the rule: secrets travel encrypted
 url_parts         the grammar of URLs

@@ -15,6 +15,7 @@ from lib.config import parsers, project
 from lib.config.cleaning import has_half_quotes, items
 from lib.config.database_url import DatabaseUrl
 from lib.config.mail_address import sender
+from lib.config.rates import Rate, rate
 from lib.config.urls import HttpUrl, PublicUrl, SentryDsn, SmtpUrl, SupabaseUrl
 
 # More digits than any limit has; int() and float() accept more spellings, such as 1_000 and digits of other scripts.
@@ -153,6 +154,7 @@ Switch = bool
 Environment = Annotated[Literal["production", "preview", "development", "test"] | None, BeforeValidator(lower)]
 PaymentProvider = Annotated[Literal["ledger", "http", "square"], BeforeValidator(lower)]
 CardProvider = Annotated[Literal["ledger", "http"], BeforeValidator(lower)]
+RateOfStarts = Annotated[Rate, BeforeValidator(rate)]
 Name = Annotated[str | None, _text(_name)]
 Host = Annotated[str | None, _text(_host)]
 Header = Annotated[str, _text(_header)]
@@ -187,6 +189,7 @@ Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(pars
 Recipients = Annotated[tuple[str, ...], BeforeValidator(parsers.recipients), Field(repr=False)]
 AlertRecipients = Annotated[tuple[str, ...], BeforeValidator(parsers.alert_recipients), Field(repr=False)]
 LeastAmounts = Annotated[tuple[tuple[str, int], ...], BeforeValidator(parsers.least_amounts)]
+TenantWeights = Annotated[tuple[tuple[str, int], ...], BeforeValidator(parsers.tenant_weights)]
 PgmqQueues = Annotated[tuple[parsers.PgmqQueue, ...], BeforeValidator(parsers.pgmq_queues)]
 Packages = Annotated[tuple[str, ...], BeforeValidator(project.packages)]
 OrderFlow = Annotated[tuple[str, ...], BeforeValidator(project.order_flow)]

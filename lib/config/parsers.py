@@ -18,8 +18,11 @@ from lib.config.transport import environment_of
 _PGMQ_QUEUE = re.compile(r"([A-Za-z0-9_-]{1,47}):([a-z][a-z0-9_]{0,62})(?::([^,:\x00-\x1f\x7f-\x9f]{1,200}))?")
 _LOCALE = re.compile(r"([a-z]{2,3})(?:-([a-z]{4}))?(?:-([a-z]{2}|[0-9]{3}))?", re.IGNORECASE | re.ASCII)
 _SQUARE_ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
+_TENANT_WEIGHT = re.compile(r"([^,;\x00-\x1f\x7f-\x9f]{1,200})=([1-9][0-9]?|100)")
 _LEAST_AMOUNT = re.compile(r"([A-Z]{3}):([1-9][0-9]{0,9})")
 MAX_RECIPIENTS = 20
+# Each tick stores them.
+_MAX_WEIGHTS = 100
 
 
 class Url(Protocol):
@@ -155,6 +158,23 @@ def square_id(text: str) -> str:
 def square_ids(value: Any) -> Any:
     """Parse comma-separated ids of Square."""
     return tuple(dict.fromkeys(map(square_id, items(value)))) if isinstance(value, str) else value
+
+
+def tenant_weights(value: Any) -> Any:
+    """Parse comma-separated pairs of tenant and weight, `acme=3,beta=2`."""
+    if not isinstance(value, str):
+        return value
+    weights: dict[str, int] = {}
+    for part in items(value):
+        match = _TENANT_WEIGHT.fullmatch(part)
+        if not match or match[1].strip() != match[1]:
+            raise ValueError("must be pairs of tenant and weight, each 1 to 100, like acme=3,beta=2")
+        if match[1] in weights:
+            raise ValueError("names a tenant twice")
+        weights[match[1]] = int(match[2])
+    if len(weights) > _MAX_WEIGHTS:
+        raise ValueError(f"must name at most {_MAX_WEIGHTS} tenants: those that are left out have the weight 1")
+    return tuple(weights.items())
 
 
 def least_amounts(value: Any) -> Any:

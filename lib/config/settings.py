@@ -56,6 +56,8 @@ class Settings(BaseSettings):
     giftcard_jobs_per_cron_run: kinds.Whole = Field(default=10, ge=1, le=100_000)
     giftcard_concurrency: kinds.Whole = Field(default=5, ge=1, le=100)
     giftcard_tick_budget_seconds: kinds.Number = Field(default=50, gt=0, le=780)
+    # How many jobs of a tenant are taken in its turn; 1 for those that are left out
+    giftcard_tenant_weights: kinds.TenantWeights = ()
     giftcard_tick_linger: kinds.Switch = True
     giftcard_paused: kinds.Switch = False
     giftcard_allow_preview: kinds.Switch = False

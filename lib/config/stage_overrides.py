@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lib.config.cleaning import bare, check_text
-from lib.config.kinds import Delays, Number, Whole, lower
+from lib.config.kinds import Delays, Number, RateOfStarts, Whole, lower
 from lib.config.sentences import sentence
 
 Semantics = Annotated[Literal["at_least_once", "at_most_once"], BeforeValidator(lower)]
@@ -15,7 +15,7 @@ Semantics = Annotated[Literal["at_least_once", "at_most_once"], BeforeValidator(
 
 class StageOverrides(BaseModel):
     """The overrides of a stage; None: not set. `longest_seconds`: the longest attempt with heartbeats; `concurrency`:
-    simultaneous runs in all processes."""
+    simultaneous runs in all processes; `rate`: starts in a time, in all processes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     max_attempts: Whole | None = Field(default=None, ge=1, le=25)
@@ -27,6 +27,7 @@ class StageOverrides(BaseModel):
     longest_seconds: Whole | None = Field(default=None, ge=1, le=3_600)
     semantics: Semantics | None = None
     concurrency: Whole | None = Field(default=None, ge=1, le=10_000)
+    rate: RateOfStarts | None = None
 
 
 VARIABLE = re.compile(rf"GIFTCARD_STAGE_([A-Z][A-Z0-9_]*?)_({'|'.join(StageOverrides.model_fields).upper()})")

@@ -23,8 +23,11 @@ def submit_order(
     body_hash: str,
     trigger_type: str,
     idempotency_key: str | None = None,
+    priority: int | None = None,
 ) -> dict[str, Any]:
     """Submit an order. Return its `correlation_id`, `created` (False: it was there already) and `job_id`.
+
+    `priority`: that of its jobs.
 
     Raises:
         Invalid: the amount is too little. An order that was taken in before stays valid.
@@ -34,7 +37,8 @@ def submit_order(
     if problem and store.books(tenant_id, correlation_id) is None:
         raise Invalid(problem, field="amount.amount")
     row = _row(order, tenant_id, correlation_id, trigger_type)
-    (job,) = prepare([row | {"stage": "customer_ingest"}], registry, settings)
+    wanted = row | {"stage": "customer_ingest"} | ({} if priority is None else {"priority": priority})
+    (job,) = prepare([wanted], registry, settings)
     changes = {name: value for name, value in job.items() if name != "stage" and not same_json(row.get(name), value)}
     return store.submit_order(**row, job=changes, body_hash=body_hash, idempotency_key=idempotency_key)
 

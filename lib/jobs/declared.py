@@ -9,6 +9,7 @@ from typing import Any, NoReturn, get_args, get_origin
 from pydantic import BaseModel
 
 from lib.config.project import STAGE_NAME
+from lib.config.rates import MOST_AT_ONCE, MOST_PER_SECOND, Rate
 from lib.config.settings import Settings
 from lib.config.stage_settings import StageSettings
 from lib.errors import StageError
@@ -25,7 +26,12 @@ _NUMBERS = {
     "threshold": (0, 1_000, "a number of failures"),
 }
 # By argument: the parameters that it is called with.
-_FUNCTIONS = {"needs": ("settings",), "can_retry": ("attempt", "error"), "circuit_of": ("payload",)}
+_FUNCTIONS = {
+    "needs": ("settings",),
+    "can_retry": ("attempt", "error"),
+    "circuit_of": ("payload",),
+    "concurrency_key_of": ("payload",),
+}
 
 
 def where(function: Any) -> str:
@@ -58,6 +64,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         _refuse(name, f"semantics has to be {' or '.join(get_args(Semantics))}", given["semantics"])
     if given["policy"] is not None:
         _check_policy(name, given["policy"])
+    _check_rate(name, given["rate"])
     _check_setting(name, "attempts_setting", given["attempts_setting"], kind=int)
     _check_setting(name, "delays_setting", given["delays_setting"], kind=tuple)
     for argument, parameters in _FUNCTIONS.items():
@@ -102,6 +109,17 @@ def _check_policy(name: str, policy: Any) -> None:
         _refuse(name, "delays of its policy has to be a tuple of seconds, like (30, 60, 120)", policy.delays)
     for delay in policy.delays:
         _check_number(name, "each of the delays of its policy", delay, 0.0, _DAY, "a number of seconds")
+
+
+def _check_rate(name: str, rate: Any) -> None:
+    if rate is None:
+        return
+    if not isinstance(rate, Rate):
+        _refuse(name, "rate has to be a Rate, like Rate(per_second=10, burst=20)", rate)
+    meaning = "a number of starts"
+    _check_number(name, "per_second of its rate", rate.per_second, 0.000001, MOST_PER_SECOND, meaning)
+    if rate.burst is not None:
+        _check_number(name, "burst of its rate", rate.burst, 1, MOST_AT_ONCE, meaning)
 
 
 def _check_setting(name: str, argument: str, setting: Any, *, kind: type) -> None:

@@ -15,7 +15,7 @@ from lib.jobs import hooks
 from lib.jobs.registry import Registry
 from lib.jobs.stage import Stage
 from lib.telemetry import sentry
-from lib.validation import error_sentence, field_errors, same_json
+from lib.validation import error_sentence, field_errors, is_identifier, same_json
 
 Json = dict[str, Any]
 
@@ -27,8 +27,8 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
     """Return jobs, as `giftcard_enqueue` takes them, ready to be enqueued.
 
     In this order: ttr_seconds is checked, the stage's model validates the payload, the stage's defaults are set
-    (at_most_once, circuit), the `before_enqueue` hooks run, the trace is attached. A job of a stage that this code does
-    not know passes as it is: newer code may know it.
+    (at_most_once, circuit, concurrency key), the `before_enqueue` hooks run, the trace is attached. A job of a stage
+    that this code does not know passes as it is: newer code may know it.
 
     Raises:
         InvalidJob: the first job with a payload that its stage does not take, with an impossible ttr_seconds, or of the
@@ -125,6 +125,22 @@ def circuit_for(stage: Stage, payload: BaseModel) -> str | None:
     return found
 
 
+def concurrency_key_for(stage: Stage, payload: BaseModel) -> str | None:
+    """Return the concurrency key that a stage gives a job with this payload; None: none, also if its function fails."""
+    key_of = stage.concurrency_key_of
+    if key_of is None:
+        return None
+
+    def key() -> str | None:
+        found = key_of(payload)
+        if found is not None and not is_identifier(found):
+            raise ValueError("a concurrency key has 1 to 200 characters, without control characters")
+        return found
+
+    found: str | None = hooks.guarded(f"concurrency_key_of of {stage.name}", key)
+    return found
+
+
 def _with_semantics(row: Json, stage: Stage | None, settings: Settings) -> Json:
     """Apply the stage's semantics: one that runs at most once makes each of its jobs so."""
     once = stage is not None and stage.effective(settings, "semantics") == "at_most_once"
@@ -148,5 +164,7 @@ def _prepared(row: Json, registry: Registry, settings: Settings, index: int) -> 
     )
     if not same_json(prepared["payload"], row["payload"]):
         payload = check_payload(stage, prepared["payload"], settings, index=index)
-    circuit = row.get("circuit") or circuit_for(stage, payload)
-    return _with_semantics(prepared, stage, settings) | ({"circuit": circuit} if circuit else {})
+    own: Json = {"circuit": row.get("circuit") or circuit_for(stage, payload)}
+    if row.get("concurrency_key") is None:
+        own["concurrency_key"] = concurrency_key_for(stage, payload)
+    return _with_semantics(prepared, stage, settings) | {name: value for name, value in own.items() if value}

@@ -14,11 +14,8 @@ from lib.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from lib.job import Error, Job, Retry
+from lib.job import LONGEST_RETRY_AFTER, Error, Job, Retry
 from lib.jobs.retry_policy import MAX_ATTEMPTS, RetryPolicy, max_attempts
-
-# The longest Retry-After that is followed, in seconds.
-LONGEST_RETRY_AFTER = 24 * 3600.0
 
 # Called after each failure with the attempt that failed and the exception. True: retry; False: do not, and without
 # revival while attempts are left; None: the policy decides.
@@ -77,6 +74,7 @@ def decide(
         error=describe(failed),
         revive=policy.revive_hours * 3600 if revives else None,
         counts=_counts(failed),
+        hold=_hold(failed),
         detail=getattr(failed, "detail", None),
     )
 
@@ -91,10 +89,22 @@ def may_retry(failed: BaseException | Retry | Error, job: Job, policy: RetryPoli
 
 def _retry(failed: BaseException | Error, job: Job, policy: RetryPolicy, rng: random.Random) -> Retry:
     own = RetryPolicy(delays=job.retry_delays) if job.retry_delays else policy
-    delay = own.delay(job.attempts, rng)
-    if isinstance(failed, TransientError) and failed.retry_after is not None:
-        delay = max(delay, min(failed.retry_after, LONGEST_RETRY_AFTER))
-    return Retry(delay=delay, error=describe(failed), counts=_counts(failed), detail=getattr(failed, "detail", None))
+    hold = _hold(failed)
+    return Retry(
+        delay=max(own.delay(job.attempts, rng), hold or 0),
+        error=describe(failed),
+        counts=_counts(failed),
+        hold=hold,
+        detail=getattr(failed, "detail", None),
+    )
+
+
+def _hold(failed: BaseException | Retry | Error) -> float | None:
+    """Return the Retry-After that a failure carries, as far as it is followed."""
+    if isinstance(failed, Retry | Error):
+        return failed.hold
+    asked = failed.retry_after if isinstance(failed, TransientError) else None
+    return min(asked, LONGEST_RETRY_AFTER) if asked is not None and asked > 0 else None
 
 
 def _counts(failed: BaseException | Retry | Error) -> bool:

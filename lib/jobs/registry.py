@@ -50,10 +50,18 @@ class Registry:
         """Return the stages that have no circuit, because their threshold is 0; one that is open closes."""
         return [name for name, stage in self.stages.items() if not stage.failure_policy(settings).circuit_threshold]
 
-    def limits(self, settings: Settings) -> dict[str, int]:
-        """Return how many runs of a stage there may be at once in the whole fleet, for those that have a limit."""
-        limits = {name: stage.effective(settings, "concurrency") for name, stage in self.stages.items()}
-        return {name: limit for name, limit in limits.items() if limit is not None}
+    def limits(self, settings: Settings) -> dict[str, dict[str, float]]:
+        """Return the limits in the whole fleet of the stages that have any: {"payment": {"runs": 2}}.
+
+        `runs`: at once; `per_second`, `burst`: starts.
+        """
+        found = {}
+        for name, stage in self.stages.items():
+            runs, rate = stage.effective(settings, "concurrency"), stage.effective(settings, "rate")
+            limit = ({} if runs is None else {"runs": runs}) | (rate.as_json() if rate else {})
+            if limit:
+                found[name] = limit
+        return found
 
     def longest(self, settings: Settings) -> float:
         """Return the longest time in seconds that any attempt may take, with heartbeats."""

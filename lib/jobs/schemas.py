@@ -8,13 +8,17 @@ from pydantic import Field, model_validator
 from lib.jobs.audit import Reason
 from lib.validation import NO_CURSOR, Id, Identifier, Line, Matching, Moment, StageName, StrictModel
 
+# Which of the due jobs of a circuit start first: 10 before 0 before -10.
+Priority = Annotated[int, Field(ge=-10, le=10)]
+
 
 class JobRequest(StrictModel):
     """A job to enqueue. Durations are in seconds.
 
     `tenant_id`: by default that of the token, or `default`. `payload`: validated by the model of its stage.
-    `ttr_seconds`: the time limit of a run; null: that of the stage. `delay_seconds`: added to `scheduled_at`, or to the
-    current time.
+    `ttr_seconds`: the time limit of a run; null: that of the stage. `priority`: of the due jobs of a circuit, those
+    with the highest start first. `concurrency_key`: of the tenant's jobs with the same one, one runs at a time; null:
+    the one that the stage gives its jobs, if any. `delay_seconds`: added to `scheduled_at`, or to the current time.
     """
 
     stage: StageName
@@ -28,6 +32,8 @@ class JobRequest(StrictModel):
     retry_delays: (
         Annotated[list[Annotated[float, Field(ge=0, le=86_400)]], Field(min_length=1, max_length=25)] | None
     ) = None
+    priority: Priority = 0
+    concurrency_key: Identifier | None = None
     scheduled_at: Moment | None = None
     delay_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 0
 

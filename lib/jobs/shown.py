@@ -8,7 +8,7 @@ from lib.telemetry.redact import covered
 Json = dict[str, Any]
 
 # Columns that may hold personal data.
-_COLUMNS = ("payload", "context", "last_error", "error_kind", "error")
+_COLUMNS = ("payload", "context", "last_error", "error_kind", "error", "concurrency_key")
 _NAMES = ("given_name", "family_name")
 # How the error of a run begins whose stage refuses the payload.
 PAYLOAD_REFUSED = "payload: "
@@ -39,7 +39,11 @@ def paused_by_setting(job: Json) -> Json:
 
 def masked(row: Json) -> Json:
     """Return a job or a run with its personal data masked."""
-    return {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
+    found = {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
+    waiting = row.get("waiting_for")
+    if waiting and waiting["reason"] == "key_busy":  # its text names the concurrency key
+        found["waiting_for"] = waiting | {"text": covered(waiting["text"])}
+    return found
 
 
 def initials(value: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from lib.config.rates import Rate
 from lib.config.settings import Settings
 from lib.config.stage_overrides import StageOverrides, variable
 from lib.config.stage_settings import StageSettings
@@ -40,6 +41,10 @@ class EffectiveSetting:
     value: Any
     source: str
 
+    def as_json(self) -> Any:
+        """Return the value as JSON."""
+        return self.value.as_json() if isinstance(self.value, Rate) else self.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -47,7 +52,8 @@ class Stage:
 
     `where`: file and line. `settings`: the model of its own settings. `own`: the values that its file sets.
     `settings_of`: values that have a setting of their own, by that setting.
-    `circuit_of`: the circuit of a job with this payload, where it is not the stage's name.
+    `circuit_of`: the circuit of a job with this payload, where it is not the stage's name. `concurrency_key_of`: its
+    concurrency key, if it has one.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Stage:
     needs: Callable[[Settings], str | None]
     can_retry: CanRetry | None
     circuit_of: Callable[[Any], str] | None
+    concurrency_key_of: Callable[[Any], str | None] | None = None
 
     def missing(self, settings: Settings) -> str | None:
         """Return the name of a setting that is missing, or a sentence why the stage cannot run; None: it can."""
@@ -139,18 +146,21 @@ def stage(
     longest: int | None = None,
     semantics: Semantics = "at_least_once",
     concurrency: int | None = None,
+    rate: Rate | None = None,
     threshold: int | None = None,
     needs: Callable[[Settings], str | None] = lambda settings: None,
     can_retry: CanRetry | None = None,
     circuit_of: Callable[[Any], str] | None = None,
+    concurrency_key_of: Callable[[Any], str | None] | None = None,
 ) -> Callable[[Handler], Stage]:
     """Make a handler a stage. `payload`: the model its payload must fit; one that does not is a permanent error.
 
     `settings`: the model of the stage's own settings, which `context.stage_settings` returns.
     `attempts_setting`, `delays_setting`: settings that hold the number of attempts, and the delays after each.
     `ttr`, `longest`: seconds one attempt may take, and may take with heartbeats. `concurrency`: runs at once in the
-    whole fleet. `threshold`: failures in a row that open its circuit. None: the value of all stages. `circuit_of`: the
-    circuit of a payload, `<name>:<something>`.
+    whole fleet; `rate`: starts in a time, there too. `threshold`: failures in a row that open its circuit. None: the
+    value of all stages. `circuit_of`: the circuit of a payload, `<name>:<something>`. `concurrency_key_of`:
+    its concurrency key, if it has one: of a tenant's jobs with the same one, one runs at a time.
 
     Raises:
         StageError: an argument or the handler is impossible. The file is then a broken stage (`lib.stages.load`).
@@ -163,7 +173,7 @@ def stage(
 def _declared(given: dict[str, Any], handler: Handler) -> Stage:
     check_handler(given["name"], handler)
     of_setting = {"max_attempts": given["attempts_setting"], "delays": given["delays_setting"]}
-    same = ("name", "payload", "settings", "needs", "can_retry", "circuit_of")
+    same = ("name", "payload", "settings", "needs", "can_retry", "circuit_of", "concurrency_key_of")
     return Stage(
         where=where(handler),
         handler=handler,
@@ -176,7 +186,7 @@ def _declared(given: dict[str, Any], handler: Handler) -> Stage:
 def _own_values(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that a stage's file sets. One that holds anyway does not have the file as its source."""
     own = {"ttr_seconds": given["ttr"], "longest_seconds": given["longest"], "semantics": given["semantics"]}
-    own |= {"concurrency": given["concurrency"], "circuit_threshold": given["threshold"]}
+    own |= {"concurrency": given["concurrency"], "rate": given["rate"], "circuit_threshold": given["threshold"]}
     policy: RetryPolicy | None = given["policy"]
     if policy is not None:
         own |= {"max_attempts": policy.max_attempts, "base_seconds": policy.base, "cap_seconds": policy.cap}

@@ -50,6 +50,7 @@ class Due:
     max_attempts: int | None
     ttr_seconds: int | None
     retry_delays: list[float] | None
+    priority: int
     next_at: datetime | None
     last_at: datetime | None
     created_at: datetime | None
@@ -82,7 +83,7 @@ class Due:
 
     def job(self, time: datetime) -> Json:
         """Return the job of an occurrence, as `giftcard_enqueue` takes it."""
-        names = ("tenant_id", "stage", "payload", "semantics", "max_attempts", "ttr_seconds", "retry_delays")
+        names = "tenant_id stage payload semantics max_attempts ttr_seconds retry_delays priority".split()
         return {name: getattr(self, name) for name in names} | {
             "correlation_id": f"schedule:{self.id}:{utc_text(time)}",
             # Jobs of trigger type schedule do not revive: the next occurrence comes anyway.

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from lib.jobs.audit import Reason
+from lib.jobs.schemas import Priority
 from lib.schedules.planner import ONE_TIME_CATCH_UP
 from lib.validation import NO_CURSOR, Id, Identifier, StageName, StrictModel
 
@@ -55,6 +56,7 @@ class SchedulePatch(StrictModel):
     max_retry_count: Annotated[int, Field(ge=0, le=24)] | None = None
     retry_delays: Annotated[list[Seconds], Field(min_length=1, max_length=25)] | None = None
     ttr_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
+    priority: Priority = 0
     missed_policy: Literal["skip", "one", "all"] = "skip"
     catch_up_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
     missed_cap: Annotated[int, Field(ge=1, le=100)] = 100

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from lib.job import Call, Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
+from lib.job import LONGEST_RETRY_AFTER, Call, Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
 from lib.telemetry import events
 from lib.telemetry.frames import Fault
 from lib.telemetry.redact import MAX_ERROR_LENGTH
@@ -162,15 +162,21 @@ def encode_result(result: Result) -> dict[str, Any]:
             merged = {"context": context} if context else {}
             called = {"then": {"function": call.function, "arguments": call.arguments}} if call else {}
             return common | {"outcome": "complete"} | merged | called | _following(following)
-        case Retry(delay=delay, error=error):
-            return common | {"outcome": "retry", "delay": delay, "error": error}
-        case Error(error=error, revive=revive, next=following):
-            return common | {"outcome": "error", "error": error, "revive": revive} | _following(following)
+        case Retry(delay=delay, error=error, hold=hold):
+            return common | {"outcome": "retry", "delay": delay, "error": error} | _held(hold)
+        case Error(error=error, revive=revive, next=following, hold=hold):
+            ended = {"outcome": "error", "error": error, "revive": revive}
+            return common | ended | _held(hold) | _following(following)
         case Snooze(delay=delay, waiting_for=reason):
             error = f"waiting for {reason}"[:MAX_ERROR_LENGTH]
             return common | {"outcome": "snooze", "delay": delay, "error": error}
         case Release():
             return common | {"outcome": "release"}
+
+
+def _held(hold: float | None) -> dict[str, Any]:
+    """Return the time for which the other side asked to be left alone; none for one that is not a time from now."""
+    return {"hold": min(hold, LONGEST_RETRY_AFTER)} if hold is not None and hold > 0 else {}
 
 
 def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
@@ -189,6 +195,8 @@ def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
                 "semantics": job.semantics,
                 "max_attempts": job.max_attempts,
                 "retry_delays": job.retry_delays,
+                "priority": job.priority,
+                "concurrency_key": job.concurrency_key,
             }
             for job in jobs
         ]

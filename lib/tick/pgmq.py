@@ -14,7 +14,7 @@ from lib.store.sqlstate import may_be_one_row
 from lib.store.store import Store
 from lib.telemetry import events
 from lib.telemetry.redact import clean
-from lib.tick.message_forms import translated
+from lib.tick.message_forms import split_options, translated
 from lib.validation import same_json
 
 Json = dict[str, Any]
@@ -151,11 +151,12 @@ class _Import:
         if named not in (None, queue.tenant_id) or "tenant_id" in payload:
             name = named or "no name of a tenant"
             return job | {"error": f"the queue belongs to the tenant {queue.tenant_id}, tenant_id is {name}"}
-        form = translated(job["stage"], payload)
-        if "error" in form or "order" in form:
-            return job | form
+        content, options = split_options(self._registry.stages.get(queue.stage), payload)
+        form = translated(job["stage"], content)
+        if "error" in options | form or "order" in form:
+            return job | form | options
         row = {name: value for name, value in job.items() if name != "payload_json" and value is not None}
-        row |= {"payload": form.get("payload", payload), "trigger_type": "pgmq"}
+        row |= options | {"payload": form.get("payload", content), "trigger_type": "pgmq"}
         prepared = prepare_unattended(row, self._registry, self._settings)
         if same_json(prepared["payload"], payload):
             del prepared["payload"]

@@ -164,11 +164,13 @@ class Runner:
             "ttr_seconds": following.ttr_seconds,
             "delay_seconds": following.delay_seconds,
             "semantics": following.semantics,
+            "concurrency_key": following.concurrency_key,
         }
         prepared = prepare_unattended(row, self._registry, self._settings)
         unchanged = following.payload is None and same_json(prepared["payload"], row["payload"])
         payload = None if unchanged else prepared["payload"]
-        changed = {name: prepared[name] for name in ("circuit", "ttr_seconds", "delay_seconds", "semantics")}
+        names = ("circuit", "ttr_seconds", "delay_seconds", "semantics", "concurrency_key")
+        changed = {name: prepared[name] for name in names}
         return replace(following, payload=payload, **changed)
 
     def _result(self, job: Job, outcome: Outcome, *, began: float | None) -> Result:

@@ -120,6 +120,7 @@ class _Tick:
             execution_id=execution_id,
             stages=self._registry.ready(self._settings),
             limits=self._registry.limits(self._settings),
+            **self._weights(),
             without_circuit=tuple(self._registry.without_circuit(self._settings)),
             limit=self._capacity(),
             live_seconds=self.deadline - self.began + self._registry.longest(self._settings) + MARGIN_SECONDS,
@@ -129,6 +130,10 @@ class _Tick:
         )
         self._maintenance = step.maintenance
         return step
+
+    def _weights(self) -> dict[str, Any]:
+        weights = dict(self._settings.giftcard_tenant_weights)
+        return {"tenant_weights": weights} if weights else {}
 
     def _start(self, jobs: tuple[Job, ...]) -> list[Result]:
         """Start claimed jobs. Return the results that need no handler: of interrupted runs, and releases."""

@@ -217,6 +217,13 @@ def is_storable(value: Any) -> bool:
     return r"\u0000" not in text
 
 
+def is_identifier(value: Any) -> bool:
+    """Return whether a value can name something: text of 1 to 200 characters, without control characters."""
+    return (
+        isinstance(value, str) and len(value.strip()) > 0 and len(value) <= MAX_ID_LENGTH and not UNSAFE.search(value)
+    )
+
+
 def same_json(one: Any, other: Any) -> bool:
     """Return whether two values are the same JSON. Python's == takes 1, 1.0 and True for equal."""
     return json.dumps(one) == json.dumps(other)

@@ -12,7 +12,7 @@ from lib.giftcards.card_links import page_url
 from lib.giftcards.orders import Order, body_hash
 from lib.giftcards.schemas import OrderSearch
 from lib.giftcards.submit import submit_order
-from lib.jobs.schemas import FlowPage
+from lib.jobs.schemas import FlowPage, Priority
 from lib.validation import Matching
 from lib.web import auth
 from lib.web.request_data import RevealQuery, TenantQuery, idempotency_key, read_body, read_query, refuse_nul
@@ -29,11 +29,13 @@ _ID = Matching(
 class OrderRequest(Order):
     """A gift card for a customer. Without `correlation_id` one is generated.
 
-    `tenant_id`: by default that of the token, or `default`.
+    `tenant_id`: by default that of the token, or `default`. `priority`: of its jobs: 10 starts first, -10 last; 0 is
+    normal. It is no part of the order: repeated with another one, a request returns the same order, unchanged.
     """
 
     tenant_id: Annotated[str, Field(min_length=1, max_length=100), _ID] | None = None
     correlation_id: Annotated[str, Field(min_length=1, max_length=200), _ID] | None = None
+    priority: Priority | None = None
 
 
 @blueprint.post("/api/v1/giftcards")
@@ -45,7 +47,7 @@ def submit() -> tuple[dict[str, Any], int]:
     is rejected with 422.
     """
     body = read_body(OrderRequest)
-    order = Order.model_validate(body.model_dump(exclude={"tenant_id", "correlation_id"}))
+    order = Order.model_validate(body.model_dump(exclude={"tenant_id", "correlation_id", "priority"}))
     own = services(current_app)
     tenant_id = auth.caller().tenant(body.tenant_id)
     submitted = submit_order(
@@ -55,9 +57,10 @@ def submit() -> tuple[dict[str, Any], int]:
         settings=own.settings,
         tenant_id=tenant_id,
         correlation_id=body.correlation_id or str(uuid.uuid4()),
-        body_hash=body_hash(body.model_copy(update={"tenant_id": tenant_id})),
+        body_hash=body_hash(body.model_copy(update={"tenant_id": tenant_id, "priority": None})),
         trigger_type="api",
         idempotency_key=idempotency_key(),
+        priority=body.priority,
     )
     found = {"correlation_id": submitted["correlation_id"], "tenant_id": tenant_id}
     return found | {"status_url": _status_url(**found), "page_url": page_url(submitted["page_id"], own.settings)}, 202

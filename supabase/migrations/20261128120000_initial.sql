@@ -2418,7 +2418,8 @@ begin
   raise exception '%', p_message using errcode = p_sqlstate, detail = coalesce(p_field, '');
 end $$;
 
--- Refuse what cannot be enqueued as a whole: no array, too many jobs, a time without its zone.
+-- Refuse what cannot be enqueued as a whole: no array, too many jobs, a time without its zone, a concurrency key that
+-- is no name.
 create function public.giftcard_check_jobs(p_jobs jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -2432,6 +2433,10 @@ begin
   then
     perform public.giftcard_refuse(
       'GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
+  elsif p_jobs @? '$[*].concurrency_key ? (@.type() != "null" && (@.type() != "string"
+      || !(@ like_regex "^[^[:cntrl:]]{0,200}$")))' then
+    perform public.giftcard_refuse(
+      'GC400', 'concurrency_key must be up to 200 characters without control characters', 'concurrency_key');
   end if;
 end $$;
 
@@ -5403,7 +5408,7 @@ declare
     'dedup_key', a.dedup_key);
   v_usual jsonb := jsonb_build_object(
     'circuit', a.stage, 'trigger_type', 'sql', 'source', 'sql', 'status', 'error', 'payload', '{}'::jsonb,
-    'context', '{}'::jsonb, 'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once',
+    'context', '{}'::jsonb, 'attempts', 0, 'run_no', 0, 'revivals', 0, 'priority', 0, 'semantics', 'at_least_once',
     'scheduled_at', a.archived_at, 'created_at', a.archived_at, 'updated_at', a.archived_at);
   v_job jsonb;
 begin
@@ -6450,8 +6455,8 @@ begin
                and lower(a.job #>> '{payload,customer,email}') = lower(p_email)));
 end $$;
 
--- Erase payload, context and errors of some jobs (whose rows the caller holds) and of their flows' archived jobs, of
--- all their histories, and the results of their mails. Return the ids of all these jobs.
+-- Erase payload, context, concurrency key and errors of some jobs (whose rows the caller holds) and of their flows'
+-- archived jobs, of all their histories, and the results of their mails. Return the ids of all these jobs.
 create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
 returns bigint[]
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -6462,13 +6467,13 @@ begin
      set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
          last_error = case when last_error is null then null else 'erased' end,
          status = case when status in ('queued', 'error') then 'cancelled' else status end,
-         revive_at = null, finished_at = coalesce(finished_at, p_now), updated_at = p_now
+         concurrency_key = null, revive_at = null, finished_at = coalesce(finished_at, p_now), updated_at = p_now
    where id = any (p_ids);
   with gone as (
     update public.giftcard_jobs_archive
        set job = job || jsonb_build_object(
              'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
-             'context', '{}'::jsonb,
+             'context', '{}'::jsonb, 'concurrency_key', null,
              'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
              'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
      where tenant_id = p_tenant_id and correlation_id = any (p_flows)

@@ -7,7 +7,8 @@ begin
   raise exception '%', p_message using errcode = p_sqlstate, detail = coalesce(p_field, '');
 end $$;
 
--- Refuse what cannot be enqueued as a whole: no array, too many jobs, a time without its zone.
+-- Refuse what cannot be enqueued as a whole: no array, too many jobs, a time without its zone, a concurrency key that
+-- is no name.
 create function public.giftcard_check_jobs(p_jobs jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -21,6 +22,10 @@ begin
   then
     perform public.giftcard_refuse(
       'GC400', 'scheduled_at must be a time with its zone, like 2026-01-31T12:00:00Z', 'scheduled_at');
+  elsif p_jobs @? '$[*].concurrency_key ? (@.type() != "null" && (@.type() != "string"
+      || !(@ like_regex "^[^[:cntrl:]]{0,200}$")))' then
+    perform public.giftcard_refuse(
+      'GC400', 'concurrency_key must be up to 200 characters without control characters', 'concurrency_key');
   end if;
 end $$;
 

@@ -48,7 +48,7 @@ declare
     'dedup_key', a.dedup_key);
   v_usual jsonb := jsonb_build_object(
     'circuit', a.stage, 'trigger_type', 'sql', 'source', 'sql', 'status', 'error', 'payload', '{}'::jsonb,
-    'context', '{}'::jsonb, 'attempts', 0, 'run_no', 0, 'revivals', 0, 'semantics', 'at_least_once',
+    'context', '{}'::jsonb, 'attempts', 0, 'run_no', 0, 'revivals', 0, 'priority', 0, 'semantics', 'at_least_once',
     'scheduled_at', a.archived_at, 'created_at', a.archived_at, 'updated_at', a.archived_at);
   v_job jsonb;
 begin

@@ -73,8 +73,8 @@ begin
                and lower(a.job #>> '{payload,customer,email}') = lower(p_email)));
 end $$;
 
--- Erase payload, context and errors of some jobs (whose rows the caller holds) and of their flows' archived jobs, of
--- all their histories, and the results of their mails. Return the ids of all these jobs.
+-- Erase payload, context, concurrency key and errors of some jobs (whose rows the caller holds) and of their flows'
+-- archived jobs, of all their histories, and the results of their mails. Return the ids of all these jobs.
 create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
 returns bigint[]
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -85,13 +85,13 @@ begin
      set payload = jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', payload -> 'amount')), context = '{}',
          last_error = case when last_error is null then null else 'erased' end,
          status = case when status in ('queued', 'error') then 'cancelled' else status end,
-         revive_at = null, finished_at = coalesce(finished_at, p_now), updated_at = p_now
+         concurrency_key = null, revive_at = null, finished_at = coalesce(finished_at, p_now), updated_at = p_now
    where id = any (p_ids);
   with gone as (
     update public.giftcard_jobs_archive
        set job = job || jsonb_build_object(
              'payload', jsonb_strip_nulls(jsonb_build_object('erased', true, 'amount', job #> '{payload,amount}')),
-             'context', '{}'::jsonb,
+             'context', '{}'::jsonb, 'concurrency_key', null,
              'last_error', case when job ->> 'last_error' is null then null else 'erased' end,
              'status', case when job ->> 'status' = 'error' then 'cancelled' else job ->> 'status' end)
      where tenant_id = p_tenant_id and correlation_id = any (p_flows)

@@ -84,6 +84,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "report_recipients": ("ann@x.example, Ann@x.example,,b@y.example", "ann ann@x.example;ben@x.example <a@b.c> a@b@c"),
     "giftcard_alert_recipients": ("ann@x.example,nobody", ""),
     "giftcard_pgmq_queues": ("mails:email", "mails mails:email;x:email mails:E-Mail mails:webhook a:email,A:email"),
+    "giftcard_tenant_weights": (
+        "acme=3,, Beta GmbH=100,a=b=1",
+        "acme acme:3 acme=0 acme=101 acme=1.5 =3 acme=3;b=2 a=1,a=2 acme=３ acme=+3",
+    ),
     "giftcard_least_amounts": ("USD:500,,EUR:500", "500 USD:5.00 usd:5 USD:0 USD:5;EUR:5 USD:5,USD:6 USD:1_0 USD:５"),
     "giftcard_allowed_networks": ("10.0.0.0/8,,::1,10.0.0.0/8", "10.0.0.1/8 localhost 10.0.0.0/33 * 10.0.0.0/8;::1"),
     "giftcard_execution_id_header": ("X-Request-Id", "x_id a:b Authorization cookie"),
@@ -161,6 +165,7 @@ def test_wrong_recipient_of_alerts_stops_nothing() -> None:
 STAGE_KINDS = dict.fromkeys(StageOverrides.model_fields, ("1", NUMBERS)) | {
     "delays": ("30, 60", "nan inf 1e999 1_0 ten -1 , 30;60 30;nan"),
     "semantics": ("At_Least_Once", "once at_most_once,at_least_once"),
+    "rate": ("10 per second, burst 20", "10 10/ 10/x /s -1/s 0/s 1e3/s nan/s 10001/s 10/sburst 10/s,20 １/s 1_0/s"),
 }
 
 

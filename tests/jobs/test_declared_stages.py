@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from lib.config.rates import Rate
 from lib.errors import StageError
 from lib.job import Complete
 from lib.jobs.retry_policy import RetryPolicy
@@ -51,10 +52,14 @@ WRONG: dict[str, list[Any]] = {
     "longest": [0, -1, True, 2.5, math.nan, "60", 3_601, 59],  # shorter than the ttr
     "semantics": [None, "", "exactly_once", "AT_MOST_ONCE", 1],
     "concurrency": [0, -1, True, 1.5, math.nan, "2", 10_001],
+    "rate": ["10/s", 10, {"per_second": 10}, Rate]
+    + [Rate(per_second=number) for number in (0, -1, math.nan, math.inf, 10_001, "5", None, True)]  # type: ignore[arg-type]
+    + [Rate(per_second=1, burst=number) for number in (0, -1, 1.5, math.nan, 100_001, "5", True)],  # type: ignore[arg-type]
     "threshold": [-1, True, 1.5, math.nan, "3", 1_001],
     "needs": [None, *NOT_FUNCTIONS],
     "can_retry": [*NOT_FUNCTIONS, one],
     "circuit_of": NOT_FUNCTIONS,
+    "concurrency_key_of": NOT_FUNCTIONS,
 }
 
 
@@ -82,4 +87,6 @@ def test_the_bounds_themselves_are_possible() -> None:
         made = stage("a", payload=Payload, policy=policy, ttr=3_600, longest=3_600, threshold=0, concurrency=1)(handler)
         assert made.where.startswith("tests/jobs/test_declared_stages.py:")
     stage("a" * 63, payload=Payload, attempts_setting="giftcard_max_attempts")(lambda payload, context: Complete())
+    for rate in (Rate(per_second=10_000, burst=100_000), Rate(per_second=1, burst=1), Rate(per_second=0.01)):
+        assert stage("a", payload=Payload, rate=rate)(handler).own["rate"] == rate
     stage("a_1", payload=Payload, delays_setting="giftcard_webhook_retry_seconds")(handler)

@@ -92,7 +92,8 @@ def test_a_jobs_own_delays_go_before_its_stages() -> None:
 )
 def test_the_other_sides_wish_is_a_floor_of_at_most_a_day(wish: float | None, delay: float) -> None:
     outcome = decided(TransientError(retry_after=wish))
-    assert outcome == Retry(delay=delay, error="text")
+    hold = min(wish, 24 * 3600) if wish and wish > 0 else None
+    assert outcome == Retry(delay=delay, error="text", hold=hold)
 
 
 # What a failure becomes

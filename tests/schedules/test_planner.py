@@ -29,6 +29,7 @@ def test_an_occurrence_becomes_a_job_and_the_next_is_ahead() -> None:
                 "max_attempts": 4,
                 "ttr_seconds": 60,
                 "retry_delays": None,
+                "priority": 0,
                 "trigger_type": "schedule",
                 "correlation_id": "schedule:7:2026-01-01T12:00:00Z",
                 "scheduled_at": "2026-01-01T12:00:00Z",

@@ -25,6 +25,7 @@ def due(*, late: float = 0, **changes: Any) -> dict[str, Any]:
         "max_attempts": 4,
         "ttr_seconds": 60,
         "retry_delays": None,
+        "priority": 0,
         "next_at": NOON.isoformat(),
         "last_at": None,
         "created_at": None,

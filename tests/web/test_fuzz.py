@@ -56,7 +56,7 @@ QUERY = [
 
 JOB = [
     "stage", "correlation_id", "tenant_id", "dedup_key", "payload", "max_attempts", "semantics", "ttr_seconds",
-    "retry_delays", "scheduled_at", "delay_seconds", "colour",
+    "retry_delays", "priority", "concurrency_key", "scheduled_at", "delay_seconds", "colour",
 ]  # fmt: skip
 
 leaves = (

@@ -23,7 +23,7 @@ many = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 FIELDS = [
     "schedule", "timezone", "stage", "payload", "api", "type", "is_recurring", "max_retry_count", "retry_delays",
     "ttr_seconds", "missed_policy", "catch_up_seconds", "missed_cap", "overlap_policy", "pause_after_failures", "name",
-    "tenant_id", "tenant_id", "colour",
+    "tenant_id", "tenant_id", "priority", "colour",
 ]  # fmt: skip
 
 likely = st.sampled_from(

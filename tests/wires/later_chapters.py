@@ -8,7 +8,7 @@ SCHEDULE: dict[str, Any] = {
     "tenant_id": "shop", "name": "täglich", "schedule": "0 9 * * *", "timezone": "Europe/Berlin", "stage": "email",
     "payload": {"n": 2**60, "é": None}, "semantics": "at_least_once", "is_recurring": True, "max_attempts": None,
     "ttr_seconds": None, "retry_delays": [1.5], "missed_policy": "skip", "catch_up_seconds": 300, "missed_cap": 100,
-    "overlap_policy": "skip", "pause_after_failures": None,
+    "overlap_policy": "skip", "pause_after_failures": None, "priority": 10,
 }  # fmt: skip
 SOON = "2035-01-01T12:30:00+00:00"
 

@@ -93,6 +93,7 @@ def _jobs(t: Teller) -> None:
         "context": {"n": 2**53 + 1},
     }
     rules = {"semantics": "at_most_once", "ttr_seconds": 5, "retry_delays": [0.5, 86_400], "max_attempts": None}
+    rules |= {"priority": -10, "concurrency_key": "kunde ä"}
     t.do("enqueue", jobs=[job, job | {"dedup_key": "two"} | rules], replace=False)
     t.do("enqueue", jobs=[job], replace=True)
     for wrong in (
@@ -103,6 +104,9 @@ def _jobs(t: Teller) -> None:
         job | {"dedup_key": "6", "scheduled_at": "2026-01-31T12:00:00"},
         job | {"dedup_key": "7", "max_attempts": "many"},
         job | {"dedup_key": "8", "max_attempts": 2**40},
+        job | {"dedup_key": "9", "priority": 11},
+        job | {"dedup_key": "9", "priority": 2**15},
+        job | {"dedup_key": "9", "concurrency_key": "a\nb"},
     ):
         t.do("enqueue", jobs=[wrong], replace=False)
     t.do("enqueue", jobs={}, replace=False)
@@ -112,6 +116,7 @@ def _jobs(t: Teller) -> None:
 
 def _a_tick(t: Teller) -> None:
     usual = {"owner": "host:1", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 1}
+    usual |= {"limits": {"email": {"runs": 9}, "payment": 2}, "tenant_weights": {"café": 3}}
     tick = t.do("begin_tick", key=LEASES[0], limit=2, linger_seconds=0.5, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[0], limit=2, linger_seconds=0.5, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[1], limit=2, execution_id="e", **usual)

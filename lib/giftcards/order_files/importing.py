@@ -56,6 +56,7 @@ class Importer:
     """Submits the orders of files.
 
     `tenant_id` applies to rows without one. `customers_may_change`: rows of one customer may differ in e-mail and name.
+    `priority`: that of the orders' jobs.
     """
 
     store: Store
@@ -64,6 +65,7 @@ class Importer:
     tenant_id: str = "default"
     dry_run: bool = False
     customers_may_change: bool = False
+    priority: int | None = None
 
     def run(
         self, file: OrderFile, *, rejects: Path | None = None, progress: Callable[[int, int], None] | None = None
@@ -147,7 +149,7 @@ class _Submission:
             "trigger_type": "csv",
         }
         if not own.dry_run:
-            return bool(submit_order(order, body_hash=content, **arguments)["created"])
+            return bool(submit_order(order, body_hash=content, priority=own.priority, **arguments)["created"])
         before = self._previewed.get((tenant_id, correlation_id))
         if before is None:
             is_new = preview_order(order, **arguments)

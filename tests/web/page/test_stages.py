@@ -125,11 +125,12 @@ def test_stages_that_cannot_be_loaded_are_listed(make_world: Callable[..., World
 
 
 def test_a_card_has_the_settings_in_force(make_world: Callable[..., World]) -> None:
-    world = make_world(GIFTCARD_STAGE_PAYMENT_CONCURRENCY="3")
+    world = make_world(GIFTCARD_STAGE_PAYMENT_CONCURRENCY="3", GIFTCARD_STAGE_PAYMENT_RATE="600/min")
     browser = Browser(world)
     browser.sign_in()
     card = cards(browser.get("/stages").text)["payment"]
     assert re.search(r">concurrency</th><td>3</td><td[^>]*>GIFTCARD_STAGE_PAYMENT_CONCURRENCY</td>", card)
+    assert re.search(r">rate</th><td>10/s burst 10</td><td[^>]*>GIFTCARD_STAGE_PAYMENT_RATE</td>", card)
 
 
 def test_a_pause_by_the_setting_is_not_resumed_here(make_world: Callable[..., World]) -> None:

@@ -15,9 +15,9 @@ class WaitReason(Response):
     until: Time | None = None
     since: Time | None = None
     by: str | None = None
-    """Who paused it."""
+    """Who paused it, or has set the limit that holds it back."""
     ahead: int | None = None
-    """Older jobs of the same circuit, counted up to 1000."""
+    """Jobs of the same circuit that are older or of higher priority, counted up to 1000."""
 
 
 class CurrentRun(Response):
@@ -66,6 +66,10 @@ class Job(Response):
     ttr_seconds: int | None
     """The time limit of a run. Null: the stage's default."""
     retry_delays: list[float] | None
+    priority: int
+    """Of the due jobs of a circuit, those with the highest start first: 10 to -10."""
+    concurrency_key: str | None
+    """Of the tenant's jobs with the same key, one runs at a time. Null: it has none."""
     scheduled_at: Time
     next_run_at: Time | None
     """When the job is due, or when a dead letter revives."""

@@ -72,6 +72,8 @@ class Schedule(Response):
     max_retry_count: int | None
     retry_delays: list[float] | None
     ttr_seconds: int | None
+    priority: int
+    """Of its jobs: 10 starts first, -10 last."""
     missed_policy: Literal["skip", "one", "all"]
     catch_up_seconds: int
     missed_cap: int

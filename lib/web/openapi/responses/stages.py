@@ -3,6 +3,14 @@
 from lib.web.openapi.responses.base import Response
 
 
+class StageRate(Response):
+    """How many jobs of a stage may start, in the whole fleet."""
+
+    per_second: float
+    burst: int
+    """How many may start at once after a pause."""
+
+
 class Stage(Response):
     """A stage with its effective settings."""
 
@@ -11,6 +19,7 @@ class Stage(Response):
     ttr_seconds: int | None
     """The time limit of a run, in seconds."""
     semantics: str
+    rate: StageRate | None
     source: dict[str, str]
     """The origin of each setting: the name of a variable, `code` or `default`."""
     missing_setting: str | None
