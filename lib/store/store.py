@@ -6,6 +6,7 @@ from typing import Any
 
 from lib.errors import Unavailable
 from lib.job import Job
+from lib.store.batches import BatchCalls
 from lib.store.codec import Effect, Result, Step, decode_step, encode_result
 from lib.store.jobs import OperatorCalls
 from lib.store.keys import KeyCalls
@@ -25,7 +26,17 @@ OLDEST_SCHEMA = 1
 _READS = 2
 
 
-class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, TokenCalls, WebhookCalls, KeyCalls, MonitoringCalls):
+class Store(
+    OperatorCalls,
+    BatchCalls,
+    OrderCalls,
+    ReportCalls,
+    ScheduleCalls,
+    TokenCalls,
+    WebhookCalls,
+    KeyCalls,
+    MonitoringCalls,
+):
     """All calls. Those defined here are documented in `supabase/schemas/`: 13, 16, 23 to 25, 30 and 72."""
 
     def close(self) -> None:

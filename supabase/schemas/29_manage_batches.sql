@@ -17,10 +17,10 @@ end $$;
 -- Enqueue jobs into an open batch. Return their answers. GC409 for one that exists outside of the batch: it could end
 -- before the batch does, or after.
 create function public.giftcard_fill_batch(
-  b public.giftcard_batches, p_jobs jsonb, p_by text, p_now timestamptz) returns json
+  b public.giftcard_batches, p_jobs jsonb, p_now timestamptz) returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
-  v_answers json := public.giftcard_enqueue(public.giftcard_jobs_of_batch(p_jobs, b), p_by => p_by, p_now => p_now);
+  v_answers json := public.giftcard_enqueue(public.giftcard_jobs_of_batch(p_jobs, b), p_now => p_now);
   v_other bigint;
 begin
   select j.id into v_other from public.giftcard_jobs j
@@ -101,7 +101,7 @@ begin
     perform public.giftcard_try_follow_up_of(b, v_now);
   end if;
   if p_jobs <> '[]' then
-    v_jobs := public.giftcard_fill_batch(b, p_jobs, p_by, v_now);
+    v_jobs := public.giftcard_fill_batch(b, p_jobs, v_now);
   end if;
   update public.giftcard_batches
      set sealed_at = case when not coalesce(p_open, false) then v_now end,
@@ -142,9 +142,14 @@ create function public.giftcard_add_to_batch(
 returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
   b public.giftcard_batches := public.giftcard_find_batch(p_id, p_tenant_id);
+  v_jobs json := public.giftcard_fill_batch(b, p_jobs, v_now);
 begin
-  return jsonb_build_object('jobs', public.giftcard_fill_batch(b, p_jobs, p_by, coalesce(p_now, clock_timestamp())));
+  perform public.giftcard_record_act(
+    p_by, b.tenant_id, 'add_to_batch', 'batch ' || p_id,
+    jsonb_build_object('jobs', jsonb_array_length(p_jobs)), v_now);
+  return jsonb_build_object('jobs', v_jobs);
 end $$;
 
 -- Seal a batch: no other job can join it. One whose jobs have all ended, or that has none, ends at once. A sealed one

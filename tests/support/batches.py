@@ -31,5 +31,7 @@ def shown(world: World, batch: Row) -> Row:
 
 def follow_ups(world: World) -> list[Row]:
     """What was enqueued at the end of batches: the context's `batch` of each."""
-    found = world.rows("select context -> 'batch' as batch from giftcard_jobs where correlation_id = 'after' order by id")
+    found = world.rows(
+        "select context -> 'batch' as batch from giftcard_jobs where correlation_id = 'after' order by id"
+    )
     return [row["batch"] for row in found]

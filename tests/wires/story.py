@@ -30,6 +30,7 @@ def tell(wire: Wire) -> list[Answer]:
         later.reports,
         later.webhooks,
         later.tokens,
+        later.batches,
         later.watching,
         _a_person,
         later.pruning,

@@ -66,6 +66,8 @@ class Job(Response):
     ttr_seconds: int | None
     """The time limit of a run. Null: the stage's default."""
     retry_delays: list[float] | None
+    batch_id: int | None = None
+    """The batch that it belongs to."""
     scheduled_at: Time
     next_run_at: Time | None
     """When the job is due, or when a dead letter revives."""
