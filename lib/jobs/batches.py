@@ -40,6 +40,8 @@ class Batches:
             Refused: the name was used for another batch.
         """
         tenant_id = self._caller.tenant(wanted.tenant_id)
+        if not (wanted.jobs or wanted.open):
+            raise Invalid("a batch without jobs must be open: add its jobs, then seal it", field="jobs")
         follow_up = None
         if wanted.follow_up:
             job = wanted.follow_up.as_job(otherwise=f"batch-{wanted.name or uuid.uuid4()}")
@@ -88,6 +90,7 @@ class Batches:
         self, jobs: Sequence[JobRequest], tenant_id: str, *, field: Callable[[int], str] = "jobs.{}".format
     ) -> Rows:
         for index, job in enumerate(jobs):
+            self._caller.only(job.tenant_id, field=f"{field(index)}.tenant_id")
             if job.tenant_id not in (None, tenant_id):
                 raise Invalid(
                     f"the jobs of this batch are of the tenant {tenant_id}", field=f"{field(index)}.tenant_id"
