@@ -167,7 +167,7 @@ def _batch_view(batch: Json) -> Iterator[Part]:
             if ended
             else []
         ),
-        ("follow-up", follow_up["stage"] if follow_up else "none"),
+        ("follow-up", follow_up.get("stage", "unreadable") if follow_up else "none"),
         *([("follow-up job", batch["follow_up_job_id"])] if batch["follow_up_job_id"] else []),
         *([("error", batch["error"])] if batch["error"] else []),
         ("tenant", batch["tenant_id"]),
