@@ -6,6 +6,7 @@ from typing import Any
 
 from lib.errors import Unavailable
 from lib.job import Job
+from lib.store.batches import BatchCalls
 from lib.store.codec import Effect, Result, Settle, Step, decode_settle, decode_step, encode_result
 from lib.store.jobs import OperatorCalls
 from lib.store.keys import KeyCalls
@@ -31,6 +32,7 @@ _CALL_TIMEOUT = 2.0
 class Store(
     OperatorCalls,
     LimitCalls,
+    BatchCalls,
     OrderCalls,
     ReportCalls,
     ScheduleCalls,

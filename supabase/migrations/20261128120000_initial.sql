@@ -17,6 +17,7 @@
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
 --   giftcard_settle_functions       a function of yours that a stage may call as its job is settled
+--   giftcard_batches                jobs that end together, and the follow-up of their end
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
 --   giftcard_customers              a customer and their personal code
@@ -58,7 +59,7 @@
 --     giftcard_claim → giftcard_claim_for
 --   giftcard_advance_tick           settle, claim, end the tick
 --     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
---                                   giftcard_count_results (circuits)
+--                                   giftcard_end_batches, giftcard_count_results (circuits)
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
 --                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
@@ -92,10 +93,10 @@
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
 -- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
--- by id → order → payment → card → rows that jobs enqueue, by their keys → rates by key → circuit rows by name → tick
--- row. What locks several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes
--- jobs, circuits, slots, rates and turns with SKIP LOCKED only, and so does what takes a job while it holds books: it
--- never waits, so it cannot break the order.
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → batch rows by id, each with its follow-up →
+-- rates by key → circuit rows by name → tick row. What locks several rows of one kind locks them in that order,
+-- whatever the order of its arguments. A claim takes jobs, circuits, slots, rates and turns with SKIP LOCKED only, and
+-- so does what takes a job while it holds books: it never waits, so it cannot break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
@@ -975,7 +976,7 @@ comment on table public.giftcard_maintenance_tasks is
 
 insert into public.giftcard_maintenance_tasks (task, every) values
   ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
-  ('operations', '1 millisecond');
+  ('operations', '1 millisecond'), ('batches', '5 minutes');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -993,7 +994,7 @@ begin
 end $$;
 
 -- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
--- something to count, operations while one runs: a tick with nothing to do is one call.
+-- something to count, operations and batches while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -1001,7 +1002,9 @@ begin
            where public.giftcard_is_due(last_at, every, p_now)
              and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
              and (task <> 'operations'
-                  or exists (select from public.giftcard_operations where state = 'running')));
+                  or exists (select from public.giftcard_operations where state = 'running'))
+             and (task <> 'batches' or exists (
+                    select from public.giftcard_batches where sealed_at is not null and ended_at is null)));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -2004,7 +2007,7 @@ create table public.giftcard_faulty_rows (
 
 comment on table public.giftcard_faulty_rows is 'Rows that work has failed on, alone, and the last reason.';
 comment on column public.giftcard_faulty_rows.kind is
-  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), prune or tick.';
+  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), batch, prune or tick.';
 comment on column public.giftcard_faulty_rows.skip_until is
   'A job that could not even become a dead letter, a schedule that could not even be paused, or a circuit: ticks pass '
   'over it until then. null: it is put aside.';
@@ -2506,6 +2509,9 @@ begin
   if p_replace then
     perform public.giftcard_lock_enqueued(p_jobs);
   end if;
+  if p_jobs @? '$[*].batch_id ? (@ != null)' then
+    perform public.giftcard_check_batches(p_jobs);
+  end if;
   perform set_config('giftcard.writer', case when p_commits then 'enqueue' else 'transaction' end, true);
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.
@@ -2707,14 +2713,14 @@ end $$;
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
   p_guarded boolean default false, out settled json, out opened text[], out closed text[], out sums jsonb)
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
-set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;         -- results by the id of their job, where any has more to it than that it is complete
   g record;              -- ids by outcome, and the lease of all results, if they share one: most come from one claim
   v_done bigint[];
+  v_batches bigint[];    -- of jobs that have ended; nearly always null
   r record;
 begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
@@ -2740,16 +2746,18 @@ begin
   if g.complete is not null then
     r := public.giftcard_settle_completed(g.complete, g.lease_id, v_by_id, v_now);
     v_done := r.done;
+    v_batches := r.batches;
     settled := r.settled;
   end if;
   sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0), 'lease_lost', 0);
   if g.unfinished is not null then
     r := public.giftcard_settle_unfinished(g.unfinished, v_by_id, v_now);
     v_done := v_done || r.done;
+    v_batches := v_batches || r.batches;
     sums := sums || r.sums;
   end if;
-  if v_by_id @? '$.*.next ? (@ != null)' then
-    perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
+  if v_batches is not null or v_by_id @? '$.*.next ? (@ != null)' then
+    perform public.giftcard_enqueue_next(v_done, v_by_id, v_batches, p_now);
   end if;
   -- When all are complete and settled, as nearly always, the rows need not be read again.
   if g.unfinished is not null or cardinality(v_done) is distinct from cardinality(g.ids) then
@@ -2776,11 +2784,12 @@ language sql immutable security invoker set search_path = '' as $$
               end
 $$;
 
--- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, and
--- their part of what giftcard_settle returns. The line of history is written from the row that was just changed, in the
--- same statement. The planner's settings are those of giftcard_settle.
+-- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, their
+-- batches (null: none has one), and their part of what giftcard_settle returns. The line of history is written from
+-- the row that was just changed, in the same statement. The planner's settings are those of giftcard_settle.
 create function public.giftcard_settle_completed(
-  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out settled json)
+  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out batches bigint[],
+  out settled json)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_contexts boolean := p_by_id @? '$.*.context ? (@ != null)';
@@ -2796,7 +2805,7 @@ begin
            lease_id = null, lease_expires_at = null, finished_at = p_now, updated_at = p_now
      where id = any (p_ids) and status = v_running
        and lease_id = coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid)
-    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
+    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner, batch_id), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
     select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner,
@@ -2810,15 +2819,15 @@ begin
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
           detail = excluded.detail, frames = null
     returning job_id)
-  select array_agg(job_id),
+  select array_agg(job_id), (select array_agg(batch_id) from changed where batch_id is not null),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
-    into done, settled from kept;
+    into done, batches, settled from kept;
 end $$;
 
 -- Settle jobs that are not complete: retry, snooze and release send a run back, error ends it; a requested cancel turns
--- each into cancelled. Return the ids of those settled, and how many by outcome.
+-- each into cancelled. Return the ids of those settled, the batches of those that have ended, and how many by outcome.
 create function public.giftcard_settle_unfinished(
-  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out sums jsonb)
+  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out batches bigint[], out sums jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 set jit = off as $$
@@ -2865,7 +2874,10 @@ begin
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
           next_run_at = excluded.next_run_at, detail = excluded.detail, frames = excluded.frames
     returning job_id)
-  select coalesce(array_agg(job_id), '{}') into done from kept;
+  select coalesce(array_agg(job_id), '{}'),
+         (select array_agg(batch_id) from changed
+           where batch_id is not null and status <> 'queued' and revive_at is null)
+    into done, batches from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);
 end $$;
 
@@ -2908,8 +2920,9 @@ end $$;
 
 -- Enqueue what follows settled jobs: same tenant, flow, batch and source, context passed on; payload, priority and
 -- concurrency key too unless the next job has its own. Nothing follows a cancelled job; complete wins over a requested
--- cancel.
-create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
+-- cancel. Then end p_batches, those of the jobs that have ended (null: none has one), if they were the last.
+create function public.giftcard_enqueue_next(
+  p_ids bigint[], p_by_id jsonb, p_batches bigint[], p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
@@ -2926,6 +2939,10 @@ begin
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
     perform public.giftcard_enqueue(v_next, p_commits => true, p_now => p_now);
+  end if;
+  if p_batches is not null then
+    -- After the next jobs: these are in the batch.
+    perform public.giftcard_end_batches(p_batches, coalesce(p_now, clock_timestamp()));
   end if;
 end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
@@ -3769,6 +3786,424 @@ begin
     end if;
   end if;
 end $$;
+-- Batches: jobs that end together. Once the last of them has ended, a follow-up is enqueued in the same transaction.
+--
+-- A batch is open, then sealed, then ended. It cannot end while it is open, so that a first job that is quick does not
+-- end it before the second is enqueued. Next jobs belong to the batch of their job, also when it is sealed: a batch
+-- ends when whole flows have ended. A dead letter that will revive has not ended.
+
+create table public.giftcard_batches (
+  id bigint generated always as identity,
+  tenant_id text collate "C" not null default 'default',
+  name text collate "C",
+  follow_up jsonb,
+  fingerprint text not null default '',
+  created_at timestamptz not null default now(),
+  sealed_at timestamptz,
+  ended_at timestamptz,
+  ended_with jsonb,
+  follow_up_job_id bigint,
+  error text,
+  constraint giftcard_batches_pkey primary key (id),
+  constraint giftcard_batches_name_is_unique unique (tenant_id, name),
+  constraint giftcard_batches_tenant_is_not_empty check (tenant_id <> ''),
+  constraint giftcard_batches_name_is_short check (char_length(name) between 1 and 200),
+  constraint giftcard_batches_follow_up_is_an_object check (jsonb_typeof(follow_up) = 'object'),
+  constraint giftcard_batches_end_sealed check (ended_at is null or sealed_at is not null)
+);
+create index giftcard_batches_by_tenant on public.giftcard_batches (tenant_id, id);
+create index giftcard_batches_running on public.giftcard_batches (id)
+    where sealed_at is not null and ended_at is null;
+create index giftcard_batches_open on public.giftcard_batches (id) where sealed_at is null;
+create index giftcard_batches_ended on public.giftcard_batches (ended_at, id) where ended_at is not null;
+
+comment on table public.giftcard_batches is
+  'One row is a batch: jobs (giftcard_jobs.batch_id) and what follows their end. It is removed 30 days after that.';
+comment on column public.giftcard_batches.name is 'Of two batches of a tenant with one name, the second is the first.';
+comment on column public.giftcard_batches.follow_up is 'The job to enqueue at its end, as giftcard_enqueue takes it.';
+comment on column public.giftcard_batches.fingerprint is 'Of the jobs that it was created with: a repeat has the same.';
+comment on column public.giftcard_batches.sealed_at is 'No job joins it from then on, except next jobs of its own.';
+comment on column public.giftcard_batches.ended_with is 'How many of its jobs there were at its end, by status.';
+comment on column public.giftcard_batches.error is
+  'Why its follow-up cannot be enqueued: it has not ended, and ticks try again.';
+
+-- Both hold only jobs that have a batch. Those of a batch by status and id, for its counts, its list and operations.
+create index giftcard_jobs_batch on public.giftcard_jobs (batch_id, status, id) where batch_id is not null;
+-- Those that have not ended: read downwards, because the newest end last.
+create index giftcard_jobs_batch_open on public.giftcard_jobs (batch_id, id)
+    where batch_id is not null and (status in ('queued', 'running') or status = 'error' and revive_at is not null);
+
+-- Return whether a batch has a job that has not ended.
+create function public.giftcard_has_open_jobs(p_batch_id bigint) returns boolean
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  -- A scalar, not exists(): the order has to hold.
+  return (select true from public.giftcard_jobs
+           where batch_id is not null and batch_id = p_batch_id
+             and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
+           order by batch_id desc, id desc limit 1) is not null;
+end $$;
+
+-- Count the jobs of a batch by status, each up to p_cap: {total, queued, running, completed, error, cancelled}.
+-- Archived jobs are not among them: a job is archived only after the end of its batch.
+create function public.giftcard_batch_counts(p_batch_id bigint, p_cap integer default null) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    select jsonb_object_agg(s.status, n.jobs) || jsonb_build_object('total', sum(n.jobs))
+      from unnest(array['queued', 'running', 'completed', 'error', 'cancelled']) s(status)
+     cross join lateral (
+       select count(*) as jobs from (
+         select from public.giftcard_jobs j
+          where j.batch_id is not null and j.batch_id = p_batch_id and j.status = s.status limit p_cap) c) n);
+end $$;
+
+-- Return the follow-up of a batch as it is enqueued, with the counts in its context; null: it has none.
+create function public.giftcard_follow_up_of(b public.giftcard_batches, p_counts jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return '{"dedup_key": ""}' || b.follow_up || jsonb_build_object(
+    'tenant_id', b.tenant_id, 'trigger_type', 'flow',
+    'correlation_id', coalesce(b.follow_up ->> 'correlation_id', 'batch-' || b.id),
+    'context', coalesce(nullif(b.follow_up -> 'context', 'null'), '{}')
+               || jsonb_build_object('batch', jsonb_build_object('id', b.id, 'name', b.name) || p_counts));
+end $$;
+
+-- End those of some batches that are sealed and whose jobs have all ended, and enqueue their follow-ups. The caller may
+-- hold jobs, and no batch with a higher id. Return how many have ended.
+create function public.giftcard_end_batches(p_ids bigint[], p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ended integer := 0;
+  v_id bigint;
+  b public.giftcard_batches;
+begin
+  for v_id in select distinct i from unnest(p_ids) i order by i loop
+    -- Those that end its last jobs at the same time take turns here. The next statement sees what the one before has
+    -- committed, so the last of them finds no open job, and no other does.
+    select * into b from public.giftcard_batches
+     where id = v_id and sealed_at is not null and ended_at is null for update;
+    if found and not public.giftcard_has_open_jobs(v_id) then
+      v_ended := v_ended + public.giftcard_end_batch(b, p_now)::integer;
+    end if;
+  end loop;
+  return v_ended;
+end $$;
+
+-- End a batch whose row is locked and whose jobs have ended. Return whether it has: if the database refuses its
+-- follow-up, that fails no settle; the reason is kept, and ticks try again.
+create function public.giftcard_end_batch(b public.giftcard_batches, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_counts jsonb := public.giftcard_batch_counts(b.id) - '{queued,running}'::text[];
+  v_error text;
+  v_job json;
+begin
+  if b.follow_up is not null then
+    v_job := public.giftcard_enqueue(
+      jsonb_build_array(public.giftcard_follow_up_of(b, v_counts)), p_commits => true, p_now => p_now) -> 0;
+    perform public.giftcard_check_changed(((v_job ->> 'id') is not null)::integer, 1);
+  end if;
+  update public.giftcard_batches
+     set ended_at = p_now, ended_with = v_counts, follow_up_job_id = (v_job ->> 'id')::bigint, error = null
+   where id = b.id;
+  return true;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  v_error := public.giftcard_error_text(sqlstate, sqlerrm);
+  update public.giftcard_batches set error = v_error where id = b.id;
+  perform public.giftcard_record_fault('batch', b.id::text, 'its follow-up cannot be enqueued: ' || v_error, p_now);
+  return false;
+end $$;
+
+-- End batches whose last job has ended in another way than by a settle or a cancel: by plain SQL, or put aside. The
+-- maintenance task `batches`. Return how many have ended.
+create function public.giftcard_end_quiet_batches(p_limit integer default 1000, p_now timestamptz default null)
+returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return public.giftcard_end_batches(array(
+    select b.id from public.giftcard_batches b
+     where b.sealed_at is not null and b.ended_at is null and not public.giftcard_has_open_jobs(b.id)
+     order by b.id limit least(p_limit, 1000)), coalesce(p_now, clock_timestamp()));
+end $$;
+
+-- Refuse jobs that join a batch: GC404 if it is none of their tenant, GC409 if it is sealed. None is sealed before the
+-- caller commits. Next jobs (trigger_type flow) are let in: the settle of a job of the batch enqueues them.
+create function public.giftcard_check_batches(p_jobs jsonb) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r record;
+begin
+  for r in
+    select distinct (e.job ->> 'batch_id')::bigint as batch_id, coalesce(e.job ->> 'tenant_id', 'default') as tenant_id
+      from jsonb_array_elements(p_jobs) e(job)
+     where e.job ->> 'batch_id' is not null and e.job ->> 'trigger_type' is distinct from 'flow' order by 1, 2
+  loop
+    perform from public.giftcard_batches
+     where id = r.batch_id and tenant_id = r.tenant_id and sealed_at is null for share;
+    if not found and exists (
+      select from public.giftcard_batches where id = r.batch_id and tenant_id = r.tenant_id) then
+      perform public.giftcard_refuse(
+        'GC409', format('batch %s is sealed: no job can join it any more', r.batch_id), 'batch_id');
+    elsif not found then
+      perform public.giftcard_refuse('GC404', format('batch %s does not exist', r.batch_id), 'batch_id');
+    end if;
+  end loop;
+end $$;
+-- Create, fill, seal and show batches. Their jobs are cancelled and requeued by an operation with the filter batch_id.
+
+-- Return jobs as they join a batch: they are its tenant's.
+create function public.giftcard_jobs_of_batch(p_jobs jsonb, b public.giftcard_batches) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  if jsonb_typeof(p_jobs) is distinct from 'array' or p_jobs @? '$[*] ? (@.type() != "object")' then
+    perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'jobs');
+  end if;
+  return (
+    select coalesce(jsonb_agg(job || jsonb_build_object(
+             'tenant_id', b.tenant_id, 'batch_id', b.id,
+             'trigger_type', coalesce(nullif(job ->> 'trigger_type', 'flow'), 'sql')) order by n), '[]')
+      from jsonb_array_elements(p_jobs) with ordinality e(job, n));
+end $$;
+
+-- Enqueue jobs into an open batch. Return their answers. GC409 for one that exists outside of the batch: it could end
+-- before the batch does, or after.
+create function public.giftcard_fill_batch(
+  b public.giftcard_batches, p_jobs jsonb, p_now timestamptz) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_answers json := public.giftcard_enqueue(public.giftcard_jobs_of_batch(p_jobs, b), p_now => p_now);
+  v_other bigint;
+begin
+  select j.id into v_other from public.giftcard_jobs j
+   where j.id = any (array(select (a ->> 'id')::bigint from json_array_elements(v_answers) a))
+     and j.batch_id is distinct from b.id
+   order by j.id limit 1;
+  if found then
+    perform public.giftcard_refuse('GC409', format(
+      'job %s exists already and is not in the batch: nothing was enqueued', v_other), 'jobs');
+  end if;
+  return v_answers;
+end $$;
+
+-- Refuse a follow-up that could not be enqueued at the end: it is enqueued now, and taken back.
+create function public.giftcard_try_follow_up_of(b public.giftcard_batches, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_job json;
+begin
+  if b.follow_up ? 'batch_id' then
+    perform public.giftcard_refuse('GC400', 'a follow-up belongs to no batch', 'follow_up.batch_id');
+  elsif coalesce(b.follow_up ->> 'stage', '') = '' then
+    perform public.giftcard_refuse('GC400', 'a follow-up needs a stage', 'follow_up.stage');
+  end if;
+  begin
+    v_job := public.giftcard_enqueue(jsonb_build_array(public.giftcard_follow_up_of(b, '{}')), p_now => p_now) -> 0;
+    raise exception 'taken back' using errcode = 'GC000';
+  exception when sqlstate 'GC000' then
+    null;
+  end;
+  if not (v_job ->> 'created')::boolean then
+    perform public.giftcard_refuse(
+      'GC409', format('the follow-up exists already: it is job %s', v_job ->> 'id'), 'follow_up');
+  end if;
+end $$;
+
+-- Return what a repeat has in common with the first call: the keys of the jobs, and the follow-up without its trace.
+create function public.giftcard_batch_fingerprint(p_follow_up jsonb, p_jobs jsonb) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return md5(concat(p_follow_up - 'context', (
+    select jsonb_agg(jsonb_build_array(e.job -> 'stage', e.job -> 'correlation_id', e.job -> 'dedup_key') order by e.n)
+      from jsonb_array_elements(p_jobs) with ordinality e(job, n))));
+end $$;
+
+-- Create a batch with its jobs (as giftcard_enqueue takes them, up to 1,000; all or none). Unless p_open it is sealed:
+-- no other job can join it. p_name: called again with it, the same batch is returned, with created false, and nothing
+-- changes: the first reply was lost. p_follow_up: the job to enqueue once all have ended; its context has `batch`: id,
+-- name and how many there were (total, completed, error, cancelled). Return the batch, with jobs: [{id, status,
+-- created}]. GC409: a job exists already; GC422: the name was used for another batch.
+create function public.giftcard_create_batch(
+  p_name text default null, p_follow_up jsonb default null, p_jobs jsonb default '[]', p_open boolean default false,
+  p_by text default null, p_tenant_id text default 'default', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_follow_up jsonb := nullif(p_follow_up, 'null');
+  v_jobs json := '[]'::json;
+  b public.giftcard_batches;
+begin
+  if jsonb_typeof(p_jobs) is distinct from 'array' then
+    perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'jobs');
+  elsif char_length(p_name) not between 1 and 200 then
+    perform public.giftcard_refuse('GC400', 'name must have 1 to 200 characters', 'name');
+  elsif jsonb_typeof(v_follow_up) <> 'object' then
+    perform public.giftcard_refuse('GC400', 'a follow-up must be an object', 'follow_up');
+  elsif p_jobs = '[]' and not coalesce(p_open, false) then
+    perform public.giftcard_refuse(
+      'GC400', 'a batch without jobs must be open: add its jobs, then seal it', 'jobs');
+  end if;
+  insert into public.giftcard_batches as x (tenant_id, name, follow_up, created_at)
+  values (coalesce(p_tenant_id, 'default'), p_name, v_follow_up, v_now)
+  on conflict on constraint giftcard_batches_name_is_unique do nothing returning * into b;
+  if not found then
+    return public.giftcard_repeated_batch(p_name, v_follow_up, p_jobs, coalesce(p_tenant_id, 'default'));
+  end if;
+  if v_follow_up is not null then
+    perform public.giftcard_try_follow_up_of(b, v_now);
+  end if;
+  if p_jobs <> '[]' then
+    v_jobs := public.giftcard_fill_batch(b, p_jobs, v_now);
+  end if;
+  update public.giftcard_batches
+     set sealed_at = case when not coalesce(p_open, false) then v_now end,
+         fingerprint = public.giftcard_batch_fingerprint(v_follow_up, p_jobs)
+   where id = b.id;
+  perform public.giftcard_record_act(
+    p_by, b.tenant_id, 'create_batch', 'batch ' || b.id, jsonb_build_object(
+      'name', p_name, 'jobs', jsonb_array_length(p_jobs), 'follow_up', v_follow_up ->> 'stage',
+      'open', nullif(p_open, false)), v_now);
+  return public.giftcard_show_batch(b.id) || jsonb_build_object('created', true, 'jobs', v_jobs);
+end $$;
+
+-- Return a batch that was created with this name before. GC422 if it was another one.
+create function public.giftcard_repeated_batch(p_name text, p_follow_up jsonb, p_jobs jsonb, p_tenant_id text)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  b public.giftcard_batches;
+begin
+  select * into b from public.giftcard_batches where tenant_id = p_tenant_id and name = p_name;
+  if b.fingerprint is distinct from public.giftcard_batch_fingerprint(p_follow_up, p_jobs) then
+    perform public.giftcard_refuse(
+      'GC422', format('the name %s was used for another batch: it is batch %s', p_name, b.id), 'name');
+  end if;
+  return public.giftcard_show_batch(b.id) || jsonb_build_object(
+    'created', false, 'jobs', coalesce((
+      select jsonb_agg(jsonb_build_object('id', j.id, 'status', j.status, 'created', false) order by e.n)
+        from jsonb_array_elements(p_jobs) with ordinality e(job, n)
+        join public.giftcard_jobs j
+          on j.tenant_id = p_tenant_id and j.correlation_id = e.job ->> 'correlation_id'
+         and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '')), '[]'));
+end $$;
+
+-- Enqueue up to 1,000 more jobs into an open batch, all or none. Return {jobs: [{id, status, created}]}. One that is in
+-- the batch already stays as it is. GC404 for no batch, GC409 for a sealed one or a job outside of it.
+create function public.giftcard_add_to_batch(
+  p_id bigint, p_jobs jsonb, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  b public.giftcard_batches := public.giftcard_find_batch(p_id, p_tenant_id);
+  v_jobs json := public.giftcard_fill_batch(b, p_jobs, v_now);
+begin
+  perform public.giftcard_record_act(
+    p_by, b.tenant_id, 'add_to_batch', 'batch ' || p_id,
+    jsonb_build_object('jobs', jsonb_array_length(p_jobs)), v_now);
+  return jsonb_build_object('jobs', v_jobs);
+end $$;
+
+-- Seal a batch: no other job can join it. One whose jobs have all ended, or that has none, ends at once. A sealed one
+-- stays as it is. Return the batch. GC404 for none.
+create function public.giftcard_seal_batch(
+  p_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  b public.giftcard_batches := public.giftcard_find_batch(p_id, p_tenant_id);
+begin
+  update public.giftcard_batches set sealed_at = v_now where id = p_id and sealed_at is null;
+  if found then
+    perform public.giftcard_record_act(p_by, b.tenant_id, 'seal_batch', 'batch ' || p_id, '{}', v_now);
+    perform public.giftcard_end_batches(array[p_id], v_now);
+  end if;
+  return public.giftcard_show_batch(p_id, p_tenant_id);
+end $$;
+
+-- Return the row of a batch. GC404 for none.
+create function public.giftcard_find_batch(p_id bigint, p_tenant_id text) returns public.giftcard_batches
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  b public.giftcard_batches;
+begin
+  select * into b from public.giftcard_batches
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('batch %s does not exist', p_id), 'batch_id');
+  end if;
+  return b;
+end $$;
+
+-- Return a batch as the API shows it. Its counts are those of now, each up to p_cap (capped: there are more of one):
+-- after its end a job that is requeued shows there, while ended_with stays as it was.
+create function public.giftcard_batch_json(b public.giftcard_batches, p_cap integer) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_counts jsonb := public.giftcard_batch_counts(b.id, p_cap + 1);
+begin
+  return public.giftcard_readable_row(to_jsonb(b) - 'fingerprint' || jsonb_build_object(
+    'state', case when b.ended_at is not null then 'ended' when b.sealed_at is not null then 'running' else 'open' end,
+    'counts', (select jsonb_object_agg(key, least(value::bigint, p_cap)) from jsonb_each_text(v_counts - 'total'))
+              || jsonb_build_object('total', least((v_counts ->> 'total')::bigint, 5 * p_cap)),
+    'capped', (select bool_or(value::bigint > p_cap) from jsonb_each_text(v_counts - 'total')),
+    'reviving', case when b.ended_at is null then public.giftcard_count_reviving(b.id, p_cap) else 0 end), 50000);
+end $$;
+
+-- Count the dead letters of a batch that will revive, up to p_cap: they have not ended.
+create function public.giftcard_count_reviving(p_batch_id bigint, p_cap integer) returns bigint
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (select count(*) from (
+    select from public.giftcard_jobs
+     where batch_id is not null and batch_id = p_batch_id and status = 'error' and revive_at is not null
+     limit p_cap) c);
+end $$;
+
+-- Return a batch, with its counts up to 100,000. GC404 for none.
+create function public.giftcard_show_batch(p_id bigint, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_batch_json(public.giftcard_find_batch(p_id, p_tenant_id), 100000);
+end $$;
+
+-- Return a page of batches, the newest first: {batches, older}: the id to continue from, null at the end. Their counts
+-- go up to 1,000. p_state: only those that are open, running or ended.
+create function public.giftcard_list_batches(
+  p_state text default null, p_older bigint default null, p_limit integer default 50, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  b public.giftcard_batches;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  for b in select * from public.giftcard_batches
+            where (p_older is null or id < p_older) and (p_tenant_id is null or tenant_id = p_tenant_id)
+              and (p_state is null or p_state <> 'open' or sealed_at is null)
+              and (p_state is null or p_state <> 'running' or sealed_at is not null and ended_at is null)
+              and (p_state is null or p_state <> 'ended' or ended_at is not null)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_batch_json(b, 1000);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('batches', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
 -- Settle calls: a stage's own rows commit with the settle of its job, Complete(then=Call("shop_mark_paid", {…})).
 -- Locks: the job's row, what the function locks, then as in giftcard_settle.
 
@@ -4128,8 +4563,8 @@ end $$;
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
 -- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
--- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
--- callers spell the conditions out for the planner.
+-- 'no error text'), batch_id, created_after, created_before (times with a zone)}, each as text; what is absent or null
+-- fits all jobs. The callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -4140,10 +4575,12 @@ begin
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
     if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
-                      'created_after', 'created_before') then
+                      'batch_id', 'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
+    elsif v_name = 'batch_id' and p_filter ->> v_name !~ '^[0-9]{1,18}$' then
+      perform public.giftcard_refuse('GC400', 'batch_id must be the number of a batch', v_name);
     elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
           !~* '^[0-9]{4}(-[0-9]{2}){2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
       perform public.giftcard_refuse(
@@ -4167,11 +4604,13 @@ declare
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
   v_kind text := p_filter ->> 'error_kind';
+  v_batch bigint;
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
 begin
   perform public.giftcard_check_filter(p_filter);
+  v_batch := (p_filter ->> 'batch_id')::bigint;
   v_from := (p_filter ->> 'created_after')::timestamptz;
   v_to := (p_filter ->> 'created_before')::timestamptz;
   if p_up then
@@ -4180,7 +4619,7 @@ begin
        where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status)
          and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_batch is null or j.batch_id = v_batch)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
@@ -4191,7 +4630,7 @@ begin
        where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status)
          and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_batch is null or j.batch_id = v_batch)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
@@ -4560,13 +4999,18 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_requested bigint;
   v_cancelled bigint;
+  v_batches bigint[];
 begin
   update public.giftcard_jobs set cancel_requested_at = p_now, updated_at = p_now
    where id = any (p_ids) and status = 'running' and cancel_requested_at is null;
   get diagnostics v_requested = row_count;
-  update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
-   where id = any (p_ids) and status in ('queued', 'error');
-  get diagnostics v_cancelled = row_count;
+  with cancelled as (
+    update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
+     where id = any (p_ids) and status in ('queued', 'error') returning batch_id)
+  select count(*), array_agg(batch_id) filter (where batch_id is not null) into v_cancelled, v_batches from cancelled;
+  if v_batches is not null then
+    perform public.giftcard_end_batches(v_batches, p_now);
+  end if;
   return v_requested + v_cancelled;
 end $$;
 
@@ -5022,6 +5466,7 @@ begin
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
      and (p_filter ->> 'error_kind' is null
           or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
+     and (p_filter ->> 'batch_id' is null or j.batch_id = (p_filter ->> 'batch_id')::bigint)
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;
@@ -5141,8 +5586,8 @@ comment on table public.giftcard_prune_cursors is
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
 -- Return those of some jobs whose flows are finished: no job of the flow is queued, runs, can revive or died after
--- p_dead_before (null: all dead letters are recent), and none was paid without a card. Each flow is checked once, by
--- its key. Scalars, not exists(): those could become a hash of a whole table.
+-- p_dead_before (null: all dead letters are recent), none was paid without a card, and their batches have ended. Each
+-- flow is checked once, by its key. Scalars, not exists(): those could become a hash of a whole table.
 create function public.giftcard_jobs_of_finished_flows(p_ids bigint[], p_dead_before timestamptz) returns bigint[]
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -5150,7 +5595,9 @@ set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
     select j.id from (
-      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
+      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids,
+             array_agg(f.batch_id) filter (where f.batch_id is not null) as batches
+        from public.giftcard_jobs f
        where f.id = any (p_ids) group by f.tenant_id, f.correlation_id) f
      cross join lateral unnest(f.ids) j(id)
      where (select true from public.giftcard_jobs o
@@ -5161,7 +5608,10 @@ begin
              limit 1) is null
        and (select true from public.giftcard_payments p
              where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-               and p.worth > 0 limit 1) is null);
+               and p.worth > 0 limit 1) is null
+       and (f.batches is null
+            or (select true from public.giftcard_batches b where b.id = any (f.batches) and b.ended_at is null
+                 limit 1) is null));
 end $$;
 
 -- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
@@ -5353,6 +5803,7 @@ begin
   end loop;
   if not v_dry_run then
     v_done := public.giftcard_prune_limits(v_limit, v_now) and v_done;
+    delete from public.giftcard_batches where ended_at <= v_now - interval '720 hours';
     delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;

@@ -153,6 +153,22 @@ def watching(t: Teller) -> None:
     t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
 
 
+def batches(t: Teller) -> None:
+    job = {"stage": "email", "correlation_id": "bätch", "payload": {"é": 2**60}}
+    made = {"name": "ß", "follow_up": {"stage": "email", "correlation_id": "after"}, "jobs": [job], "open": True}
+    one = t.do("create_batch", **made, by="kåte", tenant_id="shop")["id"]
+    t.do("create_batch", **made, by="kåte", tenant_id="shop")
+    t.do("create_batch", **(made | {"jobs": []}), by="kåte", tenant_id="shop")
+    t.do("create_batch", **(made | {"name": None}), by="kåte", tenant_id="shop")
+    t.do("add_to_batch", id=one, jobs=[job | {"dedup_key": "2"}], by="kåte", tenant_id="shop")
+    t.do("add_to_batch", id=one, jobs=[], by="kåte", tenant_id="another")
+    t.do("seal_batch", id=one, by="kåte", tenant_id="shop")
+    t.do("seal_batch", id=NOBODY, by="kåte", tenant_id=None)
+    t.ask("show_batch", id=one, tenant_id="shop")
+    t.ask("list_batches", tenant_id="shop", state="running", older=None, limit=1)
+    t.do("end_quiet_batches", limit=10)
+
+
 def pruning(t: Teller) -> None:
     days = {"jobs": "30 days", "archive": "1 year"}
     t.do("prune", limit=10, dry_run=True, **days)

@@ -32,6 +32,7 @@ def tell(wire: Wire) -> list[Answer]:
         later.tokens,
         later.limits,
         later.settle_calls,
+        later.batches,
         later.watching,
         _a_person,
         later.pruning,
