@@ -153,6 +153,7 @@ Switch = bool
 Environment = Annotated[Literal["production", "preview", "development", "test"] | None, BeforeValidator(lower)]
 PaymentProvider = Annotated[Literal["ledger", "http", "square"], BeforeValidator(lower)]
 CardProvider = Annotated[Literal["ledger", "http"], BeforeValidator(lower)]
+Wake = Annotated[Literal["off", "url", "pg_net"], BeforeValidator(lower)]
 Name = Annotated[str | None, _text(_name)]
 Host = Annotated[str | None, _text(_host)]
 Header = Annotated[str, _text(_header)]

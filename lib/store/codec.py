@@ -29,7 +29,10 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues."""
+    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues.
+
+    `wake`: the caller is to wake another tick (`lib.tick.waking`).
+    """
 
     jobs: tuple[Job, ...]
     settled: tuple[Settled, ...] = ()
@@ -44,6 +47,7 @@ class Step:
     revived: int = 0
     maintenance: tuple[str, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
+    wake: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -163,6 +163,7 @@ begin
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
+    'waking', public.giftcard_waking(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 
