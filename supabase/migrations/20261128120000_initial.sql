@@ -674,7 +674,7 @@ end $$;
 create function public.giftcard_is_wake_lost(p_sent_at timestamptz, p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  return p_sent_at < p_now - interval '10 seconds' and not exists (
+  return coalesce(p_sent_at < p_now - interval '10 seconds', false) and not exists (
     select from (select source, started_at from public.giftcard_ticks order by id desc limit 200) t
      where t.source = 'wake' and t.started_at between p_sent_at and p_sent_at + interval '10 seconds');
 end $$;
@@ -11131,7 +11131,7 @@ begin
       'age', public.giftcard_milliseconds(w.sent_at, v_now) / 1000.0,
       'followed', not public.giftcard_is_wake_lost(w.sent_at, v_now),
       'in_minute', case when w.minute = date_trunc('minute', v_now) then w.in_minute else 0 end,
-      'sent', w.sent, 'lost', w.lost + coalesce(public.giftcard_is_wake_lost(w.sent_at, v_now), false)::integer,
+      'sent', w.sent, 'lost', w.lost + public.giftcard_is_wake_lost(w.sent_at, v_now)::integer,
       'held_back', w.held_back, 'failed', w.failed,
       'error', case when w.failed_at >= w.sent_at then w.error end)
       from public.giftcard_wakes w where w.id = 1);

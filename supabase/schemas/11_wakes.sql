@@ -110,7 +110,7 @@ end $$;
 create function public.giftcard_is_wake_lost(p_sent_at timestamptz, p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  return p_sent_at < p_now - interval '10 seconds' and not exists (
+  return coalesce(p_sent_at < p_now - interval '10 seconds', false) and not exists (
     select from (select source, started_at from public.giftcard_ticks order by id desc limit 200) t
      where t.source = 'wake' and t.started_at between p_sent_at and p_sent_at + interval '10 seconds');
 end $$;

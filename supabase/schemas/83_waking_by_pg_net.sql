@@ -62,7 +62,7 @@ begin
       'age', public.giftcard_milliseconds(w.sent_at, v_now) / 1000.0,
       'followed', not public.giftcard_is_wake_lost(w.sent_at, v_now),
       'in_minute', case when w.minute = date_trunc('minute', v_now) then w.in_minute else 0 end,
-      'sent', w.sent, 'lost', w.lost + coalesce(public.giftcard_is_wake_lost(w.sent_at, v_now), false)::integer,
+      'sent', w.sent, 'lost', w.lost + public.giftcard_is_wake_lost(w.sent_at, v_now)::integer,
       'held_back', w.held_back, 'failed', w.failed,
       'error', case when w.failed_at >= w.sent_at then w.error end)
       from public.giftcard_wakes w where w.id = 1);
