@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -58,7 +58,7 @@ class _Nothing(StrictModel):
 
 
 @stage("failing", payload=_Nothing)
-def _failing(payload: _Nothing, context: Any) -> Complete:
+def _failing(_: _Nothing, context: Any) -> Complete:
     """Fail until the last attempt."""
     if context.job.attempts <= len(_DELAYS):
         raise TransientError("not yet")
@@ -178,16 +178,8 @@ def _numbers(stop: threading.Event) -> Iterator[int]:
 
 
 def _post(target: str, headers: dict[str, str]) -> None:
-    with _ignored():
+    with suppress(httpx.HTTPError):
         httpx.post(target, headers=headers, timeout=5)
-
-
-@contextmanager
-def _ignored() -> Iterator[None]:
-    try:
-        yield
-    except httpx.HTTPError:
-        pass
 
 
 if __name__ == "__main__":

@@ -21,9 +21,12 @@ class MonitoringCalls(Calls):
         moment = now and now.isoformat()
         return self._dict("giftcard_overview", repeat=True, stages=stages, missing=missing, since=since, now=moment)
 
-    def take_wake(self) -> bool:
-        """Return whether the caller is to wake a tick now: at most one of the fleet in a second."""
-        return bool(self._wire.call("giftcard_take_wake"))
+    def take_wake(self, *, ticks: int = 1, catches_up: bool = False) -> bool:
+        """Return whether the caller is to wake a tick now, at most once a second in the fleet.
+
+        `ticks`: none, if so many wait for jobs. `catches_up`: the caller is a tick that leaves due jobs.
+        """
+        return bool(self._wire.call("giftcard_take_wake", ticks=ticks, catches_up=catches_up))
 
     def update_counters(self, *, limit: int) -> int:
         """Count runs and ticks that have ended since the last call, `limit` of each at most. Return how many runs."""

@@ -641,9 +641,11 @@ begin
 end $$;
 
 -- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs and the
--- minute's wakes are not used up. The caller then sends the wake. Waits for no lock. A time ahead of p_now was written
--- while a clock went wrong, and holds nothing up.
-create function public.giftcard_take_wake(p_ticks integer default 1, p_now timestamptz default null) returns boolean
+-- minute's wakes are not used up. The caller then sends the wake. p_catches_up: it is a tick that leaves due jobs, so
+-- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time ahead of p_now was
+-- written while a clock went wrong, and holds nothing up.
+create function public.giftcard_take_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -653,7 +655,7 @@ begin
   select * into w from public.giftcard_wakes where id = 1;
   if not found or public.giftcard_waiting_ticks(v_now) >= p_ticks then
     return false;
-  elsif w.minute = v_minute and w.in_minute >= 20 then
+  elsif w.minute = v_minute and w.in_minute >= 20 and not p_catches_up then
     perform public.giftcard_plan_wake(v_minute + interval '1 minute', v_now, false, true);
     return false;
   elsif w.sent_at > v_now - interval '1 second' and w.sent_at <= v_now then
@@ -2244,13 +2246,12 @@ end $$;
 
 -- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. A tick that does not wait
 -- has nothing to wait for: others hold what is due now. p_wake: as in giftcard_ticks.wake. Return why it stopped (null:
--- it goes on), and whether the caller is to wake the next one.
+-- it goes on), and as wake_in what giftcard_wake_after does.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
-  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake boolean)
+  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  wake := false;
   stopped_because := coalesce(p_stop, case when p_paused then 'paused'
     when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
          or extract(epoch from p_next_due_at - p_now) > p_linger_seconds then 'drained' end);
@@ -2262,7 +2263,7 @@ begin
     update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
      where id = p_tick_id;
     if p_wake is not null then
-      wake := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
     end if;
   end if;
 exception when others then
@@ -2385,7 +2386,7 @@ end $$;
 -- giftcard_ticks.wake; the same of each advance.
 -- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
 -- stopped_because (null: it goes on), schedules (due, for the caller to plan before it advances), maintenance (tasks to
--- do after its jobs), wake (the caller is to wake another tick)}.
+-- do after its jobs), wake_in (the caller is to wake another tick: giftcard_wake_after)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
@@ -2403,7 +2404,7 @@ declare
   v_next_due_in double precision;
   v_schedules json;
   v_closed text[] := '{}'::text[];
-  v_wake boolean := false;
+  v_wake_in integer;
   c record;
   e record;
 begin
@@ -2435,15 +2436,15 @@ begin
   if c.claimed = 0 and v_schedules is null then
     e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
     v_stopped_because := e.stopped_because;
-    v_wake := e.wake;
+    v_wake_in := e.wake_in;
   elsif p_wake is not null then
-    v_wake := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
+    v_wake_in := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
   end if;
   return json_build_object(
     'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
     'closed', v_closed, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'),
-    'maintenance', public.giftcard_due_maintenance(v_now), 'wake', v_wake);
+    'maintenance', public.giftcard_due_maintenance(v_now), 'wake_in', v_wake_in);
 end $$;
 -- External effects: the intent first, the result after. The worker that holds the lease may begin one; the first
 -- recorded result stays.
@@ -2914,7 +2915,7 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules, wake}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
 -- they have this one, unless it stops.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
@@ -2968,13 +2969,13 @@ begin
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
     e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
   else
-    select null::text as stopped_because,
-           p_wake is not null and public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now) as wake into e;
+    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
+             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake', e.wake);
+    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake_in', e.wake_in);
 end $$;
 -- Recover: what a clock that went wrong has left behind. If the database's clock jumps forward by hours and back, some
 -- rows hold times from the future. Nothing may wait for longer than its own delay, counted from now.
@@ -3167,7 +3168,8 @@ end $$;
 
 -- Wake a tick by pg_net, if fewer than p_ticks wait for jobs. pg_net sends it after the commit, and never after a
 -- rollback. Return whether a wake was queued.
-create function public.giftcard_send_wake(p_ticks integer default 1, p_now timestamptz default null) returns boolean
+create function public.giftcard_send_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -3175,7 +3177,7 @@ declare
   v_secret text;
 begin
   select * into w from public.giftcard_wakes where id = 1;
-  if w.url is null or not public.giftcard_take_wake(p_ticks, v_now) then
+  if w.url is null or not public.giftcard_take_wake(p_ticks, p_catches_up, v_now) then
     return false;
   end if;
   select s.decrypted_secret into v_secret from vault.decrypted_secrets s where s.name = w.secret_name;
@@ -3205,7 +3207,7 @@ begin
      where id = any (array(select w.id from public.giftcard_wakes w where w.id = 1 for update skip locked));
     return false;
   end if;
-  return public.giftcard_send_wake(1, v_now);
+  return public.giftcard_send_wake(p_now => v_now);
 end $$;
 
 -- Wake a tick for jobs that a transaction has queued, at its commit.
@@ -3237,45 +3239,56 @@ alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update
 
 -- Wake a tick for another one, in its way (p_wake: see giftcard_ticks.wake). Return whether the caller is to call its
 -- own address; pg_net needs no caller.
-create function public.giftcard_wake_next(p_wake jsonb, p_ticks integer, p_now timestamptz) returns boolean
+create function public.giftcard_wake_next(
+  p_wake jsonb, p_ticks integer, p_catches_up boolean, p_now timestamptz) returns boolean
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   if p_wake ->> 'mode' = 'pg_net' then
-    perform public.giftcard_send_wake(p_ticks, p_now);
+    perform public.giftcard_send_wake(p_ticks, p_catches_up, p_now);
     return false;
   end if;
-  return public.giftcard_take_wake(p_ticks, p_now);
+  return public.giftcard_take_wake(p_ticks, p_catches_up, p_now);
 exception when others then
   perform public.giftcard_count_failed_wake(public.giftcard_error_text(sqlstate, sqlerrm), p_now);
   return false;
 end $$;
 
--- Wake a helper for a tick that has found as many jobs as it could take: there may be more. Return as above.
+-- Wake a helper for a tick that has found as many jobs as it could take: there may be more. Return 0 if the caller is
+-- to call its own address, else null.
 create function public.giftcard_wake_helper(
-  p_wake jsonb, p_claimed integer, p_limit integer, p_now timestamptz) returns boolean
+  p_wake jsonb, p_claimed integer, p_limit integer, p_now timestamptz) returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  return p_limit > 0 and p_claimed >= p_limit and (p_wake ->> 'ticks')::integer > 1
-         and public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, p_now);
+  if p_limit > 0 and p_claimed >= p_limit and (p_wake ->> 'ticks')::integer > 1 then
+    return case when public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, true, p_now) then 0 end;
+  end if;
+  return null;
 end $$;
 
 -- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
 -- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it the next tick is
--- woken now, if that one and one more can wait for so long. Return as above.
+-- woken now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if
+-- it is to ask again (giftcard_take_wake) after a second, and null if neither.
 create function public.giftcard_wake_after(
-  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns boolean
+  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_ticks integer := (p_wake ->> 'ticks')::integer;
+  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
+  v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
 begin
-  if p_stopped_because in ('limit', 'budget', 'shutdown') and p_next_due_at <= p_now then
-    return public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, p_now);
-  elsif p_wake ->> 'mode' = 'pg_net' then
+  if v_stops and p_next_due_at <= p_now then
+    return case when public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then 0
+                when not v_by_pg_net and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
+  elsif v_by_pg_net then
     perform public.giftcard_plan_wake(
       case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
-    return false;
+    return null;
   end if;
-  return p_stopped_because in ('limit', 'budget') and p_next_due_at > p_now
-         and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::double precision))
-         and public.giftcard_wake_next(p_wake, 1, p_now);
+  if v_stops and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::float8)) then
+    return case when public.giftcard_wake_next(p_wake, 1, false, p_now) then 0 end;
+  end if;
+  return null;
 end $$;
 
 -- Enqueue jobs as giftcard_enqueue does, and decide in the same call whether the caller is to wake a tick. Return
@@ -3292,7 +3305,7 @@ begin
     select from public.giftcard_jobs
      where id = any (array(select (j ->> 'id')::bigint from json_array_elements(v_jobs) j))
        and status = 'queued' and scheduled_at <= v_now + interval '1 minute')
-    and public.giftcard_wake_next('{"mode": "url"}', 1, v_now));
+    and public.giftcard_wake_next('{"mode": "url"}', 1, false, v_now));
 end $$;
 -- Inspection. Everything here is bounded, so that it stays cheap with millions of rows.
 
@@ -5208,7 +5221,8 @@ begin
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
                               'page_id', o.page_id)
-           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next('{"mode": "url"}', 1, v_now))
+           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next(
+                     '{"mode": "url"}', 1, false, v_now))
                    else '{}' end;
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;

@@ -47,13 +47,12 @@ end $$;
 
 -- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. A tick that does not wait
 -- has nothing to wait for: others hold what is due now. p_wake: as in giftcard_ticks.wake. Return why it stopped (null:
--- it goes on), and whether the caller is to wake the next one.
+-- it goes on), and as wake_in what giftcard_wake_after does.
 create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
-  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake boolean)
+  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  wake := false;
   stopped_because := coalesce(p_stop, case when p_paused then 'paused'
     when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
          or extract(epoch from p_next_due_at - p_now) > p_linger_seconds then 'drained' end);
@@ -65,7 +64,7 @@ begin
     update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
      where id = p_tick_id;
     if p_wake is not null then
-      wake := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
     end if;
   end if;
 exception when others then
@@ -188,7 +187,7 @@ end $$;
 -- giftcard_ticks.wake; the same of each advance.
 -- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
 -- stopped_because (null: it goes on), schedules (due, for the caller to plan before it advances), maintenance (tasks to
--- do after its jobs), wake (the caller is to wake another tick)}.
+-- do after its jobs), wake_in (the caller is to wake another tick: giftcard_wake_after)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
@@ -206,7 +205,7 @@ declare
   v_next_due_in double precision;
   v_schedules json;
   v_closed text[] := '{}'::text[];
-  v_wake boolean := false;
+  v_wake_in integer;
   c record;
   e record;
 begin
@@ -238,13 +237,13 @@ begin
   if c.claimed = 0 and v_schedules is null then
     e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
     v_stopped_because := e.stopped_because;
-    v_wake := e.wake;
+    v_wake_in := e.wake_in;
   elsif p_wake is not null then
-    v_wake := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
+    v_wake_in := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
   end if;
   return json_build_object(
     'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
     'closed', v_closed, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'),
-    'maintenance', public.giftcard_due_maintenance(v_now), 'wake', v_wake);
+    'maintenance', public.giftcard_due_maintenance(v_now), 'wake_in', v_wake_in);
 end $$;

@@ -27,7 +27,7 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules, wake}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
 -- they have this one, unless it stops.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
@@ -81,11 +81,11 @@ begin
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
     e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
   else
-    select null::text as stopped_because,
-           p_wake is not null and public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now) as wake into e;
+    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
+             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake', e.wake);
+    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake_in', e.wake_in);
 end $$;

@@ -14,7 +14,8 @@ end $$;
 
 -- Wake a tick by pg_net, if fewer than p_ticks wait for jobs. pg_net sends it after the commit, and never after a
 -- rollback. Return whether a wake was queued.
-create function public.giftcard_send_wake(p_ticks integer default 1, p_now timestamptz default null) returns boolean
+create function public.giftcard_send_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -22,7 +23,7 @@ declare
   v_secret text;
 begin
   select * into w from public.giftcard_wakes where id = 1;
-  if w.url is null or not public.giftcard_take_wake(p_ticks, v_now) then
+  if w.url is null or not public.giftcard_take_wake(p_ticks, p_catches_up, v_now) then
     return false;
   end if;
   select s.decrypted_secret into v_secret from vault.decrypted_secrets s where s.name = w.secret_name;
@@ -52,7 +53,7 @@ begin
      where id = any (array(select w.id from public.giftcard_wakes w where w.id = 1 for update skip locked));
     return false;
   end if;
-  return public.giftcard_send_wake(1, v_now);
+  return public.giftcard_send_wake(p_now => v_now);
 end $$;
 
 -- Wake a tick for jobs that a transaction has queued, at its commit.
@@ -84,45 +85,56 @@ alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update
 
 -- Wake a tick for another one, in its way (p_wake: see giftcard_ticks.wake). Return whether the caller is to call its
 -- own address; pg_net needs no caller.
-create function public.giftcard_wake_next(p_wake jsonb, p_ticks integer, p_now timestamptz) returns boolean
+create function public.giftcard_wake_next(
+  p_wake jsonb, p_ticks integer, p_catches_up boolean, p_now timestamptz) returns boolean
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   if p_wake ->> 'mode' = 'pg_net' then
-    perform public.giftcard_send_wake(p_ticks, p_now);
+    perform public.giftcard_send_wake(p_ticks, p_catches_up, p_now);
     return false;
   end if;
-  return public.giftcard_take_wake(p_ticks, p_now);
+  return public.giftcard_take_wake(p_ticks, p_catches_up, p_now);
 exception when others then
   perform public.giftcard_count_failed_wake(public.giftcard_error_text(sqlstate, sqlerrm), p_now);
   return false;
 end $$;
 
--- Wake a helper for a tick that has found as many jobs as it could take: there may be more. Return as above.
+-- Wake a helper for a tick that has found as many jobs as it could take: there may be more. Return 0 if the caller is
+-- to call its own address, else null.
 create function public.giftcard_wake_helper(
-  p_wake jsonb, p_claimed integer, p_limit integer, p_now timestamptz) returns boolean
+  p_wake jsonb, p_claimed integer, p_limit integer, p_now timestamptz) returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  return p_limit > 0 and p_claimed >= p_limit and (p_wake ->> 'ticks')::integer > 1
-         and public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, p_now);
+  if p_limit > 0 and p_claimed >= p_limit and (p_wake ->> 'ticks')::integer > 1 then
+    return case when public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, true, p_now) then 0 end;
+  end if;
+  return null;
 end $$;
 
 -- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
 -- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it the next tick is
--- woken now, if that one and one more can wait for so long. Return as above.
+-- woken now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if
+-- it is to ask again (giftcard_take_wake) after a second, and null if neither.
 create function public.giftcard_wake_after(
-  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns boolean
+  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_ticks integer := (p_wake ->> 'ticks')::integer;
+  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
+  v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
 begin
-  if p_stopped_because in ('limit', 'budget', 'shutdown') and p_next_due_at <= p_now then
-    return public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, p_now);
-  elsif p_wake ->> 'mode' = 'pg_net' then
+  if v_stops and p_next_due_at <= p_now then
+    return case when public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then 0
+                when not v_by_pg_net and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
+  elsif v_by_pg_net then
     perform public.giftcard_plan_wake(
       case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
-    return false;
+    return null;
   end if;
-  return p_stopped_because in ('limit', 'budget') and p_next_due_at > p_now
-         and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::double precision))
-         and public.giftcard_wake_next(p_wake, 1, p_now);
+  if v_stops and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::float8)) then
+    return case when public.giftcard_wake_next(p_wake, 1, false, p_now) then 0 end;
+  end if;
+  return null;
 end $$;
 
 -- Enqueue jobs as giftcard_enqueue does, and decide in the same call whether the caller is to wake a tick. Return
@@ -139,5 +151,5 @@ begin
     select from public.giftcard_jobs
      where id = any (array(select (j ->> 'id')::bigint from json_array_elements(v_jobs) j))
        and status = 'queued' and scheduled_at <= v_now + interval '1 minute')
-    and public.giftcard_wake_next('{"mode": "url"}', 1, v_now));
+    and public.giftcard_wake_next('{"mode": "url"}', 1, false, v_now));
 end $$;

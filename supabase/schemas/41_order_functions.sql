@@ -29,7 +29,8 @@ begin
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
                               'page_id', o.page_id)
-           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next('{"mode": "url"}', 1, v_now))
+           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next(
+                     '{"mode": "url"}', 1, false, v_now))
                    else '{}' end;
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;

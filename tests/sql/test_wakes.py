@@ -69,6 +69,14 @@ def test_twenty_wakes_a_minute_are_taken_and_the_others_counted(world: World) ->
     assert counts(world, "sent", "in_minute", "held_back") == [21, 1, 1]
 
 
+def test_a_tick_that_leaves_work_wakes_without_the_limit_of_a_minute(world: World) -> None:
+    for _ in range(20):
+        world.call("take_wake")
+        world.later(1)
+    assert not world.call("take_wake")
+    assert world.call("take_wake", catches_up=True)
+
+
 def test_a_clock_that_was_ahead_holds_no_wake_up(world: World) -> None:
     assert world.call("take_wake")
     world.later(-3600)
