@@ -99,6 +99,7 @@ def measure(seconds: float, mode: str, url: str) -> None:
     os.environ |= {"DATABASE_URL": url, "GIFTCARD_ENV": "test", "CRON_SECRET": _SECRET, "GIFTCARD_API_TOKEN": _API}
     os.environ |= {"GIFTCARD_ENCRYPTION_KEYS": _KEY, "GIFTCARD_LOOKUP_KEY": "a-lookup-key-of-more-than-32-characters"}
     os.environ |= {"GIFTCARD_WAKE": mode, "GIFTCARD_PUBLIC_URL": address, "SUPABASE_URL": ""}
+    os.environ |= {"GIFTCARD_JOBS_PER_CRON_RUN": "1000", "GIFTCARD_CIRCUIT_THRESHOLD": "0"}
     settings = load()
     store = connect(settings)
     if mode == "url":

@@ -70,12 +70,12 @@ def _counters(counters: list[Json]) -> "Iterator[Metric]":
         yield family
 
 
-def _wakes(waking: Json) -> "Metric":
+def _wakes(waking: Json | None) -> "Metric":
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily("giftcard_wakes", "Ticks woken between two calls of the clock.", labels=("result",))
     for result in ("sent", "lost", "failed", "held_back"):
-        family.add_metric([result], waking[result])
+        family.add_metric([result], (waking or {}).get(result, 0))
     return family
 
 

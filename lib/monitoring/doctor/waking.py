@@ -1,6 +1,6 @@
 """The check of waking: whether ticks are woken between two calls of the clock."""
 
-from lib.monitoring.doctor.finding import Deployment, Finding, green, red, span, yellow
+from lib.monitoring.doctor.finding import Deployment, FactMissing, Finding, green, red, span, yellow
 
 _BY_PG_NET = 'psql "$DATABASE_URL" -f sql/supabase_waking.sql, filled in, or paste that file into the SQL editor'
 
@@ -8,6 +8,8 @@ _BY_PG_NET = 'psql "$DATABASE_URL" -f sql/supabase_waking.sql, filled in, or pas
 def waking(deployment: Deployment) -> Finding:
     """Check that waking is configured whole, that the last wake was sent, and that a tick has followed it."""
     facts, mode = deployment.facts["waking"], deployment.settings.giftcard_wake
+    if facts is None:  # a role that sees no row: the line `grants` has it
+        raise FactMissing("waking")
     if facts["error"]:
         return red(
             f"the last wake could not be sent: {facts['error']}; jobs wait for the clock",
