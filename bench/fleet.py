@@ -1,6 +1,6 @@
 """Measure a fleet: python -m bench.fleet [SECONDS]
 
-1, 4 and 16 functions, each a process that runs tick after tick of ten handlers at once, on one queue that never ends, in
+1, 4 and 16 functions, each a process that runs tick after tick of ten handlers at once, on one long queue in
 one Postgres. First with handlers that do nothing, then with handlers that wait 100 ms as for a vendor.
 """
 

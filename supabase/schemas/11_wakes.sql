@@ -32,7 +32,7 @@ comment on column public.giftcard_wakes.lost is 'Wakes that no tick followed wit
 comment on column public.giftcard_wakes.held_back is 'Wakes that the limit of a minute put off.';
 comment on column public.giftcard_wakes.failed is 'Wakes that could not be sent, the last one for the reason `error`.';
 
--- What a tick says of waking when it begins: {"mode": "url" or "pg_net", "ticks": how many may run side by side,
+-- What a tick states about waking when it begins: {"mode": "url" or "pg_net", "ticks": how many may run side by side,
 -- "seconds": how long it starts jobs and waits for them, "limit": how many it starts}. null: waking is off.
 alter table public.giftcard_ticks add column wake jsonb;
 comment on column public.giftcard_ticks.wake is

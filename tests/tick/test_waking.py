@@ -12,7 +12,6 @@ import pytest
 from lib.job import Complete
 from lib.tick import waking
 from lib.tick.waking import Waker, WakingStore
-from lib.web.app import create_app
 from lib.web.services import Services
 from tests.crash.processes import wait_for
 from tests.sql.supabase_cron.serving import served
