@@ -1,7 +1,8 @@
 """Measure how soon jobs start: python -m bench.waking [SECONDS]
 
-One clock call a minute, in the first half on an otherwise idle application, without waking, with its own address, and with pg_net (whose
-worker is stood in for here, as in the tests), at the same time: each a process with a database of its own.
+One clock call a minute, without waking, with its own address, and with pg_net (whose worker is stood in for here, as in
+the tests), at the same time: each a process with a database of its own. In the first half nothing else is going on, in
+the second half jobs fail and are retried.
 """
 
 import json

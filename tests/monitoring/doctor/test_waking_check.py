@@ -35,12 +35,6 @@ WOKEN = "update giftcard_wakes set sent = 3, sent_at = clock_timestamp() - inter
             "no tick followed the last wake, 100 s ago (1 of 3 were lost)",
         ),
         (
-            {"GIFTCARD_WAKE": "url"} | HERE,
-            WOKEN.format(100),
-            "yellow",
-            "no tick followed the last wake, 100 s ago (1 of 3 were lost)",
-        ),
-        (
             {"GIFTCARD_WAKE": "url", "GIFTCARD_PUBLIC_URL": "https://cards.example.com"},
             WOKEN.format(0),
             "yellow",
