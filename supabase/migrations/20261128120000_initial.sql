@@ -13,6 +13,7 @@
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it
 --   giftcard_rates                  where the rate of a key stands
+--   giftcard_turns                  which tenant had the last turn of a circuit
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
@@ -58,8 +59,8 @@
 --   giftcard_advance_tick           settle, claim, end the tick
 --     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
 --                                   giftcard_count_results (circuits)
---     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads, giftcard_remaining_capacity),
---                                   giftcard_pick_probes, giftcard_pick_jobs, giftcard_mark_claimed
+--     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
+--                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
 --   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
@@ -87,10 +88,10 @@
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
 -- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
--- by id → order → payment → card → rows that jobs enqueue, by their keys → circuit rows by name → tick row. What locks
--- several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes job and
--- circuit rows with SKIP LOCKED only, and so does what takes a job while it holds books: it never waits, so it cannot
--- break the order.
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → rates by key → circuit rows by name → tick
+-- row. What locks several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes
+-- jobs, circuits, slots, rates and turns with SKIP LOCKED only, and so does what takes a job while it holds books: it
+-- never waits, so it cannot break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
@@ -318,6 +319,9 @@ comment on column public.giftcard_jobs.cancel_requested_at is
 -- spells out status = 'queued'. Minus, so that the highest priority of a circuit comes first while all columns ascend.
 create index giftcard_jobs_queued on public.giftcard_jobs (circuit, (-priority), scheduled_at, id)
     where status = 'queued';
+-- The same by tenant, for tenants that take turns.
+create index giftcard_jobs_queued_by_tenant on public.giftcard_jobs (
+    circuit, (-priority), tenant_id, scheduled_at, id) where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';
@@ -466,8 +470,11 @@ comment on table public.giftcard_stages is
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate', 'failed'));
 
--- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head.
-create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
+-- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head. lanes: minus
+-- the priorities of the due jobs, the highest priority first. plain: only the time of its jobs matters, neither
+-- priorities nor tenants, keys or limits; null: not known yet.
+create type public.giftcard_cursor as (
+  circuit text, lanes smallint[], plain boolean, scheduled_at timestamptz, id bigint);
 
 create table public.giftcard_ticks (
   id bigint generated always as identity,
@@ -902,6 +909,171 @@ begin
   end loop;
   return v_closed;
 end $$;
+-- Limits: how many runs at once, and how many starts a second, for a stage, a circuit, a tenant in a stage, or a
+-- concurrency key. The settings hold the defaults of stages, which each tick brings; rows here override them without a
+-- deployment.
+
+create table public.giftcard_limits (
+  kind text collate "C" not null,
+  name text collate "C" not null,
+  tenant_id text collate "C" not null default '',
+  runs integer,
+  per_second double precision,
+  burst integer,
+  set_by text,
+  reason text,
+  until timestamptz,
+  updated_at timestamptz not null default now(),
+  constraint giftcard_limits_pkey primary key (kind, name, tenant_id),
+  constraint giftcard_limits_kind_is_known check (kind in ('stage', 'circuit', 'tenant', 'key')),
+  constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
+  constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
+  constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
+  constraint giftcard_limits_burst_is_positive check (
+    burst is null or burst between 1 and 100000 and per_second is not null),
+  constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
+);
+
+comment on table public.giftcard_limits is
+  'A limit that overrides the settings, until its end. A plain INSERT (kind, name, runs) is a valid one.';
+comment on column public.giftcard_limits.kind is
+  'stage, circuit: name is that; tenant: name is the stage, tenant_id the tenant, or * for each tenant; key: name is '
+  'the concurrency key of tenant_id''s jobs.';
+comment on column public.giftcard_limits.runs is
+  'The most runs at once in the whole fleet; 0: none start. null: the default.';
+comment on column public.giftcard_limits.per_second is
+  'Starts a second; burst: the most at once (default: those of a second).';
+comment on column public.giftcard_limits.until is 'When the limit ends by itself; null: never.';
+
+-- A place of a limited key: taken while its job runs under that lease, then free. Nothing is given back that could be
+-- lost: places of killed functions are free when their leases end.
+create table public.giftcard_slots (
+  key text collate "C" not null,
+  n integer not null,
+  job_id bigint,
+  lease_id uuid,
+  constraint giftcard_slots_pkey primary key (key, n)
+) with (fillfactor = 50);
+
+comment on table public.giftcard_slots is
+  'A place of a limit of runs: key is "stage payment", "circuit http_call:api.example.com", "tenant email acme" or '
+  '"key acme customer-7".';
+
+-- Rates: GCRA with one row a key. full_at: when its burst is whole again if nothing starts meanwhile.
+create table public.giftcard_rates (
+  key text collate "C" not null,
+  full_at timestamptz not null default '-infinity',
+  held_until timestamptz not null default '-infinity',
+  constraint giftcard_rates_pkey primary key (key)
+) with (fillfactor = 50);
+
+comment on column public.giftcard_rates.held_until is
+  'Nothing starts before: the other side asked for it (Retry-After).';
+
+-- Where tenants take turns: the tenant that had the last turn of a circuit, and how many jobs in a row.
+create table public.giftcard_turns (
+  circuit text collate "C" not null,
+  tenant_id text collate "C" not null,
+  taken integer not null,
+  constraint giftcard_turns_pkey primary key (circuit)
+) with (fillfactor = 50);
+
+-- Forget the slots of a limit that is set, changed or removed: the next claim that it holds adds them, with the runs
+-- that began without it.
+create function public.giftcard_forget_slots() returns trigger
+language plpgsql security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  l public.giftcard_limits := coalesce(new, old);
+begin
+  delete from public.giftcard_slots where key = public.giftcard_limit_key(l.kind, l.name, l.tenant_id);
+  return null;
+end $$;
+
+create trigger giftcard_limits_forget_slots after insert or update of runs or delete on public.giftcard_limits
+  for each row execute function public.giftcard_forget_slots();
+
+-- Of the runs of a concurrency key. Holds only jobs that have one.
+create index giftcard_jobs_running_keys on public.giftcard_jobs (tenant_id, concurrency_key)
+    where status = 'running' and concurrency_key is not null;
+
+-- Return the key of a limit, as in giftcard_slots and giftcard_rates.
+create function public.giftcard_limit_key(p_kind text, p_name text, p_tenant_id text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_kind || ' ' || case p_kind when 'tenant' then p_name || ' ' || p_tenant_id
+                                      when 'key' then p_tenant_id || ' ' || p_name else p_name end;
+end $$;
+
+-- Return the limits in force, by key: {"stage payment": {"runs": 2, "per_second": 10, "burst": 20}}. p_defaults: those
+-- of the settings, by stage; a number is a limit of runs. A row replaces runs, or the rate with its burst, or both.
+create function public.giftcard_effective_limits(p_defaults jsonb, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with defaults as (
+      select 'stage ' || d.key as key,
+             case jsonb_typeof(d.value) when 'number' then jsonb_build_object('runs', d.value) else d.value end as value
+        from jsonb_each(p_defaults) d where jsonb_typeof(d.value) in ('number', 'object')),
+    overrides as (
+      select public.giftcard_limit_key(l.kind, l.name, l.tenant_id) as key, l.per_second is not null as is_rate,
+             jsonb_strip_nulls(jsonb_build_object('runs', l.runs, 'per_second', l.per_second, 'burst', l.burst))
+               as value
+        from public.giftcard_limits l where l.until is null or l.until > p_now)
+    select coalesce(jsonb_object_agg(x.key, x.value), '{}') from (
+      select d.key, d.value from defaults d where d.key not in (select key from overrides)
+      union all
+      select o.key, coalesce((select case when o.is_rate then d.value - 'burst' else d.value end
+                                from defaults d where d.key = o.key), '{}') || o.value
+        from overrides o) x);
+end $$;
+
+-- Return whether a slot is taken: the claim p_claim_key has just taken it, or its job runs under its lease.
+create function public.giftcard_is_taken(s public.giftcard_slots, p_claim_key uuid, p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  -- A variable: with a literal the planner may choose the index of running rows.
+  v_running constant text := 'running';
+begin
+  return s.job_id is not null and (coalesce(s.lease_id = p_claim_key, false) or coalesce((
+    select j.status = v_running and j.lease_id is not distinct from s.lease_id and j.lease_expires_at > p_now
+      from public.giftcard_jobs j where j.id = s.job_id), false));
+end $$;
+
+-- Return how many runs of a limited key there are now.
+create function public.giftcard_running(p_key text, p_claim_key uuid, p_now timestamptz) returns integer
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (select count(*)::integer from public.giftcard_slots s
+           where s.key = p_key and public.giftcard_is_taken(s, p_claim_key, p_now));
+end $$;
+
+-- Return when one more may start at a rate: p_now or before, if it may now. p_limit: a limit of the key, with
+-- per_second. full_at of a clock that has jumped counts for a whole burst at most.
+create function public.giftcard_starts_at(p_limit jsonb, r public.giftcard_rates, p_now timestamptz) returns timestamptz
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return greatest(r.held_until, p_now - make_interval(secs => public.giftcard_tokens(p_limit, r, p_now) - 1)
+                                        / (p_limit ->> 'per_second')::double precision);
+end $$;
+
+-- Return how many a key's rate allows to start now; below 1: none.
+create function public.giftcard_tokens(p_limit jsonb, r public.giftcard_rates, p_now timestamptz)
+returns double precision
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return greatest(0, public.giftcard_burst(p_limit) + 1e-6
+    - extract(epoch from greatest(coalesce(r.full_at, p_now), p_now) - p_now)::double precision
+      * (p_limit ->> 'per_second')::double precision);
+end $$;
+
+-- Return the burst of a rate: its own, else what it allows in a second, at least one.
+create function public.giftcard_burst(p_limit jsonb) returns double precision
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce((p_limit ->> 'burst')::double precision,
+                  greatest(1, ceil((p_limit ->> 'per_second')::double precision)));
+end $$;
 -- Maintenance tasks: what a tick does at an interval, after its jobs. The first tick after the interval does the task.
 
 create table public.giftcard_maintenance_tasks (
@@ -958,29 +1130,52 @@ begin
 end $$;
 -- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
 
+-- Return the lanes of a circuit's queue: minus the priorities of its jobs, the highest priority first. A loose index
+-- scan: one index probe per lane.
+create function public.giftcard_lanes(p_circuit text) returns setof smallint
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+begin
+  return query with recursive lanes as (
+    (select (-j.priority)::smallint as lane from public.giftcard_jobs j
+      where j.status = 'queued' and j.circuit = p_circuit order by j.circuit, (-j.priority) limit 1)
+    union all
+    select n.lane from lanes l cross join lateral (
+      select (-j.priority)::smallint as lane from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) > l.lane
+       order by j.circuit, (-j.priority) limit 1) n)
+  select lane from lanes order by lane limit 21;
+end $$;
+
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
--- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). A loose index scan:
--- one index probe per circuit, whatever the number of jobs. The claim and status read the same: one place decides.
+-- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). lanes: those with due
+-- jobs. A loose index scan: one index probe per lane, whatever the number of jobs. The claim and status read the same:
+-- one place decides.
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz, lanes smallint[])
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 begin
   return query with recursive heads as (
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' order by j.circuit, j.scheduled_at, j.id limit 1)
+    (select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1)
     union all
-    select n.circuit, n.stage, n.scheduled_at from heads h cross join lateral (
-      select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit > h.circuit order by j.circuit, j.scheduled_at, j.id limit 1) n)
-  select h.circuit, h.stage, h.scheduled_at,
+    select n.circuit, n.lane, n.stage, n.scheduled_at from heads h cross join lateral (
+      select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
+       where j.status = 'queued' and (j.circuit, (-j.priority)) > (h.circuit, h.lane)
+       order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) n),
+  queues as (
+    select h.circuit, min(h.stage) as stage, min(h.scheduled_at) as head_at,
+           coalesce(array_agg(h.lane order by h.lane) filter (where h.scheduled_at <= p_now), '{}') as lanes
+      from heads h group by h.circuit)
+  select h.circuit, h.stage, h.head_at,
          case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'ready'
               when o.opens_at <= p_now then 'probing'
               else 'blocked' end,
-         o.opens_at
-    from heads h
+         o.opens_at, h.lanes
+    from queues h
     left join public.giftcard_circuits c on c.circuit = h.circuit
     left join lateral (
       select case when c.state <> 'closed' then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
@@ -990,11 +1185,11 @@ end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start; capacity: as giftcard_remaining_capacity returns it; skipped: jobs to pass over.
+-- something else may start; skipped: jobs to pass over.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
   out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
-  out capacity jsonb, out skipped bigint[])
+  out skipped bigint[])
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -1004,7 +1199,7 @@ begin
     select id from public.giftcard_jobs
      where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now and id <> all (skipped)
      order by coalesce(lease_expires_at, '-infinity'::timestamptz), id limit 10 for update skip locked) else '{}' end;
-  select coalesce(array_agg(row(q.circuit, null, null)::public.giftcard_cursor)
+  select coalesce(array_agg(row(q.circuit, q.lanes, null, null, null)::public.giftcard_cursor)
                     filter (where q.due and q.availability = 'ready'), '{}'),
          coalesce(array_agg(q.circuit) filter (where q.due and q.availability = 'probing'), '{}'),
          min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
@@ -1019,31 +1214,28 @@ begin
              and (t.only_job_id is null
                   or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
            order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
-  capacity := '{}'::jsonb;
-  if t.limits <> '{}' and p_limit > 0 then
-    capacity := public.giftcard_remaining_capacity(
-      t.limits, array(select circuit from unnest(open)) || half_open, p_now);
-  end if;
 end $$;
 
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
 -- of the circuits that it claimed from, a lease that ends, a revival and, for a tick of all stages, the next occurrence
--- of a schedule. p_is_full: a limited stage has no capacity, and nothing notifies when it has again: in a second.
+-- of a schedule. p_limited_until: when what a limit holds back may start.
 -- p_revives: whether dead letters revive. p_skipped: jobs that ticks pass over. null: never, as things stand.
 create function public.giftcard_next_due(
-  p_heads_at timestamptz, p_claimed_from text[], p_is_full boolean, p_all_stages boolean, p_revives boolean,
-  p_skipped bigint[], p_now timestamptz)
+  p_heads_at timestamptz, p_claimed_from text[], p_limited_until timestamptz, p_all_stages boolean,
+  p_revives boolean, p_skipped bigint[], p_now timestamptz)
 returns timestamptz
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 begin
   return least(
     p_heads_at,
-    case when p_is_full then p_now + interval '1 second' end,
+    p_limited_until,
     case when p_all_stages then public.giftcard_next_schedule_at(p_now) end,
-    (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit) cross join lateral (
+    (select min(n.scheduled_at) from unnest(p_claimed_from) c(circuit)
+      cross join lateral public.giftcard_lanes(c.circuit) l(lane) cross join lateral (
        select j.scheduled_at from public.giftcard_jobs j
-        where j.status = 'queued' and j.circuit = c.circuit and j.scheduled_at > p_now and j.id <> all (p_skipped)
+        where j.status = 'queued' and j.circuit = c.circuit and (-j.priority) = l.lane and j.scheduled_at > p_now
+          and j.id <> all (p_skipped)
         order by j.scheduled_at, j.id limit 1) n),
     (select coalesce(j.lease_expires_at, '-infinity'::timestamptz) from public.giftcard_jobs j
       where j.status = 'running' and j.id <> all (p_skipped)
@@ -1051,6 +1243,233 @@ begin
     (select j.revive_at from public.giftcard_jobs j
       where p_revives and j.status = 'error' and j.revive_at is not null and j.id <> all (p_skipped)
       order by j.revive_at, j.id limit 1));
+end $$;
+-- Reservations: what limits leave to a claim. Everything is locked with SKIP LOCKED: what another claim decides about
+-- now counts as taken, and none waits for another.
+
+-- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
+-- without a limit, of which there may be more than the limit. A run with a concurrency key never does.
+create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
+     or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
+    return;
+  elsif p_key not like 'key %' and not exists (select from public.giftcard_slots where key = p_key) then
+    insert into public.giftcard_slots (key, n, job_id, lease_id)
+    select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
+     where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
+       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id)
+    on conflict do nothing;
+  end if;
+  insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;
+end $$;
+
+-- Lock up to p_want free slots of a key, and return their numbers. The rows are locked first and read again then: a
+-- statement sees only what was committed before it began. Where the limit was lowered, runs in higher slots count too.
+create function public.giftcard_lock_slots(
+  p_key text, p_runs integer, p_want integer, p_claim_key uuid, p_now timestamptz) returns integer[]
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_above bigint;
+  v_slots integer[];
+begin
+  perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  select count(*) into v_above from public.giftcard_slots s
+   where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now);
+  v_slots := array(
+    select s.n from public.giftcard_slots s
+     where s.key = p_key and s.n <= p_runs and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     order by s.n limit p_want + v_above for update skip locked);
+  v_slots := array(
+    select s.n from public.giftcard_slots s
+     where s.key = p_key and s.n = any (v_slots) and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     order by s.n);
+  return v_slots[1 : greatest(0, least(p_want, cardinality(v_slots) - v_above))::integer];
+end $$;
+
+-- Lock the row of a key's rate, unless another claim holds it, and return it. A row that lets nothing start for longer
+-- than its burst takes is of another clock or another limit: it begins anew, with nothing to start.
+create function public.giftcard_lock_rate(p_key text, p_limit jsonb, p_now timestamptz)
+returns public.giftcard_rates
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r public.giftcard_rates;
+  v_empty timestamptz := p_now + make_interval(
+    secs => public.giftcard_burst(p_limit) / (p_limit ->> 'per_second')::double precision);
+begin
+  if not exists (select from public.giftcard_rates where key = p_key)
+     and pg_try_advisory_xact_lock(hashtextextended('rate of ' || p_key, 0)) then
+    insert into public.giftcard_rates (key) values (p_key) on conflict do nothing;
+  end if;
+  select * into r from public.giftcard_rates where key = p_key for update skip locked;
+  if r.full_at > v_empty + interval '1 second' then
+    update public.giftcard_rates set full_at = v_empty where key = p_key returning * into r;
+  end if;
+  return r;
+end $$;
+
+-- Reserve up to p_want starts under the limit of one key. allowed: how many; slots: theirs; until: when more may start,
+-- if fewer are allowed. A rate lets a claim wait for a second's worth: who comes for each single start comes too often.
+create function public.giftcard_reserve(
+  p_key text, p_limit jsonb, p_want integer, p_claim_key uuid, p_now timestamptz,
+  out allowed integer, out slots integer[], out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  r public.giftcard_rates;
+  v_tokens double precision;
+  v_worth double precision;  -- of a second
+begin
+  allowed := p_want;
+  if p_limit ? 'runs' then
+    slots := public.giftcard_lock_slots(p_key, (p_limit ->> 'runs')::integer, p_want, p_claim_key, p_now);
+    allowed := cardinality(slots);
+    until := case when allowed < p_want then p_now + interval '1 second' end;  -- nothing notifies of a free slot
+  end if;
+  if not p_limit ? 'per_second' or allowed = 0 then
+    return;
+  end if;
+  r := public.giftcard_lock_rate(p_key, p_limit, p_now);
+  v_tokens := public.giftcard_tokens(p_limit, r, p_now);
+  if r.key is null then
+    allowed := 0;  -- another claim reserves now
+    until := p_now + interval '50 milliseconds';
+  elsif r.held_until > p_now then
+    allowed := 0;
+    until := r.held_until;
+  elsif allowed > floor(v_tokens) then
+    allowed := floor(v_tokens)::integer;
+    v_worth := least(public.giftcard_burst(p_limit), greatest(1, floor((p_limit ->> 'per_second')::double precision)));
+    until := p_now + make_interval(
+      secs => greatest(0.05, (v_worth - v_tokens + allowed) / (p_limit ->> 'per_second')::double precision));
+  end if;
+end $$;
+
+-- Take what was reserved under one key, for the jobs p_ids. The caller holds the rows.
+create function public.giftcard_take(
+  p_key text, p_limit jsonb, p_slots integer[], p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if cardinality(p_ids) = 0 then
+    return;
+  end if;
+  if p_limit ? 'runs' then
+    update public.giftcard_slots set job_id = p_ids[array_position(p_slots, n)], lease_id = p_claim_key
+     where key = p_key and n = any (p_slots[1 : cardinality(p_ids)]);
+  end if;
+  if p_limit ? 'per_second' then
+    update public.giftcard_rates
+       set full_at = greatest(p_now, p_now + make_interval(
+             secs => (public.giftcard_burst(p_limit) + 1e-6 + cardinality(p_ids)
+                      - public.giftcard_tokens(p_limit, giftcard_rates, p_now))
+                     / (p_limit ->> 'per_second')::double precision))
+     where key = p_key;
+  end if;
+end $$;
+
+-- Reserve up to p_want starts of a circuit, under the limits of its stage and its own. p_same: the circuits of the
+-- stage that have their turn now, itself too: they share what the stage's limit leaves. reserved: slots by key.
+create function public.giftcard_reserve_starts(
+  p_limits jsonb, p_circuit text, p_want integer, p_same integer, p_claim_key uuid, p_now timestamptz,
+  out allowed integer, out reserved jsonb, out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_key text;
+  r record;
+begin
+  allowed := p_want;
+  reserved := '{}';
+  foreach v_key in array array['stage ' || public.giftcard_stage_of(p_circuit), 'circuit ' || p_circuit] loop
+    if p_limits ? v_key and allowed > 0 then
+      r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
+      allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
+                      else r.allowed end;
+      until := greatest(until, r.until);
+      reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
+    end if;
+  end loop;
+end $$;
+
+-- Take what giftcard_reserve_starts has reserved, for the jobs p_ids.
+create function public.giftcard_take_starts(
+  p_limits jsonb, p_reserved jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_take(
+      e.key, p_limits -> e.key, array(select jsonb_array_elements_text(e.value)::integer), p_ids, p_claim_key, p_now)
+    from jsonb_each(p_reserved) e;
+end $$;
+
+-- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
+create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
+end $$;
+
+-- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
+-- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
+create function public.giftcard_admit(
+  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
+  out admitted bigint[], out busy text[], out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_reserved jsonb := '{}'::jsonb;
+  k record;
+  r record;
+begin
+  admitted := p_ids;
+  busy := '{}';
+  for k in
+    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
+      from public.giftcard_jobs j cross join lateral (values
+        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
+         '{"runs": 1}' || coalesce(p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')),
+        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
+        x(key, value)
+     where j.id = any (p_ids) and x.key is not null and x.value is not null
+     group by x.key, x.value order by x.key
+  loop
+    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
+    continue when k.ids = '{}';
+    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
+    if r.allowed < cardinality(k.ids) then
+      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
+                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
+      busy := busy || k.key;
+      until := least(until, r.until);
+    end if;
+    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
+      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
+  end loop;
+  perform public.giftcard_take(
+      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
+      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
+             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
+    from jsonb_each(v_reserved) e;
+end $$;
+
+-- Hold the rates of circuits whose other side asked for it (Retry-After): p_results with `hold`, in seconds, of jobs
+-- that were settled. A circuit that is its stage's holds the rate of the stage. Where there is no rate, only the job
+-- waits.
+create function public.giftcard_hold_rates(p_results jsonb, p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  h record;
+begin
+  for h in
+    select r.key, max(least((x.r ->> 'hold')::double precision, 86400)) as seconds
+      from jsonb_array_elements(p_results) x(r)
+      join public.giftcard_jobs j on j.id = (x.r ->> 'id')::bigint
+      join public.giftcard_rates r
+        on r.key in ('circuit ' || j.circuit, case when j.circuit = j.stage then 'stage ' || j.stage end)
+     where j.id = any (p_ids) and (x.r ->> 'hold')::double precision > 0
+     group by r.key order by r.key
+  loop
+    update public.giftcard_rates set held_until = greatest(held_until, p_now + make_interval(secs => h.seconds))
+     where key = h.key;
+  end loop;
 end $$;
 -- Picks: which due jobs a claim takes.
 
@@ -1061,9 +1480,15 @@ create type public.giftcard_claim_state as (
   queues public.giftcard_cursor[],    -- circuits with a due job, in their turn
   claimed_from text[],
   served jsonb,                       -- jobs that the tick has started, by circuit
-  capacity jsonb,                     -- runs that limited stages may still begin; {}: no limits
-  is_full boolean,                    -- a limited stage had more due jobs than capacity
-  skipped bigint[]                    -- jobs to pass over
+  limits jsonb,                       -- as giftcard_effective_limits returns them; {}: none
+  limited_until timestamptz,          -- when what a limit holds back may start; null: none does
+  busy text[],                        -- keys whose jobs cannot start now; null: not known, as no job has had a key
+  skipped bigint[],                   -- jobs to pass over
+  tick_id bigint,
+  claim_key uuid,
+  weights jsonb,                      -- of tenants
+  got bigint[],                       -- jobs that the last careful pick took
+  more boolean                        -- and whether its queue may have more
 );
 
 -- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
@@ -1086,10 +1511,13 @@ begin
   select j.id into v_id from public.giftcard_jobs j
    where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
      select f.id from (
-       select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
-        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now and q.id <> all (p_skipped)
-        order by q.scheduled_at, q.id limit 50) f
-      order by f.attempts, f.scheduled_at, f.id limit 1))
+       select l.lane, q.* from public.giftcard_lanes(p_circuit) l(lane) cross join lateral (
+         select n.id, n.attempts, n.scheduled_at from public.giftcard_jobs n
+          where n.status = 'queued' and n.circuit = p_circuit and (-n.priority) = l.lane and n.scheduled_at <= p_now
+            and n.id <> all (p_skipped)
+          order by n.scheduled_at, n.id limit 50) q
+        order by l.lane, q.scheduled_at, q.id limit 50) f
+      order by f.attempts, f.lane, f.scheduled_at, f.id limit 1))
    for update skip locked;
   if v_id is not null and c.state = 'open' then
     perform public.giftcard_change_circuit(p_circuit, 'half_open', 'cooldown over', v_id, c.open_until, p_now);
@@ -1120,21 +1548,46 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_circuit text;
   v_id bigint;
+  r record;  -- what the limits of the circuit leave
+  a record;  -- and those of the job
 begin
   foreach v_circuit in array p_half_open loop
     exit when s.remaining <= 0;
-    if s.capacity <> '{}' and (s.capacity ->> public.giftcard_stage_of(v_circuit))::integer = 0 then
-      s.is_full := true;
-      continue;
-    end if;
+    r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, 1, s.claim_key, p_now);
+    s.limited_until := least(s.limited_until, r.until);
+    continue when r.allowed = 0;
     v_id := case when p_one_by_one
                  then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now)
                  else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now) end;
     continue when v_id is null;
+    a := public.giftcard_admit(s.limits, array[v_id], s.claim_key, p_now);
+    s.limited_until := least(s.limited_until, a.until);
+    continue when a.admitted = '{}';
+    perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
     s.ids := s.ids || v_id;
     s.remaining := s.remaining - 1;
-    s.capacity := public.giftcard_reduce_capacity(s.capacity, v_circuit, 1);
   end loop;
+  return s;
+end $$;
+
+-- Begin a claim of up to p_limit jobs for a tick.
+create function public.giftcard_begin_claim(
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_now timestamptz) returns public.giftcard_claim_state
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  s public.giftcard_claim_state;
+begin
+  s.ids := '{}'::bigint[];
+  s.remaining := p_limit;
+  s.queues := t.cursors;
+  s.claimed_from := '{}'::text[];
+  s.served := t.served;
+  s.limits := case when t.limits = '{}' and not exists (select from public.giftcard_limits) then '{}'::jsonb
+                   else public.giftcard_effective_limits(t.limits, p_now) end;
+  s.skipped := '{}'::bigint[];
+  s.tick_id := t.id;
+  s.claim_key := p_claim_key;
+  s.weights := t.tenant_weights;
   return s;
 end $$;
 
@@ -1144,59 +1597,339 @@ create function public.giftcard_pick_jobs(
   s public.giftcard_claim_state, p_only_job_id bigint, p_now timestamptz) returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_ids bigint[] := s.ids;
-  v_left integer := s.remaining;
-  v_served jsonb := s.served;
   v_again public.giftcard_cursor[];  -- the queues of the next round
   q public.giftcard_cursor;
   v_share integer;
   v_got bigint[];
   v_got_at timestamptz;              -- scheduled_at of the last of them
+  v_keyed boolean;                   -- whether one has a concurrency key
+  v_more boolean;                    -- whether the queue may have more
 begin
-  while v_left > 0 and cardinality(s.queues) > 0 loop
+  while s.remaining > 0 and cardinality(s.queues) > 0 loop
     v_again := '{}'::public.giftcard_cursor[];
     for i in 1 .. cardinality(s.queues) loop
-      if v_left <= 0 then
+      if s.remaining <= 0 then
         v_again := s.queues[i:] || v_again;
         exit;
       end if;
       q := s.queues[i];
       -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
-      v_share := (v_left + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if s.capacity <> '{}' then
-        -- null, and so without effect, for a stage without a limit
-        v_share := least(v_share, (s.capacity ->> public.giftcard_stage_of(q.circuit))::integer);
-        s.is_full := s.is_full or v_share = 0;
-        continue when v_share = 0;
+      v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
+      if q.plain is null then
+        q.plain := public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now);
       end if;
-      if p_only_job_id is null then
-        select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
-          select j.id, j.scheduled_at from public.giftcard_jobs j
-           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now
-             and j.id <> all (v_ids) and j.id <> all (s.skipped)
+      if q.plain then
+        select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at), coalesce(bool_or(g.keyed), false)
+          into v_got, v_got_at, v_keyed from (
+          select j.id, j.scheduled_at, j.concurrency_key is not null as keyed from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = q.lanes[1]
+             and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
-      else
-        v_got := array(select id from public.giftcard_jobs
-                        where id = p_only_job_id and status = 'queued' and id <> all (v_ids) for update skip locked);
+        q.plain := not v_keyed;
+        q.scheduled_at := v_got_at;
+        q.id := v_got[v_share];
+        v_more := cardinality(v_got) = v_share;
       end if;
-      v_ids := v_ids || v_got;
-      v_left := v_left - cardinality(v_got);
+      if not q.plain then
+        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
+        v_got := s.got;
+        v_more := s.more;
+        q.scheduled_at := null;
+        q.id := null;
+      end if;
+      s.ids := s.ids || v_got;
+      s.remaining := s.remaining - cardinality(v_got);
       s.claimed_from := s.claimed_from || q.circuit;
-      v_served := v_served || jsonb_build_object(
-        q.circuit, coalesce((v_served ->> q.circuit)::integer, 0) + cardinality(v_got));
-      if s.capacity <> '{}' then
-        s.capacity := public.giftcard_reduce_capacity(s.capacity, q.circuit, cardinality(v_got));
-      end if;
-      if cardinality(v_got) = v_share then
-        v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_cursor;
+      s.served := s.served || jsonb_build_object(
+        q.circuit, coalesce((s.served ->> q.circuit)::integer, 0) + cardinality(v_got));
+      if v_more then
+        v_again := v_again || q;
       end if;
     end loop;
     s.queues := v_again;
   end loop;
-  s.ids := v_ids;
-  s.remaining := v_left;
-  s.served := v_served;
+  return s;
+end $$;
+-- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
+-- their queues.
+
+-- Walk over the tenants with queued jobs in a lane, from p_from on (p_with: itself too), until p_most have a turn: 75
+-- at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
+create function public.giftcard_walk_tenants(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_from text, p_with boolean, p_most integer,
+  p_now timestamptz)
+returns table (tenant_id text, has_turn boolean, weight integer)
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_key text := 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ';
+begin
+  return query with recursive walk as (
+    (select f.tenant_id, f.scheduled_at <= p_now and v_key || f.tenant_id <> all (s.busy) as has_turn, 1 as seen,
+            0 as found
+       from public.giftcard_jobs f
+      where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
+        and f.tenant_id >= p_from and (p_with or f.tenant_id > p_from)
+      order by f.tenant_id, f.scheduled_at, f.id limit 1)
+    union all
+    select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
+      select j.tenant_id, j.scheduled_at <= p_now and v_key || j.tenant_id <> all (s.busy) as has_turn
+        from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
+       order by j.tenant_id, j.scheduled_at, j.id limit 1) n
+     where w.found + w.has_turn::integer < p_most and w.seen < 75)
+  select k.tenant_id, k.has_turn,
+         least(100, greatest(1, coalesce((s.weights ->> k.tenant_id)::numeric::integer, 1)))
+    from walk k;
+end $$;
+
+-- Pick up to p_wanted due jobs of a lane for the tenants whose turn it is, each its weight in a row, from where the
+-- last claim of the circuit stopped; at the end it begins anew. Four rounds at most, of 25 tenants each. The
+-- row in giftcard_turns is a hint: a claim that holds it is not waited for.
+create function public.giftcard_pick_by_tenant(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  t public.giftcard_turns;
+  v_picked bigint[] := '{}'::bigint[];
+  r record;
+begin
+  select * into t from public.giftcard_turns where circuit = p_circuit;
+  for v_round in 1 .. 4 loop
+    r := public.giftcard_pick_round(s, p_circuit, p_lane, p_wanted - cardinality(v_picked), coalesce(t.tenant_id, ''),
+                                    coalesce(t.taken, 0), p_now);
+    v_picked := v_picked || r.ids;
+    t := row(p_circuit, r.last_tenant, r.taken);
+    exit when cardinality(v_picked) = p_wanted or r.ids = '{}' and v_round > 1;
+    s.ids := s.ids || r.ids;
+  end loop;
+  perform public.giftcard_keep_turn(p_circuit, t.tenant_id, t.taken);
+  return v_picked;
+end $$;
+
+-- Pick one round, after p_last (empty: from the first on), which had p_taken jobs in a row. Where a few tenants want
+-- many jobs, each has several turns at once in a round that begins with the first. last_tenant, taken: where the next
+-- round continues.
+create function public.giftcard_pick_round(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_last text, p_taken integer,
+  p_now timestamptz, out ids bigint[], out last_tenant text, out taken integer)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_most integer := least(p_wanted, 25);
+  v_goes_on boolean := p_taken < least(100, greatest(1, coalesce((s.weights ->> p_last)::numeric::integer, 1)));
+  v_walked text[];
+  v_names text[];
+  v_weights integer[];
+  v_times bigint;  -- turns at once
+  v_tenants text[];
+begin
+  select array_agg(w.tenant_id), coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
+         array_agg(w.weight) filter (where w.has_turn),
+         case when p_last = '' then greatest(1, p_wanted / sum(w.weight) filter (where w.has_turn)) else 1 end
+    into v_walked, v_names, v_weights, v_times
+    from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, v_goes_on, v_most, p_now) w;
+  select coalesce(array_agg(x.id), '{}'), array_agg(x.name) into ids, v_tenants from (
+    select g.id, n.name from unnest(v_names, v_weights) with ordinality n(name, weight, place) cross join lateral (
+      select j.id from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = n.name
+         and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
+         and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+       order by j.scheduled_at, j.id
+       limit n.weight * v_times - case when n.name = p_last then p_taken else 0 end for update skip locked) g
+     limit p_wanted) x;
+  if cardinality(ids) = p_wanted then
+    last_tenant := v_tenants[p_wanted];
+    taken := (select count(*)::integer from unnest(v_tenants) u(name) where u.name = last_tenant)
+             + case when last_tenant = p_last then p_taken else 0 end;
+  else
+    last_tenant := case when cardinality(v_names) >= v_most or cardinality(v_walked) >= 75
+                        then v_walked[cardinality(v_walked)] else '' end;
+    taken := 100;  -- its turn is over
+  end if;
+end $$;
+
+-- Keep which tenant had the last turn of a circuit (empty: the next claim begins with the first), and how many of its
+-- jobs started in a row; not if another claim holds the row.
+create function public.giftcard_keep_turn(p_circuit text, p_tenant_id text, p_taken integer) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_turns set tenant_id = p_tenant_id, taken = p_taken
+   where circuit = (select t.circuit from public.giftcard_turns t where t.circuit = p_circuit for update skip locked);
+  if not found and not exists (select from public.giftcard_turns t where t.circuit = p_circuit)
+     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_circuit, 0)) then
+    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_circuit, p_tenant_id, p_taken)
+    on conflict do nothing;
+  end if;
+end $$;
+
+-- Turns: how a claim picks from a queue where more than the time of its jobs matters: priorities, tenants, concurrency
+-- keys, limits.
+--
+-- The jobs that a tick starts of a circuit are numbered from the tick's id on. Of several lanes, the one with the
+-- highest priority comes first; the last of ten numbers belongs to the lane below whose oldest job has waited for
+-- longest, so that none starves. Where more jobs of a lane are due than are wanted, of several tenants, even numbers
+-- belong to the tenants in turn, odd ones to the oldest jobs.
+
+-- Return how many of the next p_count numbers of a circuit leave p_rest when divided by p_divisor.
+create function public.giftcard_share(
+  s public.giftcard_claim_state, p_circuit text, p_count integer, p_divisor integer, p_rest integer) returns integer
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v_first bigint := s.tick_id + coalesce((s.served ->> p_circuit)::integer, 0);
+begin
+  return ((v_first + p_count + p_divisor - 1 - p_rest) / p_divisor
+          - (v_first + p_divisor - 1 - p_rest) / p_divisor)::integer;
+end $$;
+
+-- Return whether tenants have to take turns in a lane: more jobs are due than are wanted, of more than one tenant.
+create function public.giftcard_takes_turns(p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz)
+returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return (select j.tenant_id from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane
+           order by j.tenant_id, j.scheduled_at, j.id limit 1)
+      <> (select j.tenant_id from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane
+           order by j.tenant_id desc, j.scheduled_at desc, j.id desc limit 1)
+     and exists (select from public.giftcard_jobs j
+                  where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane
+                    and j.scheduled_at <= p_now
+                  order by j.scheduled_at, j.id limit 1 offset p_wanted);
+end $$;
+
+-- Return whether only the time of its jobs matters in a queue, as far as can be known before they are picked.
+create function public.giftcard_is_plain(
+  p_limits jsonb, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return p_only_job_id is null and p_limits = '{}' and cardinality(q.lanes) = 1
+         and not public.giftcard_takes_turns(q.circuit, q.lanes[1], p_wanted, p_now);
+end $$;
+
+-- Return the concurrency keys that let no more jobs start, as keys of limits.
+create function public.giftcard_busy_keys(p_limits jsonb, p_now timestamptz) returns text[]
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return array(
+    select 'key ' || j.tenant_id || ' ' || j.concurrency_key from public.giftcard_jobs j
+     where j.status = 'running' and j.concurrency_key is not null and j.lease_expires_at > p_now
+     group by j.tenant_id, j.concurrency_key
+    having count(*) >= coalesce(
+      (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
+    union
+    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0');
+end $$;
+
+-- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.
+create function public.giftcard_pick_oldest(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_ids bigint[], p_now timestamptz)
+returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  return array(
+    select j.id from public.giftcard_jobs j
+     where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.scheduled_at <= p_now
+       and j.id <> all (s.ids) and j.id <> all (s.skipped) and j.id <> all (p_ids)
+       and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+     order by j.scheduled_at, j.id limit p_wanted for update skip locked);
+end $$;
+
+-- Pick up to p_wanted due jobs of one lane. p_ids: those that this claim has picked of the circuit already. With limits
+-- by tenant all are picked in turn: what one tenant may not start now hides no job of another.
+create function public.giftcard_pick_from_lane(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_ids bigint[], p_now timestamptz)
+returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_by_tenant integer := 0;
+  v_limited boolean := s.limits <> '{}' and exists (
+    select from jsonb_object_keys(s.limits) k
+     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+  v_got bigint[] := '{}'::bigint[];
+begin
+  s.ids := s.ids || p_ids;
+  if v_limited then
+    v_by_tenant := p_wanted;
+  elsif public.giftcard_takes_turns(p_circuit, p_lane, p_wanted, p_now) then
+    v_by_tenant := public.giftcard_share(s, p_circuit, p_wanted, 2, 0);
+  end if;
+  if v_by_tenant > 0 then
+    v_got := public.giftcard_pick_by_tenant(s, p_circuit, p_lane, v_by_tenant, p_now);
+  end if;
+  if not v_limited and cardinality(v_got) < p_wanted then
+    v_got := v_got || public.giftcard_pick_oldest(
+      s, p_circuit, p_lane, p_wanted - cardinality(v_got), v_got, p_now);
+  end if;
+  return v_got;
+end $$;
+
+-- Pick up to p_wanted due jobs of a queue with lanes, from the highest priority on. If that leaves out a lane, the jobs
+-- whose numbers belong to those below come last.
+create function public.giftcard_pick_from_lanes(
+  s public.giftcard_claim_state, q public.giftcard_cursor, p_wanted integer, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_got bigint[] := '{}'::bigint[];
+  v_below smallint[] := q.lanes;
+  v_share integer := public.giftcard_share(s, q.circuit, p_wanted, 10, 9);
+  v_longest smallint;
+  v_of_longest bigint[];
+begin
+  while cardinality(v_got) < p_wanted and cardinality(v_below) > 0 loop
+    v_got := v_got || public.giftcard_pick_from_lane(
+      s, q.circuit, v_below[1], p_wanted - cardinality(v_got), v_got, p_now);
+    v_below := v_below[2:];
+  end loop;
+  if v_share = 0 or v_below = '{}' or cardinality(v_got) < p_wanted then
+    return v_got;
+  end if;
+  select l.lane into v_longest from unnest(v_below) l(lane) cross join lateral (
+    select j.scheduled_at from public.giftcard_jobs j
+     where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = l.lane
+     order by j.scheduled_at, j.id limit 1) h
+   order by h.scheduled_at, l.lane limit 1;
+  v_of_longest := public.giftcard_pick_from_lane(s, q.circuit, v_longest, v_share, v_got, p_now);
+  return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
+end $$;
+
+-- Pick up to p_wanted due jobs of a queue, the one at p_place, within all limits: got and more of the state. Its ids
+-- and remaining stay.
+create function public.giftcard_pick_carefully(
+  s public.giftcard_claim_state, p_place integer, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint,
+  p_now timestamptz)
+returns public.giftcard_claim_state
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_picked bigint[];
+  r record;  -- what the limits of the circuit leave
+  a record;  -- and those of tenants and keys
+begin
+  s.got := '{}'::bigint[];
+  s.more := false;
+  r := public.giftcard_reserve_starts(
+    s.limits, q.circuit, p_wanted, case when s.limits = '{}' then 1 else (
+      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
+       where starts_with(c.circuit || ':', public.giftcard_stage_of(q.circuit) || ':')) end, s.claim_key, p_now);
+  s.limited_until := least(s.limited_until, r.until);
+  if r.allowed = 0 then
+    return s;
+  end if;
+  s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
+  if p_only_job_id is null then
+    v_picked := public.giftcard_pick_from_lanes(s, q, r.allowed, p_now);
+  else
+    v_picked := array(select id from public.giftcard_jobs
+                       where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
+  end if;
+  a := public.giftcard_admit(s.limits, v_picked, s.claim_key, p_now);
+  perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
+  s.got := a.admitted;
+  s.busy := s.busy || a.busy;
+  -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
+  s.more := cardinality(v_picked) = r.allowed and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  -- Nothing notifies of the end of a run.
+  s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
   return s;
 end $$;
 -- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.
@@ -1277,7 +2010,7 @@ create table public.giftcard_faulty_rows (
 
 comment on table public.giftcard_faulty_rows is 'Rows that work has failed on, alone, and the last reason.';
 comment on column public.giftcard_faulty_rows.kind is
-  'job, schedule, circuit, webhook (of a job to an endpoint), alert (of a channel), prune or tick.';
+  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), prune or tick.';
 comment on column public.giftcard_faulty_rows.skip_until is
   'A job that could not even become a dead letter, a schedule that could not even be paused, or a circuit: ticks pass '
   'over it until then. null: it is put aside.';
@@ -1539,8 +2272,8 @@ begin
   end if;
   perform public.giftcard_mark_tick(
     t.id, p_claim_key, ids, p_ended, s.served, t.scanned_at,
-    -- Many queues, limits and a single job need a scan each time.
-    case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end);
+    -- Many queues and a single job need a scan each time.
+    case when cardinality(s.queues) <= 20 and t.only_job_id is null then s.queues end);
 end $$;
 -- The audit: one row for each act of an operator, written in the transaction of the act. Rows are only added.
 
@@ -1874,7 +2607,7 @@ begin
     return;
   end if;
 
-  s := row('{}'::bigint[], p_limit, t.cursors, '{}'::text[], t.served, '{}'::jsonb, false, '{}'::bigint[]);
+  s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
   v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
              and t.scanned_at between p_now - interval '1 second' and p_now;
   if v_known then
@@ -1886,7 +2619,6 @@ begin
     q := public.giftcard_scan_queues(t, p_limit, p_now);
     v_ended := q.ended;
     s.queues := q.open;
-    s.capacity := q.capacity;
     s.skipped := q.skipped;
     if q.half_open <> '{}' then
       v_half_open := q.half_open;
@@ -1904,7 +2636,7 @@ begin
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
     next_due_at := public.giftcard_next_due(
-      q.next_due_at, s.claimed_from, s.is_full, t.only_stage is null and t.only_job_id is null, t.revives,
+      q.next_due_at, s.claimed_from, s.limited_until, t.only_stage is null and t.only_job_id is null, t.revives,
       s.skipped, p_now);
   end if;
 end $$;
@@ -2610,112 +3342,10 @@ begin
   end if;
   return jsonb_build_object('cancel_requested', v_cancel);
 end $$;
--- Limits: how many runs at once, and how many starts a second, for a stage, a circuit, a tenant in a stage, or a
--- concurrency key. The settings hold the defaults of stages, which each tick brings; rows here override them without a
--- deployment.
-
-create table public.giftcard_limits (
-  kind text collate "C" not null,
-  name text collate "C" not null,
-  tenant_id text collate "C" not null default '',
-  runs integer,
-  per_second double precision,
-  burst integer,
-  set_by text,
-  reason text,
-  until timestamptz,
-  updated_at timestamptz not null default now(),
-  constraint giftcard_limits_pkey primary key (kind, name, tenant_id),
-  constraint giftcard_limits_kind_is_known check (kind in ('stage', 'circuit', 'tenant', 'key')),
-  constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
-  constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
-  constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
-  constraint giftcard_limits_burst_is_positive check (burst between 1 and 100000 and per_second is not null),
-  constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
-);
-
-comment on table public.giftcard_limits is
-  'A limit that overrides the settings, until its end. A plain INSERT (kind, name, runs) is a valid one.';
-comment on column public.giftcard_limits.kind is
-  'stage, circuit: name is that; tenant: name is the stage, tenant_id the tenant, or * for each tenant; key: name is '
-  'the concurrency key of tenant_id''s jobs.';
-comment on column public.giftcard_limits.runs is
-  'The most runs at once in the whole fleet; 0: none start. null: the default.';
-comment on column public.giftcard_limits.per_second is
-  'Starts a second; burst: the most at once (default: those of a second).';
-comment on column public.giftcard_limits.until is 'When the limit ends by itself; null: never.';
-
--- A place of a limited key: taken while its job runs under that lease, then free. Nothing is given back that could be
--- lost: places of killed functions are free when their leases end.
-create table public.giftcard_slots (
-  key text collate "C" not null,
-  n integer not null,
-  job_id bigint,
-  lease_id uuid,
-  constraint giftcard_slots_pkey primary key (key, n)
-) with (fillfactor = 50);
-
-comment on table public.giftcard_slots is
-  'A place of a limit of runs: key is "stage payment", "circuit http_call:api.example.com", "tenant email acme" or '
-  '"key acme customer-7".';
-
--- The rates: GCRA with one row a key. full_at: when its burst is whole again if nothing starts meanwhile.
-create table public.giftcard_rates (
-  key text collate "C" not null,
-  full_at timestamptz not null default '-infinity',
-  held_until timestamptz not null default '-infinity',
-  constraint giftcard_rates_pkey primary key (key)
-) with (fillfactor = 50);
-
-comment on column public.giftcard_rates.held_until is
-  'Nothing starts before: the other side asked for it (Retry-After).';
-
--- Return how many runs of a stage have a lease that has not ended.
-create function public.giftcard_running(p_stage text, p_now timestamptz) returns integer
-language sql stable security invoker set search_path = '' set enable_seqscan = off set enable_bitmapscan = off
-set jit = off as $$
-  select count(*)::integer from public.giftcard_jobs
-   where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > p_now and stage = p_stage
-$$;
-
--- Return how many more runs each limited stage may begin: {"email": 2}, for the stages of p_circuits. p_limits:
--- {"email": 3}: the most at once in the whole fleet. Lock first, then count in a new statement, which sees what earlier
--- holders of the lock have committed. Nothing is stored that could go wrong: runs of killed functions stop counting
--- when their leases end.
-create function public.giftcard_remaining_capacity(p_limits jsonb, p_circuits text[], p_now timestamptz) returns jsonb
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-declare
-  v_stage text;
-  v_stages text[] := array(
-    select distinct s from (select public.giftcard_stage_of(c) as s from unnest(p_circuits) c) x where p_limits ? s
-      order by s);
-begin
-  foreach v_stage in array v_stages loop
-    perform pg_advisory_xact_lock(hashtextextended('limit of stage ' || v_stage, 0));
-  end loop;
-  return (
-    select coalesce(jsonb_object_agg(s, greatest(0, (p_limits ->> s)::integer - public.giftcard_running(s, p_now))),
-                    '{}')
-      from unnest(v_stages) s);
-end $$;
-
--- Return the capacity that is left once p_begun runs of a circuit have begun; stages without a limit change nothing.
-create function public.giftcard_reduce_capacity(p_capacity jsonb, p_circuit text, p_begun integer) returns jsonb
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  v_stage text := public.giftcard_stage_of(p_circuit);
-begin
-  if p_capacity ? v_stage then
-    return p_capacity || jsonb_build_object(v_stage, (p_capacity ->> v_stage)::integer - p_begun);
-  end if;
-  return p_capacity;
-end $$;
-
 -- One by one: what a tick does after a call has failed, so that one row stops no other.
 
--- Do what follows a settle: enqueue webhooks, count the results for their circuits. Arguments as in giftcard_settle;
--- p_ids: the jobs that were settled. Return the circuits that opened and closed.
+-- Do what follows a settle: enqueue webhooks, hold rates, count the results for their circuits. Arguments as in
+-- giftcard_settle; p_ids: the jobs that were settled. Return the circuits that opened and closed.
 create function public.giftcard_follow_up(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_guarded boolean, p_now timestamptz,
   out opened text[], out closed text[])
@@ -2732,6 +3362,9 @@ begin
     return;
   elsif exists (select from public.giftcard_webhook_endpoints where enabled) then
     perform public.giftcard_enqueue_webhooks(p_ids, p_now);
+  end if;
+  if p_results @? '$[*].hold ? (@ != null)' then
+    perform public.giftcard_hold_rates(p_results, p_ids, p_now);
   end if;
   if p_results @? '$[*].trips ? (@ != null)'
      or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
@@ -2770,8 +3403,8 @@ begin
   end loop;
 end $$;
 
--- Do what follows a settle, each step for itself: enqueue webhooks, count the results for their circuits. A step that
--- fails is recorded and left out. Return the circuits that opened and closed.
+-- Do what follows a settle, each step for itself: enqueue webhooks, hold rates, count the results for their circuits.
+-- A step that fails is recorded and left out. Return the circuits that opened and closed.
 create function public.giftcard_try_follow_up(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz, out opened text[],
   out closed text[])
@@ -2782,10 +3415,12 @@ declare
 begin
   opened := '{}';
   closed := '{}';
-  for v_kind in select k from unnest(array['webhook', 'circuit']) with ordinality x(k, n) order by n loop
+  for v_kind in select k from unnest(array['webhook', 'rate', 'circuit']) with ordinality x(k, n) order by n loop
     begin
       if v_kind = 'webhook' then
         perform public.giftcard_enqueue_webhooks_each(p_ids, p_now);
+      elsif v_kind = 'rate' then
+        perform public.giftcard_hold_rates(p_results, p_ids, p_now);
       else
         r := public.giftcard_count_results(p_results, p_ids, p_cooldown_seconds, p_now);
         opened := r.opened;
@@ -3702,7 +4337,83 @@ begin
 end $$;
 -- Why a job does not run.
 
--- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
+-- Return why a limit of runs holds a job back: {reason, text}; null: it does not. p_key: that of the limit.
+create function public.giftcard_waiting_for_slot(
+  j public.giftcard_jobs, p_kind text, p_key text, p_runs integer, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_what text := case p_kind when 'stage' then 'stage ' || j.stage when 'circuit' then 'circuit ' || j.circuit
+                             when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
+                             else format('concurrency key %s', j.concurrency_key) end;
+begin
+  if p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+    return null;
+  end if;
+  return jsonb_build_object(
+    'reason', case p_kind when 'key' then 'key_busy' else p_kind || '_full' end,
+    'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
+                 else format('%s has %s running, which is its limit', v_what, p_runs) end);
+end $$;
+
+-- Return why a limit holds a job back: {reason, until, text}, with who set it and why; null: none does. p_defaults: the
+-- limits of the settings, as each tick records them.
+create function public.giftcard_waiting_for_limit(j public.giftcard_jobs, p_defaults jsonb, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limits jsonb := public.giftcard_effective_limits(coalesce(p_defaults, '{}'), p_now);
+  v_why jsonb;
+  v_until timestamptz;
+  k record;
+begin
+  for k in
+    select x.kind, x.key, x.its_limit from (values
+        (1, 'stage', 'stage ' || j.stage, v_limits -> ('stage ' || j.stage)),
+        (2, 'circuit', 'circuit ' || j.circuit, v_limits -> ('circuit ' || j.circuit)),
+        (3, 'tenant', 'tenant ' || j.stage || ' ' || j.tenant_id,
+         public.giftcard_tenant_limit(v_limits, j.stage, j.tenant_id)),
+        (4, 'key', 'key ' || j.tenant_id || ' ' || j.concurrency_key,
+         '{"runs": 1}' || coalesce(v_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')))
+        x(n, kind, key, its_limit)
+     where x.key is not null and x.its_limit is not null order by x.n
+  loop
+    v_why := public.giftcard_waiting_for_slot(j, k.kind, k.key, (k.its_limit ->> 'runs')::integer, p_now);
+    if v_why is null and k.its_limit ? 'per_second' then
+      v_until := (select public.giftcard_starts_at(k.its_limit, r, p_now) from public.giftcard_rates r
+                   where r.key = k.key);
+      if v_until > p_now then
+        v_why := jsonb_build_object('reason', 'rate_limited', 'until', v_until, 'text', format(
+          '%s may start %s a second: the next at %s', k.key, k.its_limit ->> 'per_second',
+          public.giftcard_time_text(v_until)));
+      end if;
+    end if;
+    exit when v_why is not null;
+  end loop;
+  return v_why || coalesce((
+    select jsonb_build_object('by', left(l.set_by, 400), 'text', left(concat(
+             v_why ->> 'text', ' (set by ' || l.set_by, ': ' || l.reason, case when l.set_by is not null then ')' end),
+             500))
+      from public.giftcard_limits l
+     where public.giftcard_limit_key(l.kind, l.name, l.tenant_id) = k.key and l.set_by is not null
+       and (l.until is null or l.until > p_now)), '{}');
+end $$;
+
+-- Return how many queued jobs of its circuit start before a job, at most 1,000: of higher priority, or older.
+create function public.giftcard_ahead(j public.giftcard_jobs, p_now timestamptz) returns bigint
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    select count(*) from (
+      select from public.giftcard_lanes(j.circuit) l(lane) cross join lateral (
+        select from public.giftcard_jobs q
+         where q.status = 'queued' and q.circuit = j.circuit and (-q.priority) = l.lane
+           and (q.scheduled_at, q.id) < (case when l.lane < -j.priority then p_now else j.scheduled_at end, j.id)
+         limit 1000) a
+       where l.lane <= -j.priority limit 1000) c);
+end $$;
+
+-- Return why a due job of a stage that runs is not running: its circuit, the clock, a limit, or its turn.
 create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -3710,6 +4421,7 @@ declare
   v_ahead bigint;
   v_tick timestamptz;
   v_limits jsonb;
+  v_limited jsonb;
 begin
   select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
   if found and c.open_until > p_now then
@@ -3725,19 +4437,15 @@ begin
       'reason', 'no_tick', 'until', null, 'since', v_tick, 'text', coalesce(
         'no tick since ' || public.giftcard_time_text(v_tick), 'no tick has ever run') || ': is the clock calling?');
   end if;
-  -- Each tick records the limits of its stages.
-  if jsonb_typeof(v_limits -> j.stage) = 'number'
-     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
-    return jsonb_build_object('reason', 'stage_full', 'text', format(
-      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+  v_limited := public.giftcard_waiting_for_limit(j, v_limits, p_now);
+  if v_limited is not null then
+    return v_limited;
   end if;
-  select count(*) into v_ahead from (
-    select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
-     limit 1000) a;
+  v_ahead := public.giftcard_ahead(j, p_now);
   if v_ahead > 0 then
     return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
-      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
+      'behind %s%s jobs of circuit %s that are older or of higher priority', v_ahead,
+      case when v_ahead = 1000 then ' or more' end, j.circuit));
   end if;
   return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
 end $$;
@@ -4656,8 +5364,11 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
-         select j.* from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit
-          order by j.scheduled_at, j.id limit p_scan) f) r
+         select o.* from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+           select j.* from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane
+            order by j.scheduled_at, j.id limit p_scan) o
+          order by o.scheduled_at, o.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
   (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id, false
@@ -8137,11 +8848,17 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
             where q.head_at <= p_now - p_due_for order by q.head_at, q.circuit limit 21) h
     cross join lateral (
       select count(*) as n from (
-        select from public.giftcard_jobs j
-         where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at <= p_now - p_due_for limit 1000) c) d
+        select from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+          select from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane
+             and j.scheduled_at <= p_now - p_due_for limit 1000) a
+         limit 1000) c) d
     cross join lateral (
-      select j.* from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit
-       order by j.scheduled_at, j.id limit 1) f
+      select o.* from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+        select j.* from public.giftcard_jobs j
+         where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane
+         order by j.scheduled_at, j.id limit 1) o
+       order by o.scheduled_at, o.id limit 1) f
     cross join lateral (
       select public.giftcard_waiting_for(f.*::public.giftcard_jobs, p_stages, p_missing, p_now) as found) w)
 $$;
@@ -8156,9 +8873,11 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
          coalesce(left(s.last_error, 500), 'its handler snoozes'), s.id, s.tenant_id, null::text
     from (select * from public.giftcard_queue_heads('{}', p_now) limit 200) h
    cross join lateral (
-     select j.* from public.giftcard_jobs j
-      where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now
-      order by j.scheduled_at, j.id limit 200) s
+     select o.* from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+       select j.* from public.giftcard_jobs j
+        where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane and j.scheduled_at > p_now
+        order by j.scheduled_at, j.id limit 200) o
+      order by o.scheduled_at, o.id limit 200) s
    cross join lateral (
      select f.started_at from public.giftcard_job_history f where f.job_id = s.id order by f.run_no limit 1) r
    where s.run_no > 0 and r.started_at <= p_now - p_snoozed_for
@@ -10307,9 +11026,10 @@ begin
            select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c
           where h.stage = s.stage limit 2000) c) q
        cross join lateral (select count(*) as jobs from (
-         select from heads h cross join lateral (
+         select from heads h cross join lateral public.giftcard_lanes(h.circuit) n(lane) cross join lateral (
            select from public.giftcard_jobs j
-            where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c
+            where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = n.lane and j.scheduled_at > p_now
+            limit 1000) c
           where h.stage = s.stage limit 1000) c) l
       union all
       select r.stage, 0, 0, null, count(*), 0
@@ -10430,8 +11150,11 @@ begin
                                 order by circuit limit 10000) r
                where r.state <> 'closed' order by strpos(r.circuit, ':') > 0, r.circuit limit 200) k
        cross join lateral (select count(*) as waiting from (
-          select from public.giftcard_jobs j
-           where j.status = 'queued' and j.circuit = k.circuit and j.scheduled_at <= p_now limit 1000) q) w)
+          select from public.giftcard_lanes(k.circuit) l(lane) cross join lateral (
+            select from public.giftcard_jobs j
+             where j.status = 'queued' and j.circuit = k.circuit and (-j.priority) = l.lane and j.scheduled_at <= p_now
+             limit 1000) a
+           limit 1000) q) w)
     select jsonb_build_object(
         'circuits', coalesce(jsonb_agg(public.giftcard_overview_circuit(f.circuit, f.waiting, p_now)
                                        order by f.waiting desc, f.circuit), '[]'),
@@ -10449,8 +11172,11 @@ declare
   j public.giftcard_jobs;
   v_why jsonb;
 begin
-  select * into j from public.giftcard_jobs
-   where status = 'queued' and circuit = v_circuit order by scheduled_at, id limit 1;
+  select o.* into j from public.giftcard_lanes(v_circuit) l(lane) cross join lateral (
+    select q.* from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = v_circuit and (-q.priority) = l.lane
+     order by q.scheduled_at, q.id limit 1) o
+   order by o.scheduled_at, o.id limit 1;
   if not found then
     return null;
   end if;

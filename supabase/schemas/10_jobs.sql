@@ -105,6 +105,9 @@ comment on column public.giftcard_jobs.cancel_requested_at is
 -- spells out status = 'queued'. Minus, so that the highest priority of a circuit comes first while all columns ascend.
 create index giftcard_jobs_queued on public.giftcard_jobs (circuit, (-priority), scheduled_at, id)
     where status = 'queued';
+-- The same by tenant, for tenants that take turns.
+create index giftcard_jobs_queued_by_tenant on public.giftcard_jobs (
+    circuit, (-priority), tenant_id, scheduled_at, id) where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';

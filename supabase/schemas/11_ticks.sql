@@ -16,8 +16,11 @@ comment on table public.giftcard_stages is
 create domain public.giftcard_tick_end as text constraint giftcard_ticks_stopped_because_is_known
   check (value in ('limit', 'drained', 'budget', 'shutdown', 'paused', 'duplicate', 'failed'));
 
--- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head.
-create type public.giftcard_cursor as (circuit text, scheduled_at timestamptz, id bigint);
+-- Where a tick stands in the queue of a circuit: after this job, the last one it took. null: at the head. lanes: minus
+-- the priorities of the due jobs, the highest priority first. plain: only the time of its jobs matters, neither
+-- priorities nor tenants, keys or limits; null: not known yet.
+create type public.giftcard_cursor as (
+  circuit text, lanes smallint[], plain boolean, scheduled_at timestamptz, id bigint);
 
 create table public.giftcard_ticks (
   id bigint generated always as identity,

@@ -7,9 +7,15 @@ create type public.giftcard_claim_state as (
   queues public.giftcard_cursor[],    -- circuits with a due job, in their turn
   claimed_from text[],
   served jsonb,                       -- jobs that the tick has started, by circuit
-  capacity jsonb,                     -- runs that limited stages may still begin; {}: no limits
-  is_full boolean,                    -- a limited stage had more due jobs than capacity
-  skipped bigint[]                    -- jobs to pass over
+  limits jsonb,                       -- as giftcard_effective_limits returns them; {}: none
+  limited_until timestamptz,          -- when what a limit holds back may start; null: none does
+  busy text[],                        -- keys whose jobs cannot start now; null: not known, as no job has had a key
+  skipped bigint[],                   -- jobs to pass over
+  tick_id bigint,
+  claim_key uuid,
+  weights jsonb,                      -- of tenants
+  got bigint[],                       -- jobs that the last careful pick took
+  more boolean                        -- and whether its queue may have more
 );
 
 -- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
@@ -32,10 +38,13 @@ begin
   select j.id into v_id from public.giftcard_jobs j
    where j.status = 'queued' and j.id = coalesce(p_only_job_id, (
      select f.id from (
-       select q.id, q.attempts, q.scheduled_at from public.giftcard_jobs q
-        where q.status = 'queued' and q.circuit = p_circuit and q.scheduled_at <= p_now and q.id <> all (p_skipped)
-        order by q.scheduled_at, q.id limit 50) f
-      order by f.attempts, f.scheduled_at, f.id limit 1))
+       select l.lane, q.* from public.giftcard_lanes(p_circuit) l(lane) cross join lateral (
+         select n.id, n.attempts, n.scheduled_at from public.giftcard_jobs n
+          where n.status = 'queued' and n.circuit = p_circuit and (-n.priority) = l.lane and n.scheduled_at <= p_now
+            and n.id <> all (p_skipped)
+          order by n.scheduled_at, n.id limit 50) q
+        order by l.lane, q.scheduled_at, q.id limit 50) f
+      order by f.attempts, f.lane, f.scheduled_at, f.id limit 1))
    for update skip locked;
   if v_id is not null and c.state = 'open' then
     perform public.giftcard_change_circuit(p_circuit, 'half_open', 'cooldown over', v_id, c.open_until, p_now);
@@ -66,21 +75,46 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_circuit text;
   v_id bigint;
+  r record;  -- what the limits of the circuit leave
+  a record;  -- and those of the job
 begin
   foreach v_circuit in array p_half_open loop
     exit when s.remaining <= 0;
-    if s.capacity <> '{}' and (s.capacity ->> public.giftcard_stage_of(v_circuit))::integer = 0 then
-      s.is_full := true;
-      continue;
-    end if;
+    r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, 1, s.claim_key, p_now);
+    s.limited_until := least(s.limited_until, r.until);
+    continue when r.allowed = 0;
     v_id := case when p_one_by_one
                  then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now)
                  else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now) end;
     continue when v_id is null;
+    a := public.giftcard_admit(s.limits, array[v_id], s.claim_key, p_now);
+    s.limited_until := least(s.limited_until, a.until);
+    continue when a.admitted = '{}';
+    perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
     s.ids := s.ids || v_id;
     s.remaining := s.remaining - 1;
-    s.capacity := public.giftcard_reduce_capacity(s.capacity, v_circuit, 1);
   end loop;
+  return s;
+end $$;
+
+-- Begin a claim of up to p_limit jobs for a tick.
+create function public.giftcard_begin_claim(
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_now timestamptz) returns public.giftcard_claim_state
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  s public.giftcard_claim_state;
+begin
+  s.ids := '{}'::bigint[];
+  s.remaining := p_limit;
+  s.queues := t.cursors;
+  s.claimed_from := '{}'::text[];
+  s.served := t.served;
+  s.limits := case when t.limits = '{}' and not exists (select from public.giftcard_limits) then '{}'::jsonb
+                   else public.giftcard_effective_limits(t.limits, p_now) end;
+  s.skipped := '{}'::bigint[];
+  s.tick_id := t.id;
+  s.claim_key := p_claim_key;
+  s.weights := t.tenant_weights;
   return s;
 end $$;
 
@@ -90,58 +124,57 @@ create function public.giftcard_pick_jobs(
   s public.giftcard_claim_state, p_only_job_id bigint, p_now timestamptz) returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_ids bigint[] := s.ids;
-  v_left integer := s.remaining;
-  v_served jsonb := s.served;
   v_again public.giftcard_cursor[];  -- the queues of the next round
   q public.giftcard_cursor;
   v_share integer;
   v_got bigint[];
   v_got_at timestamptz;              -- scheduled_at of the last of them
+  v_keyed boolean;                   -- whether one has a concurrency key
+  v_more boolean;                    -- whether the queue may have more
 begin
-  while v_left > 0 and cardinality(s.queues) > 0 loop
+  while s.remaining > 0 and cardinality(s.queues) > 0 loop
     v_again := '{}'::public.giftcard_cursor[];
     for i in 1 .. cardinality(s.queues) loop
-      if v_left <= 0 then
+      if s.remaining <= 0 then
         v_again := s.queues[i:] || v_again;
         exit;
       end if;
       q := s.queues[i];
       -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
-      v_share := (v_left + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if s.capacity <> '{}' then
-        -- null, and so without effect, for a stage without a limit
-        v_share := least(v_share, (s.capacity ->> public.giftcard_stage_of(q.circuit))::integer);
-        s.is_full := s.is_full or v_share = 0;
-        continue when v_share = 0;
+      v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
+      if q.plain is null then
+        q.plain := public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now);
       end if;
-      if p_only_job_id is null then
-        select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at) into v_got, v_got_at from (
-          select j.id, j.scheduled_at from public.giftcard_jobs j
-           where j.status = 'queued' and j.circuit = q.circuit and j.scheduled_at <= p_now
-             and j.id <> all (v_ids) and j.id <> all (s.skipped)
+      if q.plain then
+        select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at), coalesce(bool_or(g.keyed), false)
+          into v_got, v_got_at, v_keyed from (
+          select j.id, j.scheduled_at, j.concurrency_key is not null as keyed from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = q.lanes[1]
+             and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
-      else
-        v_got := array(select id from public.giftcard_jobs
-                        where id = p_only_job_id and status = 'queued' and id <> all (v_ids) for update skip locked);
+        q.plain := not v_keyed;
+        q.scheduled_at := v_got_at;
+        q.id := v_got[v_share];
+        v_more := cardinality(v_got) = v_share;
       end if;
-      v_ids := v_ids || v_got;
-      v_left := v_left - cardinality(v_got);
+      if not q.plain then
+        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
+        v_got := s.got;
+        v_more := s.more;
+        q.scheduled_at := null;
+        q.id := null;
+      end if;
+      s.ids := s.ids || v_got;
+      s.remaining := s.remaining - cardinality(v_got);
       s.claimed_from := s.claimed_from || q.circuit;
-      v_served := v_served || jsonb_build_object(
-        q.circuit, coalesce((v_served ->> q.circuit)::integer, 0) + cardinality(v_got));
-      if s.capacity <> '{}' then
-        s.capacity := public.giftcard_reduce_capacity(s.capacity, q.circuit, cardinality(v_got));
-      end if;
-      if cardinality(v_got) = v_share then
-        v_again := v_again || row(q.circuit, v_got_at, v_got[v_share])::public.giftcard_cursor;
+      s.served := s.served || jsonb_build_object(
+        q.circuit, coalesce((s.served ->> q.circuit)::integer, 0) + cardinality(v_got));
+      if v_more then
+        v_again := v_again || q;
       end if;
     end loop;
     s.queues := v_again;
   end loop;
-  s.ids := v_ids;
-  s.remaining := v_left;
-  s.served := v_served;
   return s;
 end $$;

@@ -137,6 +137,6 @@ begin
   end if;
   perform public.giftcard_mark_tick(
     t.id, p_claim_key, ids, p_ended, s.served, t.scanned_at,
-    -- Many queues, limits and a single job need a scan each time.
-    case when cardinality(s.queues) <= 20 and t.limits = '{}' and t.only_job_id is null then s.queues end);
+    -- Many queues and a single job need a scan each time.
+    case when cardinality(s.queues) <= 20 and t.only_job_id is null then s.queues end);
 end $$;

@@ -59,7 +59,7 @@ begin
     return;
   end if;
 
-  s := row('{}'::bigint[], p_limit, t.cursors, '{}'::text[], t.served, '{}'::jsonb, false, '{}'::bigint[]);
+  s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
   v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
              and t.scanned_at between p_now - interval '1 second' and p_now;
   if v_known then
@@ -71,7 +71,6 @@ begin
     q := public.giftcard_scan_queues(t, p_limit, p_now);
     v_ended := q.ended;
     s.queues := q.open;
-    s.capacity := q.capacity;
     s.skipped := q.skipped;
     if q.half_open <> '{}' then
       v_half_open := q.half_open;
@@ -89,7 +88,7 @@ begin
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
     next_due_at := public.giftcard_next_due(
-      q.next_due_at, s.claimed_from, s.is_full, t.only_stage is null and t.only_job_id is null, t.revives,
+      q.next_due_at, s.claimed_from, s.limited_until, t.only_stage is null and t.only_job_id is null, t.revives,
       s.skipped, p_now);
   end if;
 end $$;

@@ -1,7 +1,7 @@
 -- One by one: what a tick does after a call has failed, so that one row stops no other.
 
--- Do what follows a settle: enqueue webhooks, count the results for their circuits. Arguments as in giftcard_settle;
--- p_ids: the jobs that were settled. Return the circuits that opened and closed.
+-- Do what follows a settle: enqueue webhooks, hold rates, count the results for their circuits. Arguments as in
+-- giftcard_settle; p_ids: the jobs that were settled. Return the circuits that opened and closed.
 create function public.giftcard_follow_up(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_guarded boolean, p_now timestamptz,
   out opened text[], out closed text[])
@@ -18,6 +18,9 @@ begin
     return;
   elsif exists (select from public.giftcard_webhook_endpoints where enabled) then
     perform public.giftcard_enqueue_webhooks(p_ids, p_now);
+  end if;
+  if p_results @? '$[*].hold ? (@ != null)' then
+    perform public.giftcard_hold_rates(p_results, p_ids, p_now);
   end if;
   if p_results @? '$[*].trips ? (@ != null)'
      or exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') then
@@ -56,8 +59,8 @@ begin
   end loop;
 end $$;
 
--- Do what follows a settle, each step for itself: enqueue webhooks, count the results for their circuits. A step that
--- fails is recorded and left out. Return the circuits that opened and closed.
+-- Do what follows a settle, each step for itself: enqueue webhooks, hold rates, count the results for their circuits.
+-- A step that fails is recorded and left out. Return the circuits that opened and closed.
 create function public.giftcard_try_follow_up(
   p_results jsonb, p_ids bigint[], p_cooldown_seconds double precision, p_now timestamptz, out opened text[],
   out closed text[])
@@ -68,10 +71,12 @@ declare
 begin
   opened := '{}';
   closed := '{}';
-  for v_kind in select k from unnest(array['webhook', 'circuit']) with ordinality x(k, n) order by n loop
+  for v_kind in select k from unnest(array['webhook', 'rate', 'circuit']) with ordinality x(k, n) order by n loop
     begin
       if v_kind = 'webhook' then
         perform public.giftcard_enqueue_webhooks_each(p_ids, p_now);
+      elsif v_kind = 'rate' then
+        perform public.giftcard_hold_rates(p_results, p_ids, p_now);
       else
         r := public.giftcard_count_results(p_results, p_ids, p_cooldown_seconds, p_now);
         opened := r.opened;

@@ -1,6 +1,82 @@
 -- Why a job does not run.
 
--- Return why a due job of a stage that runs is not running: its circuit, the clock, its stage's limit, or its turn.
+-- Return why a limit of runs holds a job back: {reason, text}; null: it does not. p_key: that of the limit.
+create function public.giftcard_waiting_for_slot(
+  j public.giftcard_jobs, p_kind text, p_key text, p_runs integer, p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_what text := case p_kind when 'stage' then 'stage ' || j.stage when 'circuit' then 'circuit ' || j.circuit
+                             when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
+                             else format('concurrency key %s', j.concurrency_key) end;
+begin
+  if p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+    return null;
+  end if;
+  return jsonb_build_object(
+    'reason', case p_kind when 'key' then 'key_busy' else p_kind || '_full' end,
+    'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
+                 else format('%s has %s running, which is its limit', v_what, p_runs) end);
+end $$;
+
+-- Return why a limit holds a job back: {reason, until, text}, with who set it and why; null: none does. p_defaults: the
+-- limits of the settings, as each tick records them.
+create function public.giftcard_waiting_for_limit(j public.giftcard_jobs, p_defaults jsonb, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limits jsonb := public.giftcard_effective_limits(coalesce(p_defaults, '{}'), p_now);
+  v_why jsonb;
+  v_until timestamptz;
+  k record;
+begin
+  for k in
+    select x.kind, x.key, x.its_limit from (values
+        (1, 'stage', 'stage ' || j.stage, v_limits -> ('stage ' || j.stage)),
+        (2, 'circuit', 'circuit ' || j.circuit, v_limits -> ('circuit ' || j.circuit)),
+        (3, 'tenant', 'tenant ' || j.stage || ' ' || j.tenant_id,
+         public.giftcard_tenant_limit(v_limits, j.stage, j.tenant_id)),
+        (4, 'key', 'key ' || j.tenant_id || ' ' || j.concurrency_key,
+         '{"runs": 1}' || coalesce(v_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')))
+        x(n, kind, key, its_limit)
+     where x.key is not null and x.its_limit is not null order by x.n
+  loop
+    v_why := public.giftcard_waiting_for_slot(j, k.kind, k.key, (k.its_limit ->> 'runs')::integer, p_now);
+    if v_why is null and k.its_limit ? 'per_second' then
+      v_until := (select public.giftcard_starts_at(k.its_limit, r, p_now) from public.giftcard_rates r
+                   where r.key = k.key);
+      if v_until > p_now then
+        v_why := jsonb_build_object('reason', 'rate_limited', 'until', v_until, 'text', format(
+          '%s may start %s a second: the next at %s', k.key, k.its_limit ->> 'per_second',
+          public.giftcard_time_text(v_until)));
+      end if;
+    end if;
+    exit when v_why is not null;
+  end loop;
+  return v_why || coalesce((
+    select jsonb_build_object('by', left(l.set_by, 400), 'text', left(concat(
+             v_why ->> 'text', ' (set by ' || l.set_by, ': ' || l.reason, case when l.set_by is not null then ')' end),
+             500))
+      from public.giftcard_limits l
+     where public.giftcard_limit_key(l.kind, l.name, l.tenant_id) = k.key and l.set_by is not null
+       and (l.until is null or l.until > p_now)), '{}');
+end $$;
+
+-- Return how many queued jobs of its circuit start before a job, at most 1,000: of higher priority, or older.
+create function public.giftcard_ahead(j public.giftcard_jobs, p_now timestamptz) returns bigint
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    select count(*) from (
+      select from public.giftcard_lanes(j.circuit) l(lane) cross join lateral (
+        select from public.giftcard_jobs q
+         where q.status = 'queued' and q.circuit = j.circuit and (-q.priority) = l.lane
+           and (q.scheduled_at, q.id) < (case when l.lane < -j.priority then p_now else j.scheduled_at end, j.id)
+         limit 1000) a
+       where l.lane <= -j.priority limit 1000) c);
+end $$;
+
+-- Return why a due job of a stage that runs is not running: its circuit, the clock, a limit, or its turn.
 create function public.giftcard_waiting_in_queue(j public.giftcard_jobs, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -8,6 +84,7 @@ declare
   v_ahead bigint;
   v_tick timestamptz;
   v_limits jsonb;
+  v_limited jsonb;
 begin
   select * into c from public.giftcard_circuits where circuit = j.circuit and state <> 'closed';
   if found and c.open_until > p_now then
@@ -23,19 +100,15 @@ begin
       'reason', 'no_tick', 'until', null, 'since', v_tick, 'text', coalesce(
         'no tick since ' || public.giftcard_time_text(v_tick), 'no tick has ever run') || ': is the clock calling?');
   end if;
-  -- Each tick records the limits of its stages.
-  if jsonb_typeof(v_limits -> j.stage) = 'number'
-     and public.giftcard_running(j.stage, p_now) >= (v_limits ->> j.stage)::numeric then
-    return jsonb_build_object('reason', 'stage_full', 'text', format(
-      'stage %s has %s running, which is its limit', j.stage, v_limits ->> j.stage));
+  v_limited := public.giftcard_waiting_for_limit(j, v_limits, p_now);
+  if v_limited is not null then
+    return v_limited;
   end if;
-  select count(*) into v_ahead from (
-    select from public.giftcard_jobs q
-     where q.status = 'queued' and q.circuit = j.circuit and (q.scheduled_at, q.id) < (j.scheduled_at, j.id)
-     limit 1000) a;
+  v_ahead := public.giftcard_ahead(j, p_now);
   if v_ahead > 0 then
     return jsonb_build_object('reason', 'behind', 'ahead', v_ahead, 'text', format(
-      'behind %s%s older jobs of circuit %s', v_ahead, case when v_ahead = 1000 then ' or more' end, j.circuit));
+      'behind %s%s jobs of circuit %s that are older or of higher priority', v_ahead,
+      case when v_ahead = 1000 then ' or more' end, j.circuit));
   end if;
   return jsonb_build_object('reason', 'next_tick', 'text', 'due: the next tick takes it');
 end $$;

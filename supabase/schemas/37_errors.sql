@@ -26,8 +26,11 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
      from (select * from public.giftcard_queue_heads('{}', p_now) q
             where p_stage is null or q.stage = p_stage limit 200) h cross join lateral (
        select f.*, count(*) over () as seen from (
-         select j.* from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit
-          order by j.scheduled_at, j.id limit p_scan) f) r
+         select o.* from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+           select j.* from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane
+            order by j.scheduled_at, j.id limit p_scan) o
+          order by o.scheduled_at, o.id limit p_scan) f) r
     where r.attempts > 0 and r.last_error is not null)
   union all
   (select 'retrying', r.stage, r.tenant_id, r.last_error, r.error_kind, r.updated_at, null::timestamptz, r.id, false

@@ -37,11 +37,17 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
             where q.head_at <= p_now - p_due_for order by q.head_at, q.circuit limit 21) h
     cross join lateral (
       select count(*) as n from (
-        select from public.giftcard_jobs j
-         where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at <= p_now - p_due_for limit 1000) c) d
+        select from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+          select from public.giftcard_jobs j
+           where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane
+             and j.scheduled_at <= p_now - p_due_for limit 1000) a
+         limit 1000) c) d
     cross join lateral (
-      select j.* from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit
-       order by j.scheduled_at, j.id limit 1) f
+      select o.* from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+        select j.* from public.giftcard_jobs j
+         where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane
+         order by j.scheduled_at, j.id limit 1) o
+       order by o.scheduled_at, o.id limit 1) f
     cross join lateral (
       select public.giftcard_waiting_for(f.*::public.giftcard_jobs, p_stages, p_missing, p_now) as found) w)
 $$;
@@ -56,9 +62,11 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
          coalesce(left(s.last_error, 500), 'its handler snoozes'), s.id, s.tenant_id, null::text
     from (select * from public.giftcard_queue_heads('{}', p_now) limit 200) h
    cross join lateral (
-     select j.* from public.giftcard_jobs j
-      where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now
-      order by j.scheduled_at, j.id limit 200) s
+     select o.* from public.giftcard_lanes(h.circuit) l(lane) cross join lateral (
+       select j.* from public.giftcard_jobs j
+        where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = l.lane and j.scheduled_at > p_now
+        order by j.scheduled_at, j.id limit 200) o
+      order by o.scheduled_at, o.id limit 200) s
    cross join lateral (
      select f.started_at from public.giftcard_job_history f where f.job_id = s.id order by f.run_no limit 1) r
    where s.run_no > 0 and r.started_at <= p_now - p_snoozed_for

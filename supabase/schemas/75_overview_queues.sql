@@ -23,9 +23,10 @@ begin
            select from public.giftcard_jobs j where j.status = 'queued' and j.circuit = h.circuit limit 2000) c
           where h.stage = s.stage limit 2000) c) q
        cross join lateral (select count(*) as jobs from (
-         select from heads h cross join lateral (
+         select from heads h cross join lateral public.giftcard_lanes(h.circuit) n(lane) cross join lateral (
            select from public.giftcard_jobs j
-            where j.status = 'queued' and j.circuit = h.circuit and j.scheduled_at > p_now limit 1000) c
+            where j.status = 'queued' and j.circuit = h.circuit and (-j.priority) = n.lane and j.scheduled_at > p_now
+            limit 1000) c
           where h.stage = s.stage limit 1000) c) l
       union all
       select r.stage, 0, 0, null, count(*), 0
@@ -146,8 +147,11 @@ begin
                                 order by circuit limit 10000) r
                where r.state <> 'closed' order by strpos(r.circuit, ':') > 0, r.circuit limit 200) k
        cross join lateral (select count(*) as waiting from (
-          select from public.giftcard_jobs j
-           where j.status = 'queued' and j.circuit = k.circuit and j.scheduled_at <= p_now limit 1000) q) w)
+          select from public.giftcard_lanes(k.circuit) l(lane) cross join lateral (
+            select from public.giftcard_jobs j
+             where j.status = 'queued' and j.circuit = k.circuit and (-j.priority) = l.lane and j.scheduled_at <= p_now
+             limit 1000) a
+           limit 1000) q) w)
     select jsonb_build_object(
         'circuits', coalesce(jsonb_agg(public.giftcard_overview_circuit(f.circuit, f.waiting, p_now)
                                        order by f.waiting desc, f.circuit), '[]'),
@@ -165,8 +169,11 @@ declare
   j public.giftcard_jobs;
   v_why jsonb;
 begin
-  select * into j from public.giftcard_jobs
-   where status = 'queued' and circuit = v_circuit order by scheduled_at, id limit 1;
+  select o.* into j from public.giftcard_lanes(v_circuit) l(lane) cross join lateral (
+    select q.* from public.giftcard_jobs q
+     where q.status = 'queued' and q.circuit = v_circuit and (-q.priority) = l.lane
+     order by q.scheduled_at, q.id limit 1) o
+   order by o.scheduled_at, o.id limit 1;
   if not found then
     return null;
   end if;

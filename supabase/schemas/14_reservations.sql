@@ -1,0 +1,227 @@
+-- Reservations: what limits leave to a claim. Everything is locked with SKIP LOCKED: what another claim decides about
+-- now counts as taken, and none waits for another.
+
+-- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
+-- without a limit, of which there may be more than the limit. A run with a concurrency key never does.
+create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
+     or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
+    return;
+  elsif p_key not like 'key %' and not exists (select from public.giftcard_slots where key = p_key) then
+    insert into public.giftcard_slots (key, n, job_id, lease_id)
+    select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
+     where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
+       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id)
+    on conflict do nothing;
+  end if;
+  insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;
+end $$;
+
+-- Lock up to p_want free slots of a key, and return their numbers. The rows are locked first and read again then: a
+-- statement sees only what was committed before it began. Where the limit was lowered, runs in higher slots count too.
+create function public.giftcard_lock_slots(
+  p_key text, p_runs integer, p_want integer, p_claim_key uuid, p_now timestamptz) returns integer[]
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_above bigint;
+  v_slots integer[];
+begin
+  perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  select count(*) into v_above from public.giftcard_slots s
+   where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now);
+  v_slots := array(
+    select s.n from public.giftcard_slots s
+     where s.key = p_key and s.n <= p_runs and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     order by s.n limit p_want + v_above for update skip locked);
+  v_slots := array(
+    select s.n from public.giftcard_slots s
+     where s.key = p_key and s.n = any (v_slots) and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     order by s.n);
+  return v_slots[1 : greatest(0, least(p_want, cardinality(v_slots) - v_above))::integer];
+end $$;
+
+-- Lock the row of a key's rate, unless another claim holds it, and return it. A row that lets nothing start for longer
+-- than its burst takes is of another clock or another limit: it begins anew, with nothing to start.
+create function public.giftcard_lock_rate(p_key text, p_limit jsonb, p_now timestamptz)
+returns public.giftcard_rates
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r public.giftcard_rates;
+  v_empty timestamptz := p_now + make_interval(
+    secs => public.giftcard_burst(p_limit) / (p_limit ->> 'per_second')::double precision);
+begin
+  if not exists (select from public.giftcard_rates where key = p_key)
+     and pg_try_advisory_xact_lock(hashtextextended('rate of ' || p_key, 0)) then
+    insert into public.giftcard_rates (key) values (p_key) on conflict do nothing;
+  end if;
+  select * into r from public.giftcard_rates where key = p_key for update skip locked;
+  if r.full_at > v_empty + interval '1 second' then
+    update public.giftcard_rates set full_at = v_empty where key = p_key returning * into r;
+  end if;
+  return r;
+end $$;
+
+-- Reserve up to p_want starts under the limit of one key. allowed: how many; slots: theirs; until: when more may start,
+-- if fewer are allowed. A rate lets a claim wait for a second's worth: who comes for each single start comes too often.
+create function public.giftcard_reserve(
+  p_key text, p_limit jsonb, p_want integer, p_claim_key uuid, p_now timestamptz,
+  out allowed integer, out slots integer[], out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  r public.giftcard_rates;
+  v_tokens double precision;
+  v_worth double precision;  -- of a second
+begin
+  allowed := p_want;
+  if p_limit ? 'runs' then
+    slots := public.giftcard_lock_slots(p_key, (p_limit ->> 'runs')::integer, p_want, p_claim_key, p_now);
+    allowed := cardinality(slots);
+    until := case when allowed < p_want then p_now + interval '1 second' end;  -- nothing notifies of a free slot
+  end if;
+  if not p_limit ? 'per_second' or allowed = 0 then
+    return;
+  end if;
+  r := public.giftcard_lock_rate(p_key, p_limit, p_now);
+  v_tokens := public.giftcard_tokens(p_limit, r, p_now);
+  if r.key is null then
+    allowed := 0;  -- another claim reserves now
+    until := p_now + interval '50 milliseconds';
+  elsif r.held_until > p_now then
+    allowed := 0;
+    until := r.held_until;
+  elsif allowed > floor(v_tokens) then
+    allowed := floor(v_tokens)::integer;
+    v_worth := least(public.giftcard_burst(p_limit), greatest(1, floor((p_limit ->> 'per_second')::double precision)));
+    until := p_now + make_interval(
+      secs => greatest(0.05, (v_worth - v_tokens + allowed) / (p_limit ->> 'per_second')::double precision));
+  end if;
+end $$;
+
+-- Take what was reserved under one key, for the jobs p_ids. The caller holds the rows.
+create function public.giftcard_take(
+  p_key text, p_limit jsonb, p_slots integer[], p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if cardinality(p_ids) = 0 then
+    return;
+  end if;
+  if p_limit ? 'runs' then
+    update public.giftcard_slots set job_id = p_ids[array_position(p_slots, n)], lease_id = p_claim_key
+     where key = p_key and n = any (p_slots[1 : cardinality(p_ids)]);
+  end if;
+  if p_limit ? 'per_second' then
+    update public.giftcard_rates
+       set full_at = greatest(p_now, p_now + make_interval(
+             secs => (public.giftcard_burst(p_limit) + 1e-6 + cardinality(p_ids)
+                      - public.giftcard_tokens(p_limit, giftcard_rates, p_now))
+                     / (p_limit ->> 'per_second')::double precision))
+     where key = p_key;
+  end if;
+end $$;
+
+-- Reserve up to p_want starts of a circuit, under the limits of its stage and its own. p_same: the circuits of the
+-- stage that have their turn now, itself too: they share what the stage's limit leaves. reserved: slots by key.
+create function public.giftcard_reserve_starts(
+  p_limits jsonb, p_circuit text, p_want integer, p_same integer, p_claim_key uuid, p_now timestamptz,
+  out allowed integer, out reserved jsonb, out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_key text;
+  r record;
+begin
+  allowed := p_want;
+  reserved := '{}';
+  foreach v_key in array array['stage ' || public.giftcard_stage_of(p_circuit), 'circuit ' || p_circuit] loop
+    if p_limits ? v_key and allowed > 0 then
+      r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
+      allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
+                      else r.allowed end;
+      until := greatest(until, r.until);
+      reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
+    end if;
+  end loop;
+end $$;
+
+-- Take what giftcard_reserve_starts has reserved, for the jobs p_ids.
+create function public.giftcard_take_starts(
+  p_limits jsonb, p_reserved jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_take(
+      e.key, p_limits -> e.key, array(select jsonb_array_elements_text(e.value)::integer), p_ids, p_claim_key, p_now)
+    from jsonb_each(p_reserved) e;
+end $$;
+
+-- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
+create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
+end $$;
+
+-- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
+-- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
+create function public.giftcard_admit(
+  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
+  out admitted bigint[], out busy text[], out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_reserved jsonb := '{}'::jsonb;
+  k record;
+  r record;
+begin
+  admitted := p_ids;
+  busy := '{}';
+  for k in
+    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
+      from public.giftcard_jobs j cross join lateral (values
+        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
+         '{"runs": 1}' || coalesce(p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')),
+        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
+        x(key, value)
+     where j.id = any (p_ids) and x.key is not null and x.value is not null
+     group by x.key, x.value order by x.key
+  loop
+    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
+    continue when k.ids = '{}';
+    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
+    if r.allowed < cardinality(k.ids) then
+      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
+                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
+      busy := busy || k.key;
+      until := least(until, r.until);
+    end if;
+    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
+      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
+  end loop;
+  perform public.giftcard_take(
+      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
+      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
+             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
+    from jsonb_each(v_reserved) e;
+end $$;
+
+-- Hold the rates of circuits whose other side asked for it (Retry-After): p_results with `hold`, in seconds, of jobs
+-- that were settled. A circuit that is its stage's holds the rate of the stage. Where there is no rate, only the job
+-- waits.
+create function public.giftcard_hold_rates(p_results jsonb, p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  h record;
+begin
+  for h in
+    select r.key, max(least((x.r ->> 'hold')::double precision, 86400)) as seconds
+      from jsonb_array_elements(p_results) x(r)
+      join public.giftcard_jobs j on j.id = (x.r ->> 'id')::bigint
+      join public.giftcard_rates r
+        on r.key in ('circuit ' || j.circuit, case when j.circuit = j.stage then 'stage ' || j.stage end)
+     where j.id = any (p_ids) and (x.r ->> 'hold')::double precision > 0
+     group by r.key order by r.key
+  loop
+    update public.giftcard_rates set held_until = greatest(held_until, p_now + make_interval(secs => h.seconds))
+     where key = h.key;
+  end loop;
+end $$;
