@@ -649,8 +649,8 @@ end $$;
 
 -- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs and the
 -- minute's wakes are not used up. The caller then sends the wake. p_catches_up: it is a tick that leaves due jobs, so
--- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time ahead of p_now was
--- written while a clock went wrong, and holds nothing up.
+-- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time far ahead of p_now
+-- was written while a clock went wrong, and holds nothing up; one just ahead is that of another caller of this moment.
 create function public.giftcard_take_wake(
   p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -665,7 +665,7 @@ begin
   elsif w.minute = v_minute and w.in_minute >= 20 and not p_catches_up then
     perform public.giftcard_plan_wake(v_minute + interval '1 minute', v_now, false, true);
     return false;
-  elsif w.sent_at > v_now - interval '1 second' and w.sent_at <= v_now then
+  elsif w.sent_at > v_now - interval '1 second' and w.sent_at < v_now + interval '10 seconds' then
     perform public.giftcard_plan_wake(w.sent_at + interval '1 second', v_now);
     return false;
   end if;

@@ -96,11 +96,9 @@ def test_of_many_enqueuers_at_once_one_wakes(waking: World, database_url: str) -
     waking.run("update giftcard_wakes set sent_at = clock_timestamp() + interval '1 day'")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(enqueue, range(24)))
-    seconds = waking.rows("select count(*) from giftcard_jobs")[0]["count"]
-    assert seconds == 24
-    assert 1 <= calls(waking) == row(waking)["sent"]
-    times = waking.rows("select max(created_at) - min(created_at) as took from giftcard_jobs")
-    assert calls(waking) <= 1 + times[0]["took"].total_seconds() // 1
+    assert waking.rows("select count(*) from giftcard_jobs")[0]["count"] == 24
+    took = waking.rows("select max(created_at) - min(created_at) as took from giftcard_jobs")[0]["took"]
+    assert 1 <= calls(waking) == row(waking)["sent"] <= 1 + took.total_seconds() // 1
 
 
 @pytest.mark.parametrize(
