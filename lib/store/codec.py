@@ -42,7 +42,10 @@ class Settle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues."""
+    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues.
+
+    `wake_in` 0: the caller is to wake another tick; 1: it is to ask again after a second (`lib.tick.waking`).
+    """
 
     jobs: tuple[Job, ...]
     settled: tuple[Settled, ...] = ()
@@ -57,6 +60,7 @@ class Step:
     revived: int = 0
     maintenance: tuple[str, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
+    wake_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@
 --   giftcard_circuit_changes        one change of a circuit, with its cause
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
+--   giftcard_wakes                  when a tick was last called between two calls of the clock, and is next: one row
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it
@@ -573,6 +574,124 @@ begin
     from gaps g left join newest n on true
    order by g.ended - g.began > interval '3 minutes' and g.ended > p_now - interval '5 minutes' desc, g.began desc
    limit 1;
+end $$;
+-- Wakes: calls of the cron endpoint between two calls of the clock, so that a job need not wait for the minute. One row
+-- decides for the whole fleet: at most one wake a second and twenty a minute, and none while a tick waits for jobs.
+
+create table public.giftcard_wakes (
+  id integer not null default 1,
+  url text,
+  secret_name text,
+  started_at timestamptz,
+  due_at timestamptz,
+  sent_at timestamptz,
+  minute timestamptz,
+  in_minute integer not null default 0,
+  sent bigint not null default 0,
+  lost bigint not null default 0,
+  held_back bigint not null default 0,
+  failed bigint not null default 0,
+  failed_at timestamptz,
+  error text,
+  constraint giftcard_wakes_pkey primary key (id),
+  constraint giftcard_wakes_has_one_row check (id = 1)
+) with (fillfactor = 50);
+insert into public.giftcard_wakes (id) values (1);
+
+comment on table public.giftcard_wakes is
+  'One row: when the fleet was last woken, when it is to be woken next, and how often.';
+comment on column public.giftcard_wakes.url is
+  'What pg_net calls (giftcard_start_waking); null: the database itself wakes no tick.';
+comment on column public.giftcard_wakes.secret_name is 'The name of the secret in Vault that is CRON_SECRET.';
+comment on column public.giftcard_wakes.due_at is 'When the database wakes the next tick, if none waits for jobs then.';
+comment on column public.giftcard_wakes.in_minute is 'Wakes in the minute `minute`.';
+comment on column public.giftcard_wakes.lost is 'Wakes that no tick followed within ten seconds.';
+comment on column public.giftcard_wakes.held_back is 'Wakes that the limit of a minute put off.';
+comment on column public.giftcard_wakes.failed is 'Wakes that could not be sent, the last one for the reason `error`.';
+
+-- What a tick states about waking when it begins: {"mode": "url" or "pg_net", "ticks": how many may run side by side,
+-- "seconds": how long it starts jobs and waits for them, "limit": how many it starts}. null: waking is off.
+alter table public.giftcard_ticks add column wake jsonb;
+comment on column public.giftcard_ticks.wake is
+  'How long it waits for jobs and how many it starts, by which a wake is spared; null: waking is off.';
+
+-- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 60, which are more
+-- than begin while one waits.
+create function public.giftcard_waiting_ticks(p_now timestamptz) returns integer
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select count(*)::integer from (
+      select ended_at, live_until, only_stage, only_job_id, started, started_at, wake
+        from public.giftcard_ticks order by id desc limit 60) t
+     where t.ended_at is null and t.live_until > p_now and t.wake is not null
+       and t.only_stage is null and t.only_job_id is null and t.started < (t.wake ->> 'limit')::integer
+       and t.started_at + make_interval(secs => (t.wake ->> 'seconds')::double precision) > p_now);
+end $$;
+
+-- Return whether wakes are so frequent (ten in this minute) that a tick which waits for the next job costs less.
+create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return exists (select from public.giftcard_wakes
+                  where id = 1 and minute = date_trunc('minute', p_now) and in_minute >= 10);
+end $$;
+
+-- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows
+-- when the next job is due (null: none waits). Never waits for a lock.
+create function public.giftcard_plan_wake(
+  p_due_at timestamptz, p_now timestamptz, p_replaces boolean default false, p_held_back boolean default false)
+returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_wakes
+     set due_at = p_due_at, held_back = held_back + p_held_back::integer
+   where id = any (array(
+     select w.id from public.giftcard_wakes w
+      where w.id = 1 and (w.url is not null or p_held_back) and w.due_at is distinct from p_due_at
+        and (p_replaces or w.due_at is null or w.due_at > p_due_at or w.due_at <= p_now)
+        for update skip locked));
+end $$;
+
+-- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs and the
+-- minute's wakes are not used up. The caller then sends the wake. p_catches_up: it is a tick that leaves due jobs, so
+-- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time far ahead of p_now
+-- was written while a clock went wrong, and holds nothing up; one just ahead is that of another caller of this moment.
+create function public.giftcard_take_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_minute timestamptz := date_trunc('minute', v_now);
+  w public.giftcard_wakes;
+begin
+  select * into w from public.giftcard_wakes where id = 1;
+  if not found or public.giftcard_waiting_ticks(v_now) >= p_ticks then
+    return false;
+  elsif w.minute = v_minute and w.in_minute >= 20 and not p_catches_up then
+    perform public.giftcard_plan_wake(v_minute + interval '1 minute', v_now, false, true);
+    return false;
+  elsif w.sent_at > v_now - interval '1 second' and w.sent_at < v_now + interval '10 seconds' then
+    perform public.giftcard_plan_wake(w.sent_at + interval '1 second', v_now);
+    return false;
+  end if;
+  update public.giftcard_wakes k
+     set sent_at = v_now, due_at = null, sent = k.sent + 1, minute = v_minute,
+         in_minute = case when k.minute = v_minute then k.in_minute else 0 end + 1,
+         lost = k.lost + public.giftcard_is_wake_lost(k.sent_at, v_now)::integer
+   where k.id = any (array(
+     select f.id from public.giftcard_wakes f
+      where f.id = 1 and f.sent_at is not distinct from w.sent_at for update skip locked));
+  return found;
+end $$;
+
+-- Return whether no tick has followed a wake of that time, of the newest 200. A wake has ten seconds.
+create function public.giftcard_is_wake_lost(p_sent_at timestamptz, p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return coalesce(p_sent_at < p_now - interval '10 seconds', false) and not exists (
+    select from (select source, started_at from public.giftcard_ticks order by id desc limit 200) t
+     where t.source = 'wake' and t.started_at between p_sent_at and p_sent_at + interval '10 seconds');
 end $$;
 -- Circuits: a breaker for each name, shared by all ticks.
 
@@ -2992,28 +3111,33 @@ begin
   return cardinality(v_ids);
 end $$;
 
--- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. Return why it stopped;
--- null: it goes on. A tick that does not wait has nothing to wait for: others hold what is due now.
+-- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. A tick that does not wait
+-- has nothing to wait for: others hold what is due now. p_wake: as in giftcard_ticks.wake. Return why it stopped (null:
+-- it goes on), and as wake_in what giftcard_wake_after does.
 create function public.giftcard_end_tick(
-  p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision,
-  p_now timestamptz)
-returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
-set jit = off as $$
-declare
-  v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
-                                                  when p_next_due_in is null or p_linger_seconds <= 0
-                                                       or p_next_due_in > p_linger_seconds then 'drained' end);
+  p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
+  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  if v_stopped_because is not null then
-    update public.giftcard_ticks set ended_at = p_now, stopped_because = v_stopped_because where id = p_tick_id;
+  stopped_because := coalesce(p_stop, case when p_paused then 'paused'
+    when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
+         or extract(epoch from p_next_due_at - p_now) > p_linger_seconds then 'drained' end);
+  if p_wake is not null and p_stop is null and stopped_because = 'drained' and p_linger_seconds > 0
+     and public.giftcard_is_woken_often(p_now) then
+    stopped_because := null;
   end if;
-  return v_stopped_because;
+  if stopped_because is not null then
+    update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
+     where id = p_tick_id;
+    if p_wake is not null then
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+    end if;
+  end if;
 exception when others then
   if public.giftcard_is_unavailable(sqlstate) then
     raise;
   end if;
   perform public.giftcard_record_fault('tick', p_tick_id::text, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
-  return v_stopped_because;
 end $$;
 
 -- Record that a tick has failed, and why. A tick that has ended stays as it is. p_key: that of its begin, which may
@@ -3100,7 +3224,7 @@ end $$;
 create function public.giftcard_record_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_live_seconds double precision, p_code_version integer,
   p_execution_id text, p_only_stage text, p_only_job_id bigint, p_limits jsonb, p_tenant_weights jsonb,
-  p_paused boolean, p_revives boolean, p_now timestamptz, out tick_id bigint, out stopped_because text)
+  p_paused boolean, p_revives boolean, p_wake jsonb, p_now timestamptz, out tick_id bigint, out stopped_because text)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, p_now) then
@@ -3110,10 +3234,10 @@ begin
   end if;
   insert into public.giftcard_ticks as t
     (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits,
-     tenant_weights, only_stage, only_job_id, revives, code_version)
+     tenant_weights, only_stage, only_job_id, revives, code_version, wake)
   values (p_key, p_owner, p_source, p_execution_id, p_now, p_now + make_interval(secs => p_live_seconds),
           case when stopped_because is not null then p_now end, stopped_because, p_stages, p_limits,
-          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version)
+          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version, p_wake)
   returning t.id into tick_id;
 end $$;
 
@@ -3125,17 +3249,18 @@ end $$;
 -- {"payment": {"runs": 2, "per_second": 10, "burst": 20}}: in the whole fleet. p_tenant_weights: {"acme": 3}: jobs of
 -- a tenant for one of another. p_linger_seconds: how long it may wait for work. p_paused: it only
 -- does its maintenance. p_revives: whether dead letters revive at all. p_without_circuit: stages whose circuits close.
--- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason.
+-- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason. p_wake: as in
+-- giftcard_ticks.wake; the same of each advance.
 -- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
 -- stopped_because (null: it goes on), schedules (due, for the caller to plan before it advances), maintenance (tasks to
--- do after its jobs)}.
+-- do after its jobs), wake_in (the caller is to wake another tick: giftcard_wake_after)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
   p_only_stage text default null, p_only_job_id bigint default null, p_limits jsonb default '{}',
   p_oldest_schema integer default null, p_now timestamptz default null, p_paused boolean default false,
   p_revives boolean default true, p_without_circuit text[] default '{}', p_one_by_one boolean default false,
-  p_tenant_weights jsonb default '{}')
+  p_tenant_weights jsonb default '{}', p_wake jsonb default null)
 returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -3146,7 +3271,9 @@ declare
   v_next_due_in double precision;
   v_schedules json;
   v_closed text[] := '{}'::text[];
+  v_wake_in integer;
   c record;
+  e record;
 begin
   perform public.giftcard_check_versions(p_code_version, p_oldest_schema);
   if p_one_by_one then
@@ -3158,7 +3285,7 @@ begin
   if v_id is null then
     c := public.giftcard_record_tick(p_key, p_owner, p_source, p_stages, p_live_seconds, p_code_version, p_execution_id,
                                      p_only_stage, p_only_job_id, p_limits, p_tenant_weights, p_paused, p_revives,
-                                     v_now);
+                                     p_wake, v_now);
     v_id := c.tick_id;
     v_stopped_because := c.stopped_because;
     if v_stopped_because is null then
@@ -3174,13 +3301,17 @@ begin
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   v_schedules := public.giftcard_schedules_for(v_id, p_one_by_one, v_now);
   if c.claimed = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
+    e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
+    v_stopped_because := e.stopped_because;
+    v_wake_in := e.wake_in;
+  elsif p_wake is not null then
+    v_wake_in := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
   end if;
   return json_build_object(
     'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
     'closed', v_closed, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'),
-    'maintenance', public.giftcard_due_maintenance(v_now));
+    'maintenance', public.giftcard_due_maintenance(v_now), 'wake_in', v_wake_in);
 end $$;
 -- External effects: the intent first, the result after. The worker that holds the lease may begin one; the first
 -- recorded result stays.
@@ -3554,29 +3685,31 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules}.
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
+-- they have this one, unless it stops.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null) returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_revived integer := 0;
-  v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
   s record;
   c record;
+  e record;
 begin
   if p_one_by_one then
     set constraints all immediate;  -- an error at the commit would be no row's
   end if;
+  if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
@@ -3604,12 +3737,15 @@ begin
   end if;
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
+    e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
+  else
+    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
+             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
+    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake_in', e.wake_in);
 end $$;
 -- Recover: what a clock that went wrong has left behind. If the database's clock jumps forward by hours and back, some
 -- rows hold times from the future. Nothing may wait for longer than its own delay, counted from now.
@@ -4325,6 +4461,161 @@ begin
               from (select name from public.giftcard_settle_functions order by name limit 200) f
               left join pg_catalog.pg_proc p on p.oid = public.giftcard_settle_function(f.name)) l);
 end $$;
+-- Waking: who wakes a tick. An enqueue does, and a tick that leaves work or knows when the next is due. A wake that
+-- fails is counted and fails nothing else.
+
+-- Count a wake that could not be sent.
+create function public.giftcard_count_failed_wake(p_error text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_wakes
+     set sent_at = p_now, failed_at = p_now, failed = failed + 1, error = p_error, due_at = null
+   where id = any (array(select w.id from public.giftcard_wakes w where w.id = 1 for update skip locked));
+exception when others then
+  null;  -- a role that may only insert jobs, a database that only reads: the clock calls within the minute
+end $$;
+
+-- Wake a tick by pg_net, if fewer than p_ticks wait for jobs. pg_net sends it after the commit, and never after a
+-- rollback. Return whether a wake was queued.
+create function public.giftcard_send_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  w public.giftcard_wakes;
+  v_secret text;
+begin
+  select * into w from public.giftcard_wakes where id = 1;
+  if w.url is null or not public.giftcard_take_wake(p_ticks, p_catches_up, v_now) then
+    return false;
+  end if;
+  select s.decrypted_secret into v_secret from vault.decrypted_secrets s where s.name = w.secret_name;
+  if v_secret is null then
+    perform public.giftcard_refuse('GC404', format('Vault has no secret named %s', w.secret_name));
+  end if;
+  perform net.http_post(
+    url := w.url, timeout_milliseconds := 5000,
+    headers := jsonb_build_object('Authorization', 'Bearer ' || v_secret, 'X-Giftcard-Wake', '1'));
+  return true;
+exception when others then
+  perform public.giftcard_count_failed_wake(public.giftcard_error_text(sqlstate, sqlerrm), v_now);
+  return false;
+end $$;
+
+-- Send the wake that was planned, once it is due. pg_cron calls this each second.
+create function public.giftcard_send_due_wake(p_now timestamptz default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  if not exists (select from public.giftcard_wakes where id = 1 and url is not null and due_at <= v_now) then
+    return false;
+  elsif public.giftcard_waiting_ticks(v_now) > 0 then
+    -- That tick takes what is due, and plans anew when it ends.
+    update public.giftcard_wakes set due_at = null
+     where id = any (array(select w.id from public.giftcard_wakes w where w.id = 1 for update skip locked));
+    return false;
+  end if;
+  return public.giftcard_send_wake(p_now => v_now);
+end $$;
+
+-- Wake a tick for jobs that a transaction has queued, at its commit.
+create function public.giftcard_wake_at_commit() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_send_wake();
+  return null;
+end $$;
+
+-- Deferred, so that the row of wakes is locked for the moment of a commit only; and once a transaction, for the first
+-- job that is due within a minute: the condition notes that in a setting. A tick names itself there, as it goes on
+-- anyway. giftcard_start_waking enables both. A run's end is no reason: its tick plans the retry.
+create constraint trigger giftcard_jobs_wake_after_insert after insert on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (case when new.status = 'queued' and new.scheduled_at <= now() + interval '1 minute'
+                               and coalesce(current_setting('giftcard.wakes', true), '') = ''
+                          then set_config('giftcard.wakes', 'transaction', true) <> '' else false end)
+  execute function public.giftcard_wake_at_commit();
+create constraint trigger giftcard_jobs_wake_after_update after update of scheduled_at on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (case when new.status = 'queued' and old.status <> 'running'
+                               and new.scheduled_at <= now() + interval '1 minute'
+                               and coalesce(current_setting('giftcard.wakes', true), '') = ''
+                          then set_config('giftcard.wakes', 'transaction', true) <> '' else false end)
+  execute function public.giftcard_wake_at_commit();
+alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_insert;
+alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update;
+
+-- Wake a tick for another one, in its way (p_wake: see giftcard_ticks.wake). Return whether the caller is to call its
+-- own address; pg_net needs no caller.
+create function public.giftcard_wake_next(
+  p_wake jsonb, p_ticks integer, p_catches_up boolean, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if p_wake ->> 'mode' = 'pg_net' then
+    perform public.giftcard_send_wake(p_ticks, p_catches_up, p_now);
+    return false;
+  end if;
+  return public.giftcard_take_wake(p_ticks, p_catches_up, p_now);
+exception when others then
+  perform public.giftcard_count_failed_wake(public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  return false;
+end $$;
+
+-- Wake a helper for a tick that has found as many jobs as it could take: there may be more. Return 0 if the caller is
+-- to call its own address, else null.
+create function public.giftcard_wake_helper(
+  p_wake jsonb, p_claimed integer, p_limit integer, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if p_limit > 0 and p_claimed >= p_limit and (p_wake ->> 'ticks')::integer > 1 then
+    return case when public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, true, p_now) then 0 end;
+  end if;
+  return null;
+end $$;
+
+-- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
+-- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it the next tick is
+-- woken now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if
+-- it is to ask again (giftcard_take_wake) after a second, and null if neither.
+create function public.giftcard_wake_after(
+  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_ticks integer := (p_wake ->> 'ticks')::integer;
+  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
+  v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
+begin
+  if v_stops and p_next_due_at <= p_now then
+    return case when public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then 0
+                when not v_by_pg_net and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
+  elsif v_by_pg_net then
+    perform public.giftcard_plan_wake(
+      case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
+    return null;
+  end if;
+  if v_stops and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::float8)) then
+    return case when public.giftcard_wake_next(p_wake, 1, false, p_now) then 0 end;
+  end if;
+  return null;
+end $$;
+
+-- Enqueue jobs as giftcard_enqueue does, and decide in the same call whether the caller is to wake a tick. Return
+-- {jobs, wake}. The decision fails no enqueue.
+create function public.giftcard_enqueue_and_wake(
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,
+  p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_jobs json := public.giftcard_enqueue(p_jobs, p_replace, p_by, p_commits, p_now);
+begin
+  return json_build_object('jobs', v_jobs, 'wake', exists (
+    select from public.giftcard_jobs
+     where id = any (array(select (j ->> 'id')::bigint from json_array_elements(v_jobs) j))
+       and status = 'queued' and scheduled_at <= v_now + interval '1 minute')
+    and public.giftcard_wake_next('{"mode": "url"}', 1, false, v_now));
+end $$;
 -- Inspection. Everything here is bounded, so that it stays cheap with millions of rows.
 
 -- Count jobs by stage and status, each up to p_cap.
@@ -4481,9 +4772,11 @@ begin
     'differences', (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(r), 20000)), '[]')
                       from public.giftcard_reconcile(null, false, 21) r),
     'precision', public.giftcard_precision(3600, v_now),
+    'waking', public.giftcard_waking(v_now),
     'ticks',
     (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(t) - array[
-        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors'], 100000)), '[]')
+        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors', 'wake'],
+        100000)), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
   -- Of these lists one more row was read than they hold.
   for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('killed', 20),
@@ -6660,10 +6953,12 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id, page_id}.
+-- Return {correlation_id, created, job_id, page_id}; with p_wake, of a new order also wake: the caller is to wake a
+-- tick.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
-  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null,
+  p_wake boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -6684,7 +6979,10 @@ begin
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
-                              'page_id', o.page_id);
+                              'page_id', o.page_id)
+           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next(
+                     '{"mode": "url"}', 1, false, v_now))
+                   else '{}' end;
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then
@@ -10887,6 +11185,7 @@ begin
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
     'limits', public.giftcard_limit_metrics(v_now),
+    'waking', public.giftcard_waking(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 
@@ -11420,6 +11719,7 @@ begin
               order by t.id desc), '[]')
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n
                where n.source = 'cron' and isfinite(n.started_at) order by n.id desc limit 20) t),
+    'waking', public.giftcard_waking(v_now),
     -- Since when none has ended well, in seconds.
     'silence', (select case when s.silent then public.giftcard_milliseconds(s.began, s.ended) / 1000.0 end
                   from public.giftcard_newest_silence(v_now) s where s.ended > v_now - interval '1 second'),
@@ -12256,13 +12556,9 @@ end $$;
 -- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
 -- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
 
--- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
--- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
--- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
--- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
--- tick goes on without it.
-create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
-returns jsonb
+-- Check what a call by pg_net needs, and enable the extensions that are missing: an address and nothing else, and the
+-- name of a secret in Vault. Return the address without a slash at its end.
+create function public.giftcard_check_call(p_url text, p_secret_name text) returns text
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_url text := rtrim(p_url, '/');
@@ -12300,6 +12596,20 @@ begin
       'the secret %s in Vault must be the deployment''s CRON_SECRET, without blanks inside', p_secret_name),
       'p_secret_name');
   end if;
+  return v_url;
+end $$;
+
+-- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
+-- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
+-- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
+-- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
+-- tick goes on without it.
+create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_url text := public.giftcard_check_call(p_url, p_secret_name);
+begin
   perform cron.schedule('giftcard-jobs', '* * * * *', format(
     'select net.http_post(url := %L, timeout_milliseconds := 5000, headers := '
     'jsonb_build_object(''Authorization'', ''Bearer '' || '
@@ -12547,6 +12857,75 @@ begin
     end;
   end loop;
   return v_imported;
+end $$;
+-- Waking by pg_net, on Supabase: who queues a job that is due queues a call of the cron endpoint, too. What is due
+-- later has a job of pg_cron. GIFTCARD_WAKE=pg_net lets ticks plan it. Other platforms wake by their own address.
+
+-- Start waking, or change what is called: see giftcard_start_clock. Each second pg_cron sends the wake that is due
+-- (before pg_cron 1.5, which knows no seconds, each minute).
+create function public.giftcard_start_waking(
+  p_url text, p_secret_name text default 'giftcard_cron_secret', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_url text := public.giftcard_check_call(p_url, p_secret_name) || '/api/cron/giftcard-jobs';
+  v_schedule text := '1 seconds';
+begin
+  begin
+    perform cron.schedule('giftcard-wake', v_schedule, 'select public.giftcard_send_due_wake()');
+  exception when others then
+    v_schedule := '* * * * *';
+    perform cron.schedule('giftcard-wake', v_schedule, 'select public.giftcard_send_due_wake()');
+  end;
+  -- By the second, even two days would be many.
+  perform cron.schedule('giftcard-wake-prune', '17 * * * *',
+    'delete from cron.job_run_details where start_time < now() - interval ''1 hour'' and jobid in '
+    '(select jobid from cron.job where jobname in (''giftcard-wake'', ''giftcard-wake-prune''))');
+  update public.giftcard_wakes
+     set url = v_url, secret_name = p_secret_name, started_at = coalesce(p_now, clock_timestamp()), due_at = null
+   where id = 1;
+  alter table public.giftcard_jobs enable trigger giftcard_jobs_wake_after_insert;
+  alter table public.giftcard_jobs enable trigger giftcard_jobs_wake_after_update;
+  return jsonb_build_object('waking', 'giftcard-wake', 'schedule', v_schedule, 'calls', v_url);
+end $$;
+
+-- Stop waking. The clock goes on. With p_dry_run only count its jobs of pg_cron.
+create function public.giftcard_stop_waking(p_dry_run boolean default false) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_jobs bigint[] := '{}'::bigint[];
+begin
+  if to_regnamespace('cron') is not null then
+    v_jobs := array(select j.jobid from cron.job j where j.jobname in ('giftcard-wake', 'giftcard-wake-prune'));
+  end if;
+  if not p_dry_run then
+    alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_insert;
+    alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update;
+    update public.giftcard_wakes set url = null, secret_name = null, started_at = null, due_at = null where id = 1;
+    perform cron.unschedule(j) from unnest(v_jobs) j;
+    if cardinality(v_jobs) > 0 then
+      delete from cron.job_run_details where jobid = any (v_jobs);
+    end if;
+  end if;
+  return jsonb_build_object('dry_run', p_dry_run, 'jobs', cardinality(v_jobs));
+end $$;
+
+-- Return what the doctor and the status show of waking. Ages are seconds before p_now. pg_net: giftcard_start_waking
+-- has been called; followed: a tick has followed the last wake; lost counts the last one, too.
+create function public.giftcard_waking(p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  return (
+    select jsonb_build_object(
+      'pg_net', w.url is not null, 'due_at', w.due_at,
+      'age', public.giftcard_milliseconds(w.sent_at, v_now) / 1000.0,
+      'followed', not public.giftcard_is_wake_lost(w.sent_at, v_now),
+      'in_minute', case when w.minute = date_trunc('minute', v_now) then w.in_minute else 0 end,
+      'sent', w.sent, 'lost', w.lost + public.giftcard_is_wake_lost(w.sent_at, v_now)::integer,
+      'held_back', w.held_back, 'failed', w.failed,
+      'error', case when w.failed_at >= w.sent_at then w.error end)
+      from public.giftcard_wakes w where w.id = 1);
 end $$;
 -- Grants: all to the service role, none to any other. Of the audit it may only read rows and add them, with the role
 -- that the database sets; the functions that a settle may call it only reads. Supabase grants new tables and functions

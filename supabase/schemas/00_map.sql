@@ -8,6 +8,7 @@
 --   giftcard_circuit_changes        one change of a circuit, with its cause
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
+--   giftcard_wakes                  when a tick was last called between two calls of the clock, and is next: one row
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it

@@ -66,6 +66,7 @@ begin
               order by t.id desc), '[]')
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n
                where n.source = 'cron' and isfinite(n.started_at) order by n.id desc limit 20) t),
+    'waking', public.giftcard_waking(v_now),
     -- Since when none has ended well, in seconds.
     'silence', (select case when s.silent then public.giftcard_milliseconds(s.began, s.ended) / 1000.0 end
                   from public.giftcard_newest_silence(v_now) s where s.ended > v_now - interval '1 second'),

@@ -146,6 +146,8 @@ def watching(t: Teller) -> None:
     t.do("update_counters", limit=1000)
     t.do("overview", stages=STAGES, missing={}, since=None)
     t.do("metrics", stages=STAGES)
+    t.do("take_wake", ticks=1, catches_up=False)
+    t.do("take_wake", ticks=1, catches_up=False)
     told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
     t.ask("active_alerts")
     of = [{"channel": item["channel"]} | alert for item in told for alert in item["alerts"]]
