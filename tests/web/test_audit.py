@@ -100,10 +100,8 @@ def limited(world: World) -> None:
 
 
 def stray(world: World) -> None:
-    world.store.record_payment_event(
-        tenant_id="default", provider="ledger", provider_ref="stray", event_id="e", kind="captured", amount=7,
-        currency="USD",
-    )  # fmt: skip
+    event: dict[str, Any] = {"provider": "ledger", "provider_ref": "stray", "event_id": "e", "kind": "captured"}
+    world.store.record_payment_event(tenant_id="default", amount=7, currency="USD", **event)
 
 
 LIMIT = {"kind": "stage", "name": "email"}
