@@ -76,6 +76,10 @@ class Transport:
         """PATCH with `body` as JSON; None in `query` is left out."""
         return self._call("PATCH", path, params=_without_none(query), json=body)
 
+    def put(self, path: str, body: Json) -> Json:
+        """PUT `body` as JSON."""
+        return self._call("PUT", path, json=body)
+
     def delete(self, path: str) -> Json:
         """DELETE."""
         return self._call("DELETE", path)

@@ -24,7 +24,7 @@
     archive    prune, restore
     audit      audit: who did what
     channels   the group of tests: test mail, test alert
-    schedules, webhooks, reports, keys, tokens
+    limits, schedules, webhooks, reports, keys, tokens
                a command group each, with its tables
     views      tables of jobs and runs
     state      tables of the status, the doctor and circuits

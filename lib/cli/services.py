@@ -16,6 +16,7 @@ from lib.web.services import Services, decisions, operations, stories
 if TYPE_CHECKING:
     from lib.api_client.bulk import BulkClient
     from lib.api_client.jobs import JobsClient
+    from lib.api_client.limits import LimitsClient
     from lib.api_client.orders import OrdersClient
     from lib.api_client.reports import ReportsClient
     from lib.api_client.schedules import SchedulesClient
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lib.giftcards.decisions import Decisions
     from lib.giftcards.stories import Stories
     from lib.jobs.bulk import BulkOperations
+    from lib.jobs.limits import Limits
     from lib.reports.service import Reports
     from lib.schedules.service import Scheduling
     from lib.tokens.service import Tokens
@@ -89,6 +91,14 @@ def report_service() -> "Reports | ReportsClient":
     from lib.reports.service import Reports
 
     return select(lambda own: Reports(own.store, caller=_operator()), ReportsClient)
+
+
+def limit_service() -> "Limits | LimitsClient":
+    """Return the service for limits."""
+    from lib.api_client.limits import LimitsClient
+    from lib.jobs.limits import Limits
+
+    return select(lambda own: Limits(own.store, own.registry, caller=_operator()), LimitsClient)
 
 
 def token_service() -> "Tokens | TokensClient":

@@ -6,6 +6,7 @@ from typing import Any
 
 from lib.cli.books import money
 from lib.cli.group import command_line, with_url
+from lib.cli.limits import limit_table
 from lib.cli.messages import stage_label
 from lib.cli.stages import start_delays
 from lib.cli.tables import Part, Table, count, moment
@@ -28,6 +29,9 @@ def status(status: Json) -> Iterator[Part]:
         reason = paused["reason"] or "no reason given"
         yield f"{stage_label(paused['stage'])} is paused by {paused['by']} since {moment(paused['since'])}: {reason}"
         yield f"  to resume: flask jobs resume '{paused['stage']}'"
+    # Older deployments have none.
+    if own := [limit for limit in status.get("limits", ()) if limit["state"] == "active"]:
+        yield limit_table(own)
     for stage, reason in status["stages_not_configured"].items():
         yield f"stage {stage} is parked: {to_unpark(reason)}"
     yield from _broken(status)

@@ -15,7 +15,10 @@ Level = Literal["info", "warning", "error"]
 
 _RESULTS = {"SUCCESS": "completed"}
 # Waits that end by themselves, and those that need a person; any other is worth a look.
-_USUAL_WAITS = ("due_at", "next_tick", "behind", "stage_full", "circuit_half_open")
+_USUAL_WAITS = {
+    *("due_at", "next_tick", "behind", "circuit_half_open"),
+    *("stage_full", "circuit_full", "tenant_full", "key_busy", "rate_limited"),
+}
 _ENDLESS_WAITS = ("dead", "stage_unknown")
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 

@@ -22,7 +22,8 @@ ACTIONS = (
         "delete_schedule",
         "enqueue",
     ),
-    *("erase_customer", "free_of_charge", "make_report", "pause", "pause_schedule", "payment_event", "requeue"),
+    *("erase_customer", "free_of_charge", "make_report", "pause", "pause_schedule", "payment_event"),
+    *("remove_limit", "requeue", "set_limit"),
     *("resend", "reset_circuit", "restore", "resume", "resume_schedule", "reveal", "revoke_token", "rotate_keys"),
     *("rotate_secret", "run_schedule", "stop_operation", "test_endpoint", "update_endpoint", "update_schedule"),
 )

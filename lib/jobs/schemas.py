@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from lib.jobs.audit import Reason
-from lib.validation import NO_CURSOR, Id, Identifier, Matching, Moment, StageName, StrictModel
+from lib.validation import NO_CURSOR, Id, Identifier, Line, Matching, Moment, StageName, StrictModel
 
 # Which of the due jobs of a circuit start first: 10 before 0 before -10.
 Priority = Annotated[int, Field(ge=-10, le=10)]
@@ -186,3 +186,43 @@ class PauseRequest(StrictModel):
 
     by: Identifier
     reason: Reason | None = None
+
+
+# A circuit holds the name of a host, which is longer than an identifier.
+LimitName = Annotated[Line, Field(min_length=1, max_length=300)]
+LimitKind = Literal["stage", "circuit", "tenant", "key"]
+
+
+class LimitRemoval(StrictModel):
+    """Which limit to remove. `kind`: what `name` names, a stage, a circuit, the stage of a tenant or a concurrency key.
+
+    `tenant_id`: of the kinds `tenant` (`*`: each tenant) and `key`. `reason`: recorded in the audit.
+    """
+
+    kind: LimitKind
+    name: LimitName
+    tenant_id: Identifier | None = None
+    reason: Reason | None = None
+
+
+class LimitRequest(LimitRemoval):
+    """A limit to set, in place of the one with the same kind, name and tenant.
+
+    `runs`: the most at once in the whole fleet; 0: none starts. `per_second`, `burst`: the most starts a second, and
+    the most at once after a pause (by default those of a second). Null: the default. `until`, or `for_seconds` from
+    now: when it ends by itself; by default never.
+    """
+
+    runs: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    per_second: Annotated[float, Field(ge=0.0001, le=10_000)] | None = None
+    burst: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    until: Moment | None = None
+    for_seconds: Annotated[float, Field(ge=1, le=366 * 86_400)] | None = None
+
+
+class LimitPage(StrictModel):
+    """A page of limits, by kind, name and tenant. `older`: the cursor of an earlier page."""
+
+    kind: LimitKind | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    older: Annotated[str, Field(max_length=12_000), Matching(r"^[^\u0000]+$", NO_CURSOR)] | None = None

@@ -106,6 +106,7 @@ def _gauges(values: Json) -> "Iterator[Metric]":
     for row in values["circuits"]:
         circuits.add_metric([row["stage"], row["state"]], row["circuits"])
     yield circuits
+    yield from _limits(values)
     books = GaugeMetricFamily(
         "giftcard_books_differences", "Places where money and cards do not match.", labels=("kind",)
     )
@@ -119,3 +120,16 @@ def _gauges(values: Json) -> "Iterator[Metric]":
     ):
         if values["tick"][source] is not None:
             yield GaugeMetricFamily(name, text, value=values["tick"][source])
+
+
+def _limits(values: Json) -> "Iterator[Metric]":
+    from prometheus_client.core import GaugeMetricFamily
+
+    for name, source, text in (
+        ("giftcard_limit_runs", "runs", "The most runs at once that a limit allows."),
+        ("giftcard_limit_running", "running", "Runs that count for a limit; for each tenant, the most that one has."),
+    ):
+        family = GaugeMetricFamily(name, text, labels=("kind", "name", "tenant"))
+        for row in values.get("limits", ()):
+            family.add_metric([row["kind"], row["name"], row["tenant"]], row[source])
+        yield family

@@ -9,6 +9,7 @@ from lib.job import Job
 from lib.store.codec import Effect, Result, Step, decode_step, encode_result
 from lib.store.jobs import OperatorCalls
 from lib.store.keys import KeyCalls
+from lib.store.limits import LimitCalls
 from lib.store.monitoring import MonitoringCalls
 from lib.store.orders import OrderCalls
 from lib.store.reports import ReportCalls
@@ -25,7 +26,17 @@ OLDEST_SCHEMA = 1
 _READS = 2
 
 
-class Store(OperatorCalls, OrderCalls, ReportCalls, ScheduleCalls, TokenCalls, WebhookCalls, KeyCalls, MonitoringCalls):
+class Store(
+    OperatorCalls,
+    LimitCalls,
+    OrderCalls,
+    ReportCalls,
+    ScheduleCalls,
+    TokenCalls,
+    WebhookCalls,
+    KeyCalls,
+    MonitoringCalls,
+):
     """All calls. Those defined here are documented in `supabase/schemas/`: 13, 16, 23 to 25, 30 and 72."""
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from lib.web import (
     health,
     inbound_webhooks,
     jobs,
+    limits,
     metrics,
     orders,
     problems,
@@ -30,8 +31,8 @@ from lib.web.services import Services
 # A longer body is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024
 _RESOURCES = (
-    *(archive, audit, bulk, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, metrics, orders),
-    *(reports, schedules, stages, tokens, webhooks),
+    *(archive, audit, bulk, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, limits),
+    *(metrics, orders, reports, schedules, stages, tokens, webhooks),
 )
 
 

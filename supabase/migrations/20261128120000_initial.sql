@@ -65,6 +65,8 @@
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
 --                                   and giftcard_recover_row after a jump of the clock;
 --                                   a row at fault is put aside: giftcard_put_aside, giftcard_record_fault
+-- Limits                            giftcard_set_limit, giftcard_remove_limit, giftcard_list_limits; those that have
+--                                   ended leave with giftcard_prune
 --
 -- Money and cards: what an order costs is fixed in giftcard_orders; foreign keys tie its payment and its card to that
 -- amount; a payment's worth is the sum of its events.
@@ -1009,6 +1011,117 @@ begin
    where task = p_task and public.giftcard_is_due(last_at, every, v_now);
   return found;
 end $$;
+-- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys.
+
+-- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
+create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
+end $$;
+
+-- Return which concurrency keys are free, of those without a limit of their own: one job of each runs at a time. Locks
+-- first, then reads: a statement sees only what was committed before it began. A key that another claim decides about
+-- is not free.
+create function public.giftcard_free_keys(p_tenant_ids text[], p_keys text[], p_now timestamptz)
+returns table (tenant_id text, concurrency_key text)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_locked boolean[] := array(
+    select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
+      from unnest(p_tenant_ids, p_keys) with ordinality u(tenant_id, key, n) order by u.n);
+begin
+  return query
+    select u.tenant_id, u.key from unnest(p_tenant_ids, p_keys, v_locked) u(tenant_id, key, locked)
+     where u.locked and (
+       select true from public.giftcard_jobs j
+        where j.status = 'running' and j.concurrency_key is not null and j.tenant_id = u.tenant_id
+          and j.concurrency_key = u.key and j.lease_expires_at > p_now limit 1) is null
+     order by u.tenant_id, u.key limit 1000;
+end $$;
+
+-- Admit the first of the picked jobs of each concurrency key that is free, and all others as they are. The caller holds
+-- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
+create function public.giftcard_admit_by_key(
+  p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_tenant_ids text[];
+  v_keys text[];
+begin
+  select array_agg(x.tenant_id), array_agg(x.concurrency_key),
+         coalesce(bool_or(p_limits ? ('key ' || x.tenant_id || ' ' || x.concurrency_key)), false)
+    into v_tenant_ids, v_keys, limited from (
+    -- By the primary key, row for row: a sort is forbidden here, and an index that spares it would be read as a whole.
+    select distinct j.tenant_id, j.concurrency_key from unnest(p_ids) u(id) cross join lateral (
+      select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
+     where j.concurrency_key is not null order by j.tenant_id, j.concurrency_key) x;
+  admitted := p_ids;
+  busy := '{}';
+  if v_keys is null then
+    return;
+  end if;
+  with free as materialized (select * from public.giftcard_free_keys(v_tenant_ids, v_keys, p_now)),
+  ranked as (
+    select u.id, u.n, 'key ' || j.tenant_id || ' ' || j.concurrency_key as key,
+           j.concurrency_key is null or p_limits ? ('key ' || j.tenant_id || ' ' || j.concurrency_key)
+             or f.tenant_id is not null
+                and row_number() over (partition by j.tenant_id, j.concurrency_key order by u.n) = 1 as may_start
+      from unnest(p_ids) with ordinality u(id, n)
+     cross join lateral (
+       select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
+      left join free f on f.tenant_id = j.tenant_id and f.concurrency_key = j.concurrency_key)
+  select coalesce(array_agg(r.id order by r.n) filter (where r.may_start), '{}'),
+         coalesce(array_agg(distinct r.key) filter (where not r.may_start), '{}') into admitted, busy from ranked r;
+end $$;
+
+-- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
+-- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
+create function public.giftcard_admit(
+  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
+  out admitted bigint[], out busy text[], out until timestamptz)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_reserved jsonb := '{}'::jsonb;
+  v_first record := public.giftcard_admit_by_key(p_limits, p_ids, p_now);
+  k record;
+  r record;
+begin
+  admitted := v_first.admitted;
+  busy := v_first.busy;
+  if not v_first.limited and not exists (
+      select from jsonb_object_keys(p_limits) n where starts_with(n, 'tenant ')) then
+    return;
+  end if;
+  for k in
+    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
+      from unnest(admitted) i(id) cross join lateral (
+        select o.* from public.giftcard_jobs o where o.id = i.id limit 1) j cross join lateral (values
+        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
+         '{"runs": 1}' || (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key))),
+        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
+        x(key, value)
+     where x.key is not null and x.value is not null
+     group by x.key, x.value order by x.key
+  loop
+    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
+    continue when k.ids = '{}';
+    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
+    if r.allowed < cardinality(k.ids) then
+      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
+                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
+      busy := busy || k.key;
+      until := least(until, r.until);
+    end if;
+    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
+      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
+  end loop;
+  perform public.giftcard_take(
+      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
+      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
+             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
+    from jsonb_each(v_reserved) e;
+end $$;
 -- Queues: their heads, a scan of all of them, and when the next job may start. A queue is the queued jobs of a circuit.
 
 -- Return the lanes of a circuit's queue: minus the priorities of its jobs, the highest priority first. A loose index
@@ -1129,18 +1242,19 @@ end $$;
 -- now counts as taken, and none waits for another.
 
 -- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
--- without a limit, of which there may be more than the limit. A run with a concurrency key never does.
+-- without this limit, of which there may be more than it allows.
 create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
      or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
     return;
-  elsif p_key not like 'key %' and not exists (select from public.giftcard_slots where key = p_key) then
+  elsif not exists (select from public.giftcard_slots where key = p_key) then
     insert into public.giftcard_slots (key, n, job_id, lease_id)
     select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
      where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
-       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id)
+       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id,
+                     'key ' || j.tenant_id || ' ' || j.concurrency_key)
     on conflict do nothing;
   end if;
   insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;
@@ -1153,19 +1267,28 @@ create function public.giftcard_lock_slots(
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-  v_above bigint;
+  v_above bigint := 0::bigint;
   v_slots integer[];
+  v_running constant text := 'running';  -- a variable, as in giftcard_is_taken, which is inline here
 begin
   perform public.giftcard_add_slots(p_key, p_runs, p_now);
-  select count(*) into v_above from public.giftcard_slots s
-   where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now);
+  if exists (select from public.giftcard_slots where key = p_key and n > p_runs) then
+    v_above := (select count(*) from public.giftcard_slots s
+                 where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now));
+  end if;
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n <= p_runs and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     where s.key = p_key and s.n <= p_runs and s.lease_id is distinct from p_claim_key
+       and (select true from public.giftcard_jobs j
+             where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
+               and j.lease_expires_at > p_now limit 1) is null
      order by s.n limit p_want + v_above for update skip locked);
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n = any (v_slots) and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     where s.key = p_key and s.n = any (v_slots) and s.lease_id is distinct from p_claim_key
+       and (select true from public.giftcard_jobs j
+             where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
+               and j.lease_expires_at > p_now limit 1) is null
      order by s.n);
   return v_slots[1 : greatest(0, least(p_want, cardinality(v_slots) - v_above))::integer];
 end $$;
@@ -1282,55 +1405,6 @@ begin
     from jsonb_each(p_reserved) e;
 end $$;
 
--- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
-create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
-language plpgsql immutable security invoker set search_path = '' as $$
-begin
-  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
-end $$;
-
--- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
--- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
-create function public.giftcard_admit(
-  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
-  out admitted bigint[], out busy text[], out until timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  v_reserved jsonb := '{}'::jsonb;
-  k record;
-  r record;
-begin
-  admitted := p_ids;
-  busy := '{}';
-  for k in
-    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
-      from public.giftcard_jobs j cross join lateral (values
-        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || coalesce(p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')),
-        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
-        x(key, value)
-     where j.id = any (p_ids) and x.key is not null and x.value is not null
-     group by x.key, x.value order by x.key
-  loop
-    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
-    continue when k.ids = '{}';
-    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
-    if r.allowed < cardinality(k.ids) then
-      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
-                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
-      busy := busy || k.key;
-      until := least(until, r.until);
-    end if;
-    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
-      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
-  end loop;
-  perform public.giftcard_take(
-      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
-      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
-             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
-    from jsonb_each(v_reserved) e;
-end $$;
-
 -- Hold the rates of circuits whose other side asked for it (Retry-After): p_results with `hold`, in seconds, of jobs
 -- that were settled. A circuit that is its stage's holds the rate of the stage. Where there is no rate, only the job
 -- waits.
@@ -1368,6 +1442,8 @@ create type public.giftcard_claim_state as (
   tick_id bigint,
   claim_key uuid,
   weights jsonb,                      -- of tenants
+  allowed integer,                    -- starts that limits leave to the queue in turn
+  reserved jsonb,                     -- and what is reserved for them
   got bigint[],                       -- jobs that the last careful pick took
   more boolean                        -- and whether its queue may have more
 );
@@ -1472,6 +1548,27 @@ begin
   return s;
 end $$;
 
+-- Reserve up to p_wanted starts for the queue at p_place, under the limits of its stage and circuit: sets allowed and
+-- reserved. The circuits of its stage whose turn is soon share what the stage's limit leaves.
+create function public.giftcard_reserve_for_queue(
+  s public.giftcard_claim_state, p_place integer, p_wanted integer, p_now timestamptz)
+returns public.giftcard_claim_state
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_circuit text := s.queues[p_place].circuit;
+  v_stage text := public.giftcard_stage_of(v_circuit);
+  r record;
+begin
+  r := public.giftcard_reserve_starts(
+    s.limits, v_circuit, p_wanted, (
+      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
+       where starts_with(c.circuit || ':', v_stage || ':')), s.claim_key, p_now);
+  s.allowed := r.allowed;
+  s.reserved := r.reserved;
+  s.limited_until := least(s.limited_until, r.until);
+  return s;
+end $$;
+
 -- Pick due jobs from s.queues: the circuits take turns, in rounds, the oldest due job of each first. Leaves in s.queues
 -- the circuits that had more, those without a turn first. The planner's settings are those of giftcard_claim_for.
 create function public.giftcard_pick_jobs(
@@ -1482,7 +1579,6 @@ declare
   q public.giftcard_cursor;
   v_share integer;
   v_got bigint[];
-  v_got_at timestamptz;              -- scheduled_at of the last of them
   v_keyed boolean;                   -- whether one has a concurrency key
   v_more boolean;                    -- whether the queue may have more
 begin
@@ -1494,39 +1590,41 @@ begin
         exit;
       end if;
       q := s.queues[i];
-      -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
+      -- A fair share of what is left; what one circuit does not need comes to others in the next round.
       v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if q.plain is null then
-        q.plain := public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now);
+      if s.limits <> '{}' then
+        s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
+        v_share := s.allowed;
+        continue when v_share = 0;
       end if;
+      q.plain := coalesce(q.plain, public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now));
       if q.plain then
         select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at), coalesce(bool_or(g.keyed), false)
-          into v_got, v_got_at, v_keyed from (
+          into v_got, q.scheduled_at, v_keyed from (
           select j.id, j.scheduled_at, j.concurrency_key is not null as keyed from public.giftcard_jobs j
            where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = q.lanes[1]
              and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
-        q.plain := not v_keyed;
-        q.scheduled_at := v_got_at;
         q.id := v_got[v_share];
+        q.plain := not v_keyed;
         v_more := cardinality(v_got) = v_share;
       end if;
       if not q.plain then
-        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
+        s := public.giftcard_pick_carefully(s, q, v_share, p_only_job_id, p_now);
         v_got := s.got;
         v_more := s.more;
         q.scheduled_at := null;
-        q.id := null;
+      end if;
+      if s.limits <> '{}' then
+        perform public.giftcard_take_starts(s.limits, s.reserved, v_got, s.claim_key, p_now);
       end if;
       s.ids := s.ids || v_got;
       s.remaining := s.remaining - cardinality(v_got);
       s.claimed_from := s.claimed_from || q.circuit;
       s.served := s.served || jsonb_build_object(
         q.circuit, coalesce((s.served ->> q.circuit)::integer, 0) + cardinality(v_got));
-      if v_more then
-        v_again := v_again || q;
-      end if;
+      v_again := case when v_more then v_again || q else v_again end;
     end loop;
     s.queues := v_again;
   end loop;
@@ -1535,10 +1633,18 @@ end $$;
 -- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
 -- their queues.
 
--- Walk over the tenants with queued jobs in a lane, from p_from on (p_with: itself too), until p_most have a turn: 75
--- at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
+-- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
+create function public.giftcard_weight(s public.giftcard_claim_state, p_tenant_id text) returns integer
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when s.weights = '{}' then 1
+              else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
+end $$;
+
+-- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
+-- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
 create function public.giftcard_walk_tenants(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_from text, p_with boolean, p_most integer,
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_after text, p_until text, p_most integer,
   p_now timestamptz)
 returns table (tenant_id text, has_turn boolean, weight integer)
 language plpgsql stable security invoker set search_path = '' as $$
@@ -1550,7 +1656,7 @@ begin
             0 as found
        from public.giftcard_jobs f
       where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
-        and f.tenant_id >= p_from and (p_with or f.tenant_id > p_from)
+        and f.tenant_id > p_after
       order by f.tenant_id, f.scheduled_at, f.id limit 1)
     union all
     select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
@@ -1559,74 +1665,84 @@ begin
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
        order by j.tenant_id, j.scheduled_at, j.id limit 1) n
      where w.found + w.has_turn::integer < p_most and w.seen < 75)
-  select k.tenant_id, k.has_turn,
-         least(100, greatest(1, coalesce((s.weights ->> k.tenant_id)::numeric::integer, 1)))
-    from walk k;
+  select k.tenant_id, k.has_turn, public.giftcard_weight(s, k.tenant_id)
+    from walk k where p_until is null or k.tenant_id <= p_until;
+end $$;
+
+-- Return the tenants that have a turn now, the next one first, 25 at most, and the weight of each. stopped_at: the last
+-- one walked over, if there may be more behind it; empty: the walk has gone round.
+create function public.giftcard_tenants_in_turn(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_last text, p_goes_on boolean, p_most integer,
+  p_now timestamptz, out names text[], out weights integer[], out stopped_at text)
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_more record;
+  v_seen bigint;
+begin
+  -- The walk is over all tenants but the last one; where its turn goes on, it comes first.
+  select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
+         coalesce(array_agg(w.weight) filter (where w.has_turn), '{}'), count(*), max(w.tenant_id)
+    into names, weights, v_seen, stopped_at from (
+    select p_last as tenant_id, true as has_turn, public.giftcard_weight(s, p_last) as weight where p_goes_on
+    union all
+    select * from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, null, p_most, p_now)) w;
+  if cardinality(names) >= p_most or v_seen >= 75 then
+    return;
+  end if;
+  stopped_at := '';
+  if p_last <> '' then
+    select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}') as names,
+           coalesce(array_agg(w.weight) filter (where w.has_turn), '{}') as weights, max(w.tenant_id) as stopped_at
+      into v_more from public.giftcard_walk_tenants(
+        s, p_circuit, p_lane, '', p_last, p_most - cardinality(names), p_now) w
+     where not p_goes_on or w.tenant_id < p_last;
+    names := names || v_more.names;
+    weights := weights || v_more.weights;
+    stopped_at := coalesce(v_more.stopped_at, '');
+  end if;
 end $$;
 
 -- Pick up to p_wanted due jobs of a lane for the tenants whose turn it is, each its weight in a row, from where the
--- last claim of the circuit stopped; at the end it begins anew. Four rounds at most, of 25 tenants each. The
--- row in giftcard_turns is a hint: a claim that holds it is not waited for.
+-- last claim of the circuit stopped. The row in giftcard_turns is a hint: a claim that holds it is not waited for.
 create function public.giftcard_pick_by_tenant(
   s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   t public.giftcard_turns;
-  v_picked bigint[] := '{}'::bigint[];
-  r record;
+  v_goes_on boolean;  -- the tenant of the last turn has not had its weight in a row
+  v_picked bigint[];
+  v_last text;
+  v_taken integer;
+  n record;           -- whose turn it is
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
-  for v_round in 1 .. 4 loop
-    r := public.giftcard_pick_round(s, p_circuit, p_lane, p_wanted - cardinality(v_picked), coalesce(t.tenant_id, ''),
-                                    coalesce(t.taken, 0), p_now);
-    v_picked := v_picked || r.ids;
-    t := row(p_circuit, r.last_tenant, r.taken);
-    exit when cardinality(v_picked) = p_wanted or r.ids = '{}' and v_round > 1;
-    s.ids := s.ids || r.ids;
-  end loop;
-  perform public.giftcard_keep_turn(p_circuit, t.tenant_id, t.taken);
-  return v_picked;
-end $$;
-
--- Pick one round, after p_last (empty: from the first on), which had p_taken jobs in a row. Where a few tenants want
--- many jobs, each has several turns at once in a round that begins with the first. last_tenant, taken: where the next
--- round continues.
-create function public.giftcard_pick_round(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_last text, p_taken integer,
-  p_now timestamptz, out ids bigint[], out last_tenant text, out taken integer)
-language plpgsql volatile security invoker set search_path = '' as $$
-declare
-  v_most integer := least(p_wanted, 25);
-  v_goes_on boolean := p_taken < least(100, greatest(1, coalesce((s.weights ->> p_last)::numeric::integer, 1)));
-  v_walked text[];
-  v_names text[];
-  v_weights integer[];
-  v_times bigint;  -- turns at once
-  v_tenants text[];
-begin
-  select array_agg(w.tenant_id), coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
-         array_agg(w.weight) filter (where w.has_turn),
-         case when p_last = '' then greatest(1, p_wanted / sum(w.weight) filter (where w.has_turn)) else 1 end
-    into v_walked, v_names, v_weights, v_times
-    from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, v_goes_on, v_most, p_now) w;
-  select coalesce(array_agg(x.id), '{}'), array_agg(x.name) into ids, v_tenants from (
-    select g.id, n.name from unnest(v_names, v_weights) with ordinality n(name, weight, place) cross join lateral (
-      select j.id from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = n.name
-         and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
-         and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
-       order by j.scheduled_at, j.id
-       limit n.weight * v_times - case when n.name = p_last then p_taken else 0 end for update skip locked) g
-     limit p_wanted) x;
-  if cardinality(ids) = p_wanted then
-    last_tenant := v_tenants[p_wanted];
-    taken := (select count(*)::integer from unnest(v_tenants) u(name) where u.name = last_tenant)
-             + case when last_tenant = p_last then p_taken else 0 end;
-  else
-    last_tenant := case when cardinality(v_names) >= v_most or cardinality(v_walked) >= 75
-                        then v_walked[cardinality(v_walked)] else '' end;
-    taken := 100;  -- its turn is over
+  t.tenant_id := coalesce(t.tenant_id, '');
+  v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
+               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
+  n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
+  -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
+  select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),
+         (array_agg(x.name order by x.turn desc, x.place desc, x.nth desc))[1],
+         (array_agg(x.nth order by x.turn desc, x.place desc, x.nth desc))[1]
+    into v_picked, v_last, v_taken from (
+    select r.id, r.name, r.place, (r.nth - 1) / r.weight as turn, (r.nth - 1) % r.weight + 1 as nth from (
+      select g.id, u.name, u.weight, u.place,
+             row_number() over (partition by u.place order by g.scheduled_at, g.id)::integer
+               + case when v_goes_on and u.name = t.tenant_id then t.taken else 0 end as nth
+        from unnest(n.names, n.weights) with ordinality u(name, weight, place) cross join lateral (
+        select j.id, j.scheduled_at from public.giftcard_jobs j
+         where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = u.name
+           and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
+           and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+         order by j.scheduled_at, j.id
+         limit u.weight * ((p_wanted - 1) / (select sum(a) from unnest(n.weights) a) + 1) for update skip locked) g) r
+     order by turn, r.place, r.nth limit p_wanted) x;
+  if cardinality(v_picked) < p_wanted then
+    v_last := n.stopped_at;
+    v_taken := 100;  -- its turn is over
   end if;
+  perform public.giftcard_keep_turn(p_circuit, v_last, v_taken);
+  return v_picked;
 end $$;
 
 -- Keep which tenant had the last turn of a circuit (empty: the next claim begins with the first), and how many of its
@@ -1679,12 +1795,22 @@ begin
                   order by j.scheduled_at, j.id limit 1 offset p_wanted);
 end $$;
 
+-- Return whether limits by tenant hold in a stage.
+create function public.giftcard_limits_tenants(p_limits jsonb, p_circuit text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_limits <> '{}' and exists (
+    select from jsonb_object_keys(p_limits) k
+     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+end $$;
+
 -- Return whether only the time of its jobs matters in a queue, as far as can be known before they are picked.
 create function public.giftcard_is_plain(
   p_limits jsonb, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return p_only_job_id is null and p_limits = '{}' and cardinality(q.lanes) = 1
+  return p_only_job_id is null and cardinality(q.lanes) = 1
+         and not public.giftcard_limits_tenants(p_limits, q.circuit)
          and not public.giftcard_takes_turns(q.circuit, q.lanes[1], p_wanted, p_now);
 end $$;
 
@@ -1724,9 +1850,7 @@ returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_tenant integer := 0;
-  v_limited boolean := s.limits <> '{}' and exists (
-    select from jsonb_object_keys(s.limits) k
-     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
   v_got bigint[] := '{}'::bigint[];
 begin
   s.ids := s.ids || p_ids;
@@ -1774,41 +1898,27 @@ begin
   return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
 end $$;
 
--- Pick up to p_wanted due jobs of a queue, the one at p_place, within all limits: got and more of the state. Its ids
--- and remaining stay.
+-- Pick up to p_wanted due jobs of a queue where more than time matters: sets got and more.
 create function public.giftcard_pick_carefully(
-  s public.giftcard_claim_state, p_place integer, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint,
-  p_now timestamptz)
+  s public.giftcard_claim_state, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_picked bigint[];
-  r record;  -- what the limits of the circuit leave
-  a record;  -- and those of tenants and keys
+  a record;  -- what the limits of tenants and keys admit
 begin
-  s.got := '{}'::bigint[];
-  s.more := false;
-  r := public.giftcard_reserve_starts(
-    s.limits, q.circuit, p_wanted, case when s.limits = '{}' then 1 else (
-      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
-       where starts_with(c.circuit || ':', public.giftcard_stage_of(q.circuit) || ':')) end, s.claim_key, p_now);
-  s.limited_until := least(s.limited_until, r.until);
-  if r.allowed = 0 then
-    return s;
-  end if;
   s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
   if p_only_job_id is null then
-    v_picked := public.giftcard_pick_from_lanes(s, q, r.allowed, p_now);
+    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
   else
     v_picked := array(select id from public.giftcard_jobs
                        where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
   end if;
   a := public.giftcard_admit(s.limits, v_picked, s.claim_key, p_now);
-  perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
   s.got := a.admitted;
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
-  s.more := cardinality(v_picked) = r.allowed and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
   -- Nothing notifies of the end of a run.
   s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
   return s;
@@ -3774,7 +3884,9 @@ language plpgsql stable security invoker set search_path = '' set enable_seqscan
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_circuits jsonb := public.giftcard_list_circuits(p_limit => 200, p_now => v_now);
-  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end;
+  v_limits jsonb := public.giftcard_list_limits(p_limit => 200, p_now => v_now);
+  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end
+                        || case when v_limits ->> 'older' is null then '{}' else array['limits'] end;
   v_status jsonb;
   v_list text;
   v_most integer;
@@ -3791,7 +3903,7 @@ begin
                                      end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 201) h),
-    'circuits', v_circuits -> 'circuits',
+    'circuits', v_circuits -> 'circuits', 'limits', v_limits -> 'limits',
     'paused', (select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'by', left(s.paused_by, 500),
                                                             'reason', left(s.reason, 500), 'since', s.paused_at)
                                          order by s.stage), '[]')
@@ -4058,13 +4170,17 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  -- null: it limits starts only.
-  if p_runs is null or p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+  if p_runs is null or p_runs > 0 and (case when p_kind = 'key' then (
+       select count(*) from public.giftcard_jobs r
+        where r.status = 'running' and r.concurrency_key is not null and r.tenant_id = j.tenant_id
+          and r.concurrency_key = j.concurrency_key and r.lease_expires_at > p_now)
+     else public.giftcard_running(p_key, null, p_now) end) < p_runs then
     return null;
   end if;
-  return jsonb_build_object(
-    'reason', case p_kind when 'stage' then 'stage_full' when 'circuit' then 'circuit_full'
-                          when 'tenant' then 'tenant_full' else 'key_busy' end,
+  return case p_kind when 'stage' then jsonb_build_object('reason', 'stage_full')
+                     when 'circuit' then jsonb_build_object('reason', 'circuit_full')
+                     when 'tenant' then jsonb_build_object('reason', 'tenant_full')
+                     else jsonb_build_object('reason', 'key_busy') end || jsonb_build_object(
     'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;
@@ -4407,6 +4523,355 @@ begin
     p_by, null, 'resume', 'stage ' || p_stage,
     jsonb_build_object('resumed_by', nullif(v_name, public.giftcard_actor(p_by)), 'reason', p_reason), v_now);
   return jsonb_build_object('stage', p_stage, 'paused', false, 'resumed_at', v_now, 'resumed_by', v_name);
+end $$;
+-- Manage limits: set and remove them, and delete those that have ended.
+
+-- Refuse what names no limit, with the field.
+create function public.giftcard_check_limit_key(p_kind text, p_name text, p_tenant_id text) returns void
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_unsafe text := '[\x01-\x1f\x7f-\x9f\u2028\u2029]';
+begin
+  if p_kind is null or p_kind not in ('stage', 'circuit', 'tenant', 'key') then
+    perform public.giftcard_refuse('GC400', 'kind must be stage, circuit, tenant or key', 'kind');
+  elsif coalesce(p_name, '') = '' or char_length(p_name) > 300 or p_name ~ v_unsafe then
+    perform public.giftcard_refuse(
+      'GC400', 'name must be given: 1 to 300 characters, none of them a control character', 'name');
+  elsif char_length(p_tenant_id) > 200 or p_tenant_id ~ v_unsafe then
+    perform public.giftcard_refuse(
+      'GC400', 'tenant_id has at most 200 characters, none of them a control character', 'tenant_id');
+  elsif p_kind in ('stage', 'circuit') and p_tenant_id <> '' then
+    perform public.giftcard_refuse(
+      'GC400', format('a limit of a %s is for all tenants together: leave out tenant_id', p_kind), 'tenant_id');
+  elsif p_kind = 'tenant' and p_tenant_id = '' then
+    perform public.giftcard_refuse('GC400', 'tenant_id must be a tenant, or * for each tenant', 'tenant_id');
+  elsif p_kind = 'key' and p_tenant_id in ('', '*') then
+    perform public.giftcard_refuse('GC400', 'tenant_id must be the tenant whose jobs have this key', 'tenant_id');
+  end if;
+end $$;
+
+-- Refuse values that no limit has, with the field.
+create function public.giftcard_check_limit(
+  p_runs integer, p_per_second double precision, p_burst integer, p_until timestamptz, p_for_seconds double precision,
+  p_now timestamptz) returns void
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  if p_runs is null and p_per_second is null then
+    perform public.giftcard_refuse(
+      'GC400', 'a limit needs runs, per_second or both: to go back to the default, remove it', 'runs');
+  elsif not p_runs between 0 and 10000 then
+    perform public.giftcard_refuse('GC400', 'runs must be from 0 (none starts) to 10,000', 'runs');
+  elsif not p_per_second between 0.0001 and 10000 then
+    perform public.giftcard_refuse('GC400', 'per_second must be from 0.0001 to 10,000', 'per_second');
+  elsif not p_burst between 1 and 100000 then
+    perform public.giftcard_refuse('GC400', 'burst must be from 1 to 100,000', 'burst');
+  elsif p_burst is not null and p_per_second is null then
+    perform public.giftcard_refuse('GC400', 'a burst is that of a rate: give per_second, too', 'burst');
+  elsif p_until is not null and p_for_seconds is not null then
+    perform public.giftcard_refuse('GC400', 'until and for_seconds exclude each other', 'for_seconds');
+  elsif not isfinite(p_until) or p_until <= p_now then
+    perform public.giftcard_refuse('GC400', 'until must be a time in the future', 'until');
+  elsif not p_for_seconds between 1 and 366 * 86400 then
+    perform public.giftcard_refuse('GC400', 'for_seconds must be from 1 to a year', 'for_seconds');
+  end if;
+end $$;
+
+-- Return a limit as acts return it.
+create function public.giftcard_limit_row_json(l public.giftcard_limits) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object(
+    'kind', l.kind, 'name', l.name, 'tenant_id', nullif(l.tenant_id, ''), 'runs', l.runs, 'per_second', l.per_second,
+    'burst', l.burst, 'until', case when isfinite(l.until) then l.until end, 'set_by', left(l.set_by, 500),
+    'reason', left(l.reason, 500), 'updated_at', case when isfinite(l.updated_at) then l.updated_at end);
+end $$;
+
+-- Record in the audit that a limit was set or removed.
+create function public.giftcard_record_limit(
+  p_by text, p_action text, l public.giftcard_limits, p_details jsonb, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_record_act(
+    p_by, nullif(nullif(l.tenant_id, '*'), ''), p_action,
+    'limit ' || public.giftcard_limit_key(l.kind, l.name, l.tenant_id), p_details, p_now);
+end $$;
+
+-- Set a limit, in place of the one that has this kind, name and tenant; a value that is null is the default's.
+-- p_tenant_id: of the kinds tenant and key. p_until, or p_for_seconds from now: when it ends by itself; null: never.
+-- The same limit once more changes nothing. Return it.
+create function public.giftcard_set_limit(
+  p_kind text, p_name text, p_runs integer default null, p_per_second double precision default null,
+  p_burst integer default null, p_tenant_id text default '', p_until timestamptz default null,
+  p_for_seconds double precision default null, p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_name text := btrim(p_name);
+  v_tenant_id text := btrim(coalesce(p_tenant_id, ''));
+  v_was public.giftcard_limits;
+  l public.giftcard_limits;
+begin
+  perform public.giftcard_check_limit_key(p_kind, v_name, v_tenant_id);
+  perform public.giftcard_check_limit(p_runs, p_per_second, p_burst, p_until, p_for_seconds, v_now);
+  select * into v_was from public.giftcard_limits
+   where kind = p_kind and name = v_name and tenant_id = v_tenant_id for update;
+  insert into public.giftcard_limits as x
+    (kind, name, tenant_id, runs, per_second, burst, set_by, reason, until, updated_at)
+  values (p_kind, v_name, v_tenant_id, p_runs, p_per_second, p_burst, public.giftcard_actor(p_by), p_reason,
+          coalesce(p_until, v_now + make_interval(secs => p_for_seconds)), v_now)
+  on conflict (kind, name, tenant_id) do update set
+    runs = excluded.runs, per_second = excluded.per_second, burst = excluded.burst, set_by = excluded.set_by,
+    reason = excluded.reason, until = excluded.until, updated_at = excluded.updated_at
+   where (x.runs, x.per_second, x.burst, x.set_by, x.reason, x.until)
+         is distinct from (excluded.runs, excluded.per_second, excluded.burst, excluded.set_by, excluded.reason,
+                           excluded.until)
+  returning * into l;
+  if not found then
+    return public.giftcard_limit_row_json(v_was);
+  end if;
+  perform public.giftcard_record_limit(p_by, 'set_limit', l, jsonb_build_object(
+    'runs', l.runs, 'per_second', l.per_second, 'burst', l.burst, 'until', l.until, 'reason', p_reason,
+    'was', case when v_was.kind is not null then jsonb_strip_nulls(jsonb_build_object(
+             'runs', v_was.runs, 'per_second', v_was.per_second, 'burst', v_was.burst, 'until', v_was.until)) end),
+    v_now);
+  return public.giftcard_limit_row_json(l);
+end $$;
+
+-- Remove a limit: the default is in force again. p_reason: why, for the audit. Return what it was. GC404 for none.
+create function public.giftcard_remove_limit(
+  p_kind text, p_name text, p_tenant_id text default '', p_reason text default null, p_by text default null,
+  p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_name text := btrim(p_name);
+  v_tenant_id text := btrim(coalesce(p_tenant_id, ''));
+  l public.giftcard_limits;
+begin
+  perform public.giftcard_check_limit_key(p_kind, v_name, v_tenant_id);
+  delete from public.giftcard_limits where kind = p_kind and name = v_name and tenant_id = v_tenant_id
+  returning * into l;
+  if not found then
+    perform public.giftcard_refuse('GC404', format(
+      'there is no limit %s: a default is changed by setting a limit',
+      public.giftcard_limit_key(p_kind, v_name, v_tenant_id)), 'name');
+  end if;
+  perform public.giftcard_record_limit(p_by, 'remove_limit', l, jsonb_build_object(
+    'runs', l.runs, 'per_second', l.per_second, 'burst', l.burst, 'until', l.until, 'reason', p_reason), p_now);
+  return public.giftcard_limit_row_json(l);
+end $$;
+
+-- Delete up to p_limit rows of each kind that limits leave: limits that have ended; slots that are free, of circuits,
+-- tenants and keys without a limit of their own; rates that have been whole for an hour. Rows that a claim holds are
+-- left to the next call. Return whether that was all.
+create function public.giftcard_prune_limits(p_limit integer, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  v_limits bigint;
+  v_keys text[];
+  v_numbers integer[];
+  v_rates bigint;
+begin
+  delete from public.giftcard_limits l using (
+    select kind, name, tenant_id from public.giftcard_limits where until <= p_now
+     order by kind, name, tenant_id limit p_limit for update skip locked) e
+   where (l.kind, l.name, l.tenant_id) = (e.kind, e.name, e.tenant_id);
+  get diagnostics v_limits = row_count;
+  -- Locked first, and read again then: a statement sees only what claims had committed before it began.
+  select array_agg(f.key), array_agg(f.n) into v_keys, v_numbers from (
+    select s.key, s.n from public.giftcard_slots s
+     where (s.key between 'circuit ' and 'circuit!' or s.key between 'key ' and 'key!'
+            or s.key between 'tenant ' and 'tenant!')
+       and not public.giftcard_is_taken(s, null, p_now)
+       and s.key <> all (array(
+         select public.giftcard_limit_key(kind, name, tenant_id) from public.giftcard_limits where kind <> 'stage'))
+     order by s.key, s.n limit p_limit for update skip locked) f;
+  delete from public.giftcard_slots s using unnest(v_keys, v_numbers) f(key, n)
+   where s.key = f.key and s.n = f.n and not public.giftcard_is_taken(s, null, p_now);
+  delete from public.giftcard_rates r using (
+    select key from public.giftcard_rates
+     where full_at <= p_now - interval '1 hour' and held_until <= p_now - interval '1 hour'
+     order by key limit p_limit for update skip locked) e
+   where r.key = e.key;
+  get diagnostics v_rates = row_count;
+  return greatest(v_limits, coalesce(cardinality(v_keys), 0), v_rates) < p_limit;
+end $$;
+-- Show limits: each with what is in force, what runs, and what its rate has left.
+
+-- Return a number of a JSON object that a tick brought, within bounds; null if it is none.
+create function public.giftcard_limit_number(p_value jsonb, p_name text, p_most numeric) returns numeric
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case when jsonb_typeof(p_value -> p_name) = 'number'
+              then least(greatest((p_value ->> p_name)::numeric, 0), p_most) end;
+end $$;
+
+-- Return the limits of the settings by stage, as the newest tick brought them: {"payment": {"runs": 2}}. A number
+-- instead of the object is its runs.
+create function public.giftcard_default_limits() returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_limits jsonb := (select limits from public.giftcard_ticks order by id desc limit 1);
+begin
+  if jsonb_typeof(v_limits) is distinct from 'object' then
+    return '{}'::jsonb;
+  end if;
+  return (
+    select coalesce(jsonb_object_agg(d.key, jsonb_build_object(
+             'runs', public.giftcard_limit_number(d.value, 'runs', 10000),
+             'per_second', public.giftcard_limit_number(d.value, 'per_second', 10000),
+             'burst', public.giftcard_limit_number(d.value, 'burst', 100000))), '{}')
+      from (select key, case jsonb_typeof(value) when 'number' then jsonb_build_object('runs', value) else value end
+              from jsonb_each(v_limits) where char_length(key) <= 300 order by key limit 200) d(key, value));
+end $$;
+
+-- Return what is in force where a limit has no value of its own: of a stage the settings, of a concurrency key one run
+-- at a time.
+create function public.giftcard_default_of_limit(p_kind text, p_name text, p_defaults jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return jsonb_build_object('runs', null, 'per_second', null, 'burst', null) || coalesce(case p_kind
+    when 'stage' then p_defaults -> p_name when 'key' then jsonb_build_object('runs', 1) end, '{}');
+end $$;
+
+-- Return a limit as the API shows it. l: its row, of nulls for a default; d: the default beneath.
+create function public.giftcard_limit_json(
+  p_kind text, p_name text, p_tenant_id text, l public.giftcard_limits, d jsonb, p_running bigint, p_now timestamptz)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ended boolean := coalesce(l.until <= p_now, false);
+  v_own jsonb := jsonb_build_object('runs', l.runs, 'per_second', l.per_second, 'burst', l.burst);
+  v_force jsonb := d;
+  v_tokens double precision;
+  r public.giftcard_rates;
+begin
+  if not v_ended and l.runs is not null then
+    v_force := v_force || jsonb_build_object('runs', l.runs);
+  end if;
+  if not v_ended and l.per_second is not null then
+    v_force := v_force || (v_own - 'runs');
+  end if;
+  if v_force ->> 'per_second' is not null then
+    v_force := v_force || jsonb_build_object('burst', public.giftcard_burst(v_force)::integer);
+    select * into r from public.giftcard_rates where key = public.giftcard_limit_key(p_kind, p_name, p_tenant_id);
+    v_tokens := case when r.full_at = 'infinity' then 0 else public.giftcard_tokens(v_force, r, p_now) end;
+  end if;
+  return public.giftcard_limit_row_json(l) || v_own || jsonb_build_object(
+    'kind', p_kind, 'name', p_name, 'tenant_id', nullif(p_tenant_id, ''),
+    'state', case when l.kind is null then 'default' when v_ended then 'ended' else 'active' end,
+    'default', d, 'in_force', v_force, 'running', p_running,
+    'tokens', case when p_kind <> 'tenant' or p_tenant_id <> '*' then round(v_tokens::numeric, 3) end,
+    'held_until', case when isfinite(r.held_until) and r.held_until > p_now then r.held_until end);
+end $$;
+
+-- Return the place after which a page of limits begins: kind, name, tenant. GC400 for what no page gave.
+create function public.giftcard_limit_cursor(p_older text) returns text[]
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_cursor text[];
+begin
+  v_cursor := array(select jsonb_array_elements_text(p_older::jsonb));
+  if cardinality(v_cursor) <> 3 or array_position(v_cursor, null) is not null then
+    perform public.giftcard_refuse('GC400', 'older is not a cursor that an earlier page gave', 'older');
+  end if;
+  return v_cursor;
+exception when data_exception then
+  perform public.giftcard_refuse('GC400', 'older is not a cursor that an earlier page gave', 'older');
+  return null;
+end $$;
+
+-- Return a page of limits, by kind, name and tenant, and the settings' limits of stages that have none of their own:
+-- {limits: [{kind, name, tenant_id, runs, per_second, burst, default, in_force, state, running, tokens, held_until,
+-- until, set_by, reason, updated_at}], older: the cursor to continue from, null at the end}. running: up to 10,000 are
+-- counted; of each tenant (*) the most that one of them has.
+create function public.giftcard_list_limits(
+  p_kind text default null, p_older text default null, p_limit integer default 50, p_now timestamptz default null)
+returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  v_after text[] := case when p_older is not null then public.giftcard_limit_cursor(p_older) end;
+  v_defaults jsonb := public.giftcard_default_limits();
+  v_page jsonb;
+  v_last jsonb;
+begin
+  -- One more than the page holds: its presence means that there are more.
+  with running as materialized (
+    select j.stage, j.circuit, j.tenant_id, j.concurrency_key, count(*) as runs from (
+      select * from public.giftcard_jobs
+       where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > v_now limit 10000) j
+     group by j.stage, j.circuit, j.tenant_id, j.concurrency_key), found as (
+    (select l.kind, l.name, l.tenant_id, l from public.giftcard_limits l
+      where (p_kind is null or l.kind = p_kind)
+        and (v_after is null or (l.kind, l.name, l.tenant_id) > (v_after[1], v_after[2], v_after[3]))
+      order by l.kind, l.name, l.tenant_id limit v_limit + 1)
+    union all
+    select 'stage', d.name, '', null::public.giftcard_limits from jsonb_object_keys(v_defaults) d(name)
+     where (p_kind is null or p_kind = 'stage')
+       and (v_after is null or row('stage' collate "C", d.name collate "C", '' collate "C")
+                               > row(v_after[1], v_after[2], v_after[3]))
+       and not exists (select from public.giftcard_limits x where x.kind = 'stage' and x.name = d.name))
+  select jsonb_agg(public.giftcard_limit_json(
+      f.kind, f.name, f.tenant_id, f.l,
+      public.giftcard_default_of_limit(f.kind, f.name, v_defaults),
+      (select case when f.tenant_id = '*' then coalesce(max(t.runs), 0) else coalesce(sum(t.runs), 0) end from (
+         select sum(r.runs)::bigint as runs from running r
+          where case f.kind when 'stage' then r.stage = f.name when 'circuit' then r.circuit = f.name
+                            when 'tenant' then r.stage = f.name and f.tenant_id in (r.tenant_id, '*')
+                            else r.concurrency_key = f.name and r.tenant_id = f.tenant_id end
+          group by r.tenant_id) t)::bigint, v_now) order by f.kind, f.name, f.tenant_id) into v_page
+    from (select * from found n order by n.kind collate "C", n.name collate "C", n.tenant_id collate "C"
+           limit v_limit + 1) f;
+  v_page := coalesce(v_page, '[]');
+  if jsonb_array_length(v_page) > v_limit then
+    v_page := v_page - v_limit;
+    v_last := v_page -> -1;
+  end if;
+  return jsonb_build_object('limits', v_page, 'older', case when v_last is not null then jsonb_build_array(
+    v_last -> 'kind', v_last -> 'name', coalesce(v_last ->> 'tenant_id', ''))::text end);
+end $$;
+
+-- Return the limits of runs that are in force, for metrics: [{kind, name, tenant, runs, running}], at most 200 of a
+-- kind. Those of keys are as many as customers: none of them.
+create function public.giftcard_limit_metrics(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'kind', m.l -> 'kind', 'name', left(m.l ->> 'name', 300), 'tenant', coalesce(m.l ->> 'tenant_id', ''),
+        'runs', m.l -> 'in_force' -> 'runs', 'running', m.l -> 'running')), '[]')
+      from unnest(array['stage', 'circuit', 'tenant']) k(kind)
+     cross join lateral jsonb_array_elements(
+       public.giftcard_list_limits(p_kind => k.kind, p_limit => 200, p_now => p_now) -> 'limits') m(l)
+     where m.l ->> 'state' <> 'ended' and m.l -> 'in_force' ->> 'runs' is not null);
+end $$;
+
+-- Return what the doctor judges, of up to 1,000 limits of a kind: {stopped: those that let nothing start and never end,
+-- stages: {the stage of a limit: the limit}}.
+create function public.giftcard_limits_to_judge(p_now timestamptz) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    with judged as materialized (
+      select l.* from unnest(array['stage', 'circuit', 'tenant', 'key']) k(kind)
+       cross join lateral (select * from public.giftcard_limits c
+                            where c.kind = k.kind and coalesce(c.until > p_now, true)
+                            order by c.kind, c.name, c.tenant_id limit 1000) l)
+    select jsonb_build_object(
+      'stopped', (select coalesce(jsonb_agg(s.row), '[]') from (
+          select jsonb_build_object(
+                   'kind', kind, 'name', left(name, 300), 'tenant_id', nullif(left(tenant_id, 200), ''),
+                   'by', left(set_by, 200), 'reason', left(reason, 500),
+                   'age', public.giftcard_milliseconds(updated_at, p_now) / 1000.0) as row
+            from judged where runs = 0 and until is null limit 20) s),
+      'stages', (select coalesce(jsonb_object_agg(g.stage, g.key), '{}') from (
+          select public.giftcard_stage_of(left(name, 300)) as stage,
+                 min(public.giftcard_limit_key(kind, left(name, 300), left(tenant_id, 200))) as key
+            from judged where kind <> 'key' group by 1 order by 1 limit 200) g)));
 end $$;
 -- Many jobs at once, in bounded steps.
 
@@ -4763,6 +5228,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    v_done := public.giftcard_prune_limits(v_limit, v_now) and v_done;
     delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
@@ -9816,7 +10282,7 @@ end $$;
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
 -- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
 -- seconds since its oldest died}, circuits: [{stage, state, circuits}], differences: {kind: items} between money and
--- cards, tick: {age, seconds, gap} of the newest ticks that ended well}.
+-- cards, limits: as giftcard_limit_metrics, tick: {age, seconds, gap} of the newest ticks that ended well}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -9845,6 +10311,7 @@ begin
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
+    'limits', public.giftcard_limit_metrics(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 
@@ -10395,6 +10862,7 @@ begin
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
+    'limits', public.giftcard_limits_to_judge(v_now),
     'unusable_events', public.giftcard_unusable_events(v_now),
     'cards', public.giftcard_keys_of_cards(),
     -- Of the newest endpoints.

@@ -65,6 +65,8 @@
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
 --                                   and giftcard_recover_row after a jump of the clock;
 --                                   a row at fault is put aside: giftcard_put_aside, giftcard_record_fault
+-- Limits                            giftcard_set_limit, giftcard_remove_limit, giftcard_list_limits; those that have
+--                                   ended leave with giftcard_prune
 --
 -- Money and cards: what an order costs is fixed in giftcard_orders; foreign keys tie its payment and its card to that
 -- amount; a payment's worth is the sum of its events.

@@ -2,18 +2,19 @@
 -- now counts as taken, and none waits for another.
 
 -- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
--- without a limit, of which there may be more than the limit. A run with a concurrency key never does.
+-- without this limit, of which there may be more than it allows.
 create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
      or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
     return;
-  elsif p_key not like 'key %' and not exists (select from public.giftcard_slots where key = p_key) then
+  elsif not exists (select from public.giftcard_slots where key = p_key) then
     insert into public.giftcard_slots (key, n, job_id, lease_id)
     select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
      where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
-       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id)
+       and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id,
+                     'key ' || j.tenant_id || ' ' || j.concurrency_key)
     on conflict do nothing;
   end if;
   insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;
@@ -26,19 +27,28 @@ create function public.giftcard_lock_slots(
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-  v_above bigint;
+  v_above bigint := 0::bigint;
   v_slots integer[];
+  v_running constant text := 'running';  -- a variable, as in giftcard_is_taken, which is inline here
 begin
   perform public.giftcard_add_slots(p_key, p_runs, p_now);
-  select count(*) into v_above from public.giftcard_slots s
-   where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now);
+  if exists (select from public.giftcard_slots where key = p_key and n > p_runs) then
+    v_above := (select count(*) from public.giftcard_slots s
+                 where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now));
+  end if;
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n <= p_runs and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     where s.key = p_key and s.n <= p_runs and s.lease_id is distinct from p_claim_key
+       and (select true from public.giftcard_jobs j
+             where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
+               and j.lease_expires_at > p_now limit 1) is null
      order by s.n limit p_want + v_above for update skip locked);
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n = any (v_slots) and not public.giftcard_is_taken(s, p_claim_key, p_now)
+     where s.key = p_key and s.n = any (v_slots) and s.lease_id is distinct from p_claim_key
+       and (select true from public.giftcard_jobs j
+             where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
+               and j.lease_expires_at > p_now limit 1) is null
      order by s.n);
   return v_slots[1 : greatest(0, least(p_want, cardinality(v_slots) - v_above))::integer];
 end $$;
@@ -153,55 +163,6 @@ begin
   perform public.giftcard_take(
       e.key, p_limits -> e.key, array(select jsonb_array_elements_text(e.value)::integer), p_ids, p_claim_key, p_now)
     from jsonb_each(p_reserved) e;
-end $$;
-
--- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
-create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
-language plpgsql immutable security invoker set search_path = '' as $$
-begin
-  return coalesce(p_limits -> ('tenant ' || p_stage || ' ' || p_tenant_id), p_limits -> ('tenant ' || p_stage || ' *'));
-end $$;
-
--- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
--- the jobs. admitted: those that may start, in their order; busy: keys that let no more start; until: when they may.
-create function public.giftcard_admit(
-  p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
-  out admitted bigint[], out busy text[], out until timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
-declare
-  v_reserved jsonb := '{}'::jsonb;
-  k record;
-  r record;
-begin
-  admitted := p_ids;
-  busy := '{}';
-  for k in
-    select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
-      from public.giftcard_jobs j cross join lateral (values
-        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || coalesce(p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')),
-        ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
-        x(key, value)
-     where j.id = any (p_ids) and x.key is not null and x.value is not null
-     group by x.key, x.value order by x.key
-  loop
-    k.ids := array(select i from unnest(k.ids) with ordinality u(i, n) where i = any (admitted) order by n);
-    continue when k.ids = '{}';
-    r := public.giftcard_reserve(k.key, k.its_limit, cardinality(k.ids), p_claim_key, p_now);
-    if r.allowed < cardinality(k.ids) then
-      admitted := array(select i from unnest(admitted) with ordinality u(i, n)
-                         where i <> all (k.ids[r.allowed + 1 :]) order by n);
-      busy := busy || k.key;
-      until := least(until, r.until);
-    end if;
-    v_reserved := v_reserved || jsonb_build_object(k.key, jsonb_build_object(
-      'limit', k.its_limit, 'slots', coalesce(r.slots, '{}'), 'ids', k.ids[1 : r.allowed]));
-  end loop;
-  perform public.giftcard_take(
-      e.key, e.value -> 'limit', array(select jsonb_array_elements_text(e.value -> 'slots')::integer),
-      array(select i::bigint from jsonb_array_elements_text(e.value -> 'ids') with ordinality u(i, n)
-             where i::bigint = any (admitted) order by n), p_claim_key, p_now)
-    from jsonb_each(v_reserved) e;
 end $$;
 
 -- Hold the rates of circuits whose other side asked for it (Retry-After): p_results with `hold`, in seconds, of jobs

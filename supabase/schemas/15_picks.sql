@@ -14,6 +14,8 @@ create type public.giftcard_claim_state as (
   tick_id bigint,
   claim_key uuid,
   weights jsonb,                      -- of tenants
+  allowed integer,                    -- starts that limits leave to the queue in turn
+  reserved jsonb,                     -- and what is reserved for them
   got bigint[],                       -- jobs that the last careful pick took
   more boolean                        -- and whether its queue may have more
 );
@@ -118,6 +120,27 @@ begin
   return s;
 end $$;
 
+-- Reserve up to p_wanted starts for the queue at p_place, under the limits of its stage and circuit: sets allowed and
+-- reserved. The circuits of its stage whose turn is soon share what the stage's limit leaves.
+create function public.giftcard_reserve_for_queue(
+  s public.giftcard_claim_state, p_place integer, p_wanted integer, p_now timestamptz)
+returns public.giftcard_claim_state
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_circuit text := s.queues[p_place].circuit;
+  v_stage text := public.giftcard_stage_of(v_circuit);
+  r record;
+begin
+  r := public.giftcard_reserve_starts(
+    s.limits, v_circuit, p_wanted, (
+      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
+       where starts_with(c.circuit || ':', v_stage || ':')), s.claim_key, p_now);
+  s.allowed := r.allowed;
+  s.reserved := r.reserved;
+  s.limited_until := least(s.limited_until, r.until);
+  return s;
+end $$;
+
 -- Pick due jobs from s.queues: the circuits take turns, in rounds, the oldest due job of each first. Leaves in s.queues
 -- the circuits that had more, those without a turn first. The planner's settings are those of giftcard_claim_for.
 create function public.giftcard_pick_jobs(
@@ -128,7 +151,6 @@ declare
   q public.giftcard_cursor;
   v_share integer;
   v_got bigint[];
-  v_got_at timestamptz;              -- scheduled_at of the last of them
   v_keyed boolean;                   -- whether one has a concurrency key
   v_more boolean;                    -- whether the queue may have more
 begin
@@ -140,39 +162,41 @@ begin
         exit;
       end if;
       q := s.queues[i];
-      -- A fair share of what is left; what one circuit does not need comes to the others in the next round.
+      -- A fair share of what is left; what one circuit does not need comes to others in the next round.
       v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
-      if q.plain is null then
-        q.plain := public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now);
+      if s.limits <> '{}' then
+        s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
+        v_share := s.allowed;
+        continue when v_share = 0;
       end if;
+      q.plain := coalesce(q.plain, public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now));
       if q.plain then
         select coalesce(array_agg(g.id), '{}'), max(g.scheduled_at), coalesce(bool_or(g.keyed), false)
-          into v_got, v_got_at, v_keyed from (
+          into v_got, q.scheduled_at, v_keyed from (
           select j.id, j.scheduled_at, j.concurrency_key is not null as keyed from public.giftcard_jobs j
            where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = q.lanes[1]
              and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
              and (j.scheduled_at, j.id) > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
            order by j.scheduled_at, j.id limit v_share for update skip locked) g;
-        q.plain := not v_keyed;
-        q.scheduled_at := v_got_at;
         q.id := v_got[v_share];
+        q.plain := not v_keyed;
         v_more := cardinality(v_got) = v_share;
       end if;
       if not q.plain then
-        s := public.giftcard_pick_carefully(s, i, q, v_share, p_only_job_id, p_now);
+        s := public.giftcard_pick_carefully(s, q, v_share, p_only_job_id, p_now);
         v_got := s.got;
         v_more := s.more;
         q.scheduled_at := null;
-        q.id := null;
+      end if;
+      if s.limits <> '{}' then
+        perform public.giftcard_take_starts(s.limits, s.reserved, v_got, s.claim_key, p_now);
       end if;
       s.ids := s.ids || v_got;
       s.remaining := s.remaining - cardinality(v_got);
       s.claimed_from := s.claimed_from || q.circuit;
       s.served := s.served || jsonb_build_object(
         q.circuit, coalesce((s.served ->> q.circuit)::integer, 0) + cardinality(v_got));
-      if v_more then
-        v_again := v_again || q;
-      end if;
+      v_again := case when v_more then v_again || q else v_again end;
     end loop;
     s.queues := v_again;
   end loop;

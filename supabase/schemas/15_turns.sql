@@ -34,12 +34,22 @@ begin
                   order by j.scheduled_at, j.id limit 1 offset p_wanted);
 end $$;
 
+-- Return whether limits by tenant hold in a stage.
+create function public.giftcard_limits_tenants(p_limits jsonb, p_circuit text) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return p_limits <> '{}' and exists (
+    select from jsonb_object_keys(p_limits) k
+     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+end $$;
+
 -- Return whether only the time of its jobs matters in a queue, as far as can be known before they are picked.
 create function public.giftcard_is_plain(
   p_limits jsonb, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return p_only_job_id is null and p_limits = '{}' and cardinality(q.lanes) = 1
+  return p_only_job_id is null and cardinality(q.lanes) = 1
+         and not public.giftcard_limits_tenants(p_limits, q.circuit)
          and not public.giftcard_takes_turns(q.circuit, q.lanes[1], p_wanted, p_now);
 end $$;
 
@@ -79,9 +89,7 @@ returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_tenant integer := 0;
-  v_limited boolean := s.limits <> '{}' and exists (
-    select from jsonb_object_keys(s.limits) k
-     where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
+  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
   v_got bigint[] := '{}'::bigint[];
 begin
   s.ids := s.ids || p_ids;
@@ -129,41 +137,27 @@ begin
   return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
 end $$;
 
--- Pick up to p_wanted due jobs of a queue, the one at p_place, within all limits: got and more of the state. Its ids
--- and remaining stay.
+-- Pick up to p_wanted due jobs of a queue where more than time matters: sets got and more.
 create function public.giftcard_pick_carefully(
-  s public.giftcard_claim_state, p_place integer, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint,
-  p_now timestamptz)
+  s public.giftcard_claim_state, q public.giftcard_cursor, p_wanted integer, p_only_job_id bigint, p_now timestamptz)
 returns public.giftcard_claim_state
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_picked bigint[];
-  r record;  -- what the limits of the circuit leave
-  a record;  -- and those of tenants and keys
+  a record;  -- what the limits of tenants and keys admit
 begin
-  s.got := '{}'::bigint[];
-  s.more := false;
-  r := public.giftcard_reserve_starts(
-    s.limits, q.circuit, p_wanted, case when s.limits = '{}' then 1 else (
-      select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
-       where starts_with(c.circuit || ':', public.giftcard_stage_of(q.circuit) || ':')) end, s.claim_key, p_now);
-  s.limited_until := least(s.limited_until, r.until);
-  if r.allowed = 0 then
-    return s;
-  end if;
   s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
   if p_only_job_id is null then
-    v_picked := public.giftcard_pick_from_lanes(s, q, r.allowed, p_now);
+    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
   else
     v_picked := array(select id from public.giftcard_jobs
                        where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
   end if;
   a := public.giftcard_admit(s.limits, v_picked, s.claim_key, p_now);
-  perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
   s.got := a.admitted;
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
-  s.more := cardinality(v_picked) = r.allowed and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
   -- Nothing notifies of the end of a run.
   s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
   return s;

@@ -116,7 +116,9 @@ language plpgsql stable security invoker set search_path = '' set enable_seqscan
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_circuits jsonb := public.giftcard_list_circuits(p_limit => 200, p_now => v_now);
-  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end;
+  v_limits jsonb := public.giftcard_list_limits(p_limit => 200, p_now => v_now);
+  v_truncated text[] := case when v_circuits ->> 'older' is null then '{}' else array['circuits'] end
+                        || case when v_limits ->> 'older' is null then '{}' else array['limits'] end;
   v_status jsonb;
   v_list text;
   v_most integer;
@@ -133,7 +135,7 @@ begin
                                      end,
           'next_at', h.head_at, 'opens_at', h.opens_at) order by h.circuit), '[]')
         from (select * from public.giftcard_queue_heads(p_stages, v_now) limit 201) h),
-    'circuits', v_circuits -> 'circuits',
+    'circuits', v_circuits -> 'circuits', 'limits', v_limits -> 'limits',
     'paused', (select coalesce(jsonb_agg(jsonb_build_object('stage', s.stage, 'by', left(s.paused_by, 500),
                                                             'reason', left(s.reason, 500), 'since', s.paused_at)
                                          order by s.stage), '[]')

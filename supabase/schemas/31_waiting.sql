@@ -9,13 +9,17 @@ declare
                              when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
                              else format('concurrency key %s', j.concurrency_key) end;
 begin
-  -- null: it limits starts only.
-  if p_runs is null or p_runs > 0 and public.giftcard_running(p_key, null, p_now) < p_runs then
+  if p_runs is null or p_runs > 0 and (case when p_kind = 'key' then (
+       select count(*) from public.giftcard_jobs r
+        where r.status = 'running' and r.concurrency_key is not null and r.tenant_id = j.tenant_id
+          and r.concurrency_key = j.concurrency_key and r.lease_expires_at > p_now)
+     else public.giftcard_running(p_key, null, p_now) end) < p_runs then
     return null;
   end if;
-  return jsonb_build_object(
-    'reason', case p_kind when 'stage' then 'stage_full' when 'circuit' then 'circuit_full'
-                          when 'tenant' then 'tenant_full' else 'key_busy' end,
+  return case p_kind when 'stage' then jsonb_build_object('reason', 'stage_full')
+                     when 'circuit' then jsonb_build_object('reason', 'circuit_full')
+                     when 'tenant' then jsonb_build_object('reason', 'tenant_full')
+                     else jsonb_build_object('reason', 'key_busy') end || jsonb_build_object(
     'text', case when p_runs = 0 then format('%s starts nothing: its limit is 0 runs', v_what)
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;

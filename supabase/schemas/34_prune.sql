@@ -229,6 +229,7 @@ begin
     v_done := v_done and r.done;
   end loop;
   if not v_dry_run then
+    v_done := public.giftcard_prune_limits(v_limit, v_now) and v_done;
     delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;

@@ -134,7 +134,7 @@ end $$;
 -- Return all that a scrape shows: {counters: [{name, stage, label, value}], jobs: [{stage, status, jobs}] of those that
 -- have not ended well (each counted up to 100,000), due: {stage: seconds its oldest due job waits}, dead: {stage:
 -- seconds since its oldest died}, circuits: [{stage, state, circuits}], differences: {kind: items} between money and
--- cards, tick: {age, seconds, gap} of the newest ticks that ended well}.
+-- cards, limits: as giftcard_limit_metrics, tick: {age, seconds, gap} of the newest ticks that ended well}.
 create function public.giftcard_metrics(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
 set enable_bitmapscan = off set jit = off as $$
@@ -163,6 +163,7 @@ begin
                where state <> 'closed' group by 1, 2 order by 1, 2) k),
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
+    'limits', public.giftcard_limit_metrics(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 

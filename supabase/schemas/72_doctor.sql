@@ -83,6 +83,7 @@ begin
             from public.giftcard_queue_heads(p_stages, v_now) h group by h.stage order by h.stage limit 200) q),
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
+    'limits', public.giftcard_limits_to_judge(v_now),
     'unusable_events', public.giftcard_unusable_events(v_now),
     'cards', public.giftcard_keys_of_cards(),
     -- Of the newest endpoints.

@@ -8,6 +8,7 @@ import pytest
 from lib.api_client.audit import AuditClient
 from lib.api_client.bulk import BulkClient
 from lib.api_client.jobs import JobsClient
+from lib.api_client.limits import LimitsClient
 from lib.api_client.orders import OrdersClient
 from lib.api_client.reports import ReportsClient
 from lib.api_client.schedules import SchedulesClient
@@ -15,6 +16,7 @@ from lib.api_client.webhooks import WebhooksClient
 from lib.giftcards.decisions import Decisions
 from lib.giftcards.stories import Stories
 from lib.jobs.bulk import BulkOperations
+from lib.jobs.limits import Limits
 from lib.operations import Operations
 from lib.reports.service import Reports
 from lib.schedules.service import Scheduling
@@ -29,6 +31,7 @@ from lib.webhooks.service import Endpoints
         (Decisions, OrdersClient, set(), {"find", "story"}),
         (Stories, OrdersClient, {"mail"}, None),
         (BulkOperations, BulkClient, set(), set()),
+        (Limits, LimitsClient, set(), set()),
         (Scheduling, SchedulesClient, set(), set()),
         (Endpoints, WebhooksClient, set(), set()),
         (Reports, ReportsClient, set(), set()),

@@ -27,6 +27,8 @@ ARGUMENTS = {
     "reference": ["payment-4711"],
     "amount": ["2500"],
     "text": ["kate@example.com"],
+    "limit_kind": ["tenant"],
+    "limit_name": ["email"],
     "file": ["tests/cli/conftest.py"],
 }
 # It would go on until a key is pressed.
@@ -72,6 +74,9 @@ def test_no_command_prints_wider_than_its_terminal(busy: World, direct: Door, te
     direct.says("operations", "create", "cancel", "--all", "--reason", "a reason with many words in it", "--yes")
     direct.says("circuits", "--limit", "1")
     direct.says("reports", "create")
+    reason = ("--reason", "a reason with many words in it")
+    direct.says("limits", "set", "key", "a-long-name-of-a-customer", "--tenant", "acme", "--runs", "2", *reason)
+    direct.says("limits", "set", "stage", "payment", "--rate", "10/s", "--burst", "20", "--for", "2h", *reason)
     wide = {}
     for path, command in commands():
         if " ".join(path) in NOT_HERE:

@@ -47,6 +47,58 @@ def test_eight_processes_keep_to_the_limit_of_a_stage(house: House, tmp_path: Pa
     assert len(house.rows("select distinct lock_owner from giftcard_job_history")) > 1
 
 
+def _drained(house: House, *, largest: str = "select 0", **rules: str) -> int:
+    """Let eight processes drain the queue, and return the largest that a query has returned meanwhile."""
+    workers = [
+        house.worker("tasks", GIFTCARD_TICK_LINGER="1", GIFTCARD_CONCURRENCY="2", **rules) for _ in range(_EIGHT)
+    ]
+    for worker in workers:
+        worker.await_ready()
+    for worker in workers:
+        worker.begin_tick(limit=1000, budget=60)
+    seen = [0]
+
+    def done() -> bool:
+        seen.append(house.value(largest) or 0)
+        return bool(house.value("select count(*) from giftcard_jobs where status <> 'completed'") == 0)
+
+    wait_for(done, seconds=90, what="all jobs completed")
+    reports = [worker.answer() for worker in workers]
+    assert sum(report["completed"] for report in reports if report) == house.value("select count(*) from giftcard_jobs")
+    return max(seen)
+
+
+def test_eight_processes_run_the_jobs_of_a_key_one_after_another(house: House, tmp_path: Path) -> None:
+    _enqueue(house, tmp_path, 120)
+    house.execute("update giftcard_jobs set concurrency_key = 'customer-' || id % 6")
+    largest = """select max(n) from (select count(*) as n from giftcard_jobs where status = 'running'
+                                      group by concurrency_key) x"""
+    assert _drained(house, largest=largest) == 1
+
+
+def test_eight_processes_keep_to_the_limit_of_each_tenant(house: House, tmp_path: Path) -> None:
+    _enqueue(house, tmp_path, 200)
+    house.execute("update giftcard_jobs set tenant_id = 'tenant-' || id % 3")
+    house.execute("insert into giftcard_limits (kind, name, tenant_id, runs) values ('tenant', 'task', '*', 2)")
+    largest = (
+        "select max(n) from (select count(*) as n from giftcard_jobs where status = 'running' group by tenant_id) x"
+    )
+    assert _drained(house, largest=largest) == 2
+
+
+def test_eight_processes_keep_to_a_rate(house: House, tmp_path: Path) -> None:
+    """20 at once, and 20 a second from then on: at no time more, and hardly less."""
+    _enqueue(house, tmp_path, 140)
+    house.execute("insert into giftcard_limits (kind, name, per_second, burst) values ('stage', 'task', 20, 20)")
+    _drained(house)
+    started = [row[0] for row in house.rows("select started_at from giftcard_job_history order by started_at")]
+    for first in range(len(started)):
+        for last in range(first, len(started)):
+            allowed = 20 + 20 * (started[last] - started[first]).total_seconds()
+            assert last - first + 1 <= allowed + 1, f"{last - first + 1} in {allowed / 20 - 1:.2f} s"
+    assert (started[-1] - started[0]).total_seconds() < 30
+
+
 @pytest.mark.parametrize("by", ["stage", "job"])
 def test_killed_run_of_a_job_that_runs_at_most_once_is_never_run_again(house: House, tmp_path: Path, by: str) -> None:
     _enqueue(house, tmp_path, 1, gate=True)

@@ -124,3 +124,19 @@ def test_scrape_stays_cheap_with_many_rows(world: World) -> None:
     began = time.perf_counter()
     scrape(world)
     assert time.perf_counter() - began < 1, "it reads what it has read before"
+
+
+def test_limits_have_what_they_allow_and_what_runs(world: World) -> None:
+    world.sql("select public.giftcard_set_limit('stage', 'work', 3)")
+    world.sql("select public.giftcard_set_limit('tenant', 'work', 2, p_tenant_id => 'acme')")
+    world.sql("select public.giftcard_set_limit('key', 'customer-7', 2, p_tenant_id => 'acme')")
+    world.sql("select public.giftcard_set_limit('circuit', 'work', p_per_second => 2)")
+    world.add("work", status="running", tenant_id="acme", lease_expires_at="2099-01-01")
+    found = scrape(world)
+    limits = {name: value for name, value in found.items() if name[0].startswith("giftcard_limit")}
+    assert limits == {
+        ("giftcard_limit_runs", "kind=stage", "name=work", "tenant="): 3,
+        ("giftcard_limit_running", "kind=stage", "name=work", "tenant="): 1,
+        ("giftcard_limit_runs", "kind=tenant", "name=work", "tenant=acme"): 2,
+        ("giftcard_limit_running", "kind=tenant", "name=work", "tenant=acme"): 1,
+    }

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 # The helpers that write the rows.
 WRITERS = {
     "actor", "record_act", "record_jobs", "record_schedule", "record_schedule_update", "record_endpoint",
-    "record_token",
+    "record_token", "record_limit",
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_an_act_of_no_name_is_that_of_the_database_role(world: World, function: 
 WITH_A_REASON = (
     *("requeue", "requeue_jobs", "requeue_dead_letters", "create_operation", "cancel", "cancel_flow", "restore_job"),
     *("pause", "resume", "reset_circuit", "record_reveal", "make_free_of_charge", "accept_difference", "resend_mail"),
-    "pause_schedule",
+    *("pause_schedule", "set_limit", "remove_limit"),
 )
 
 
@@ -103,6 +103,7 @@ REPEATABLE = (
         "update_webhook_endpoint",
         "create_token",
         "revoke_token",
+        "set_limit",
     ),
 )
 

@@ -33,7 +33,7 @@ DEAD = """
       from generate_series(1, %s) n
 """
 # A claim of ten or its settle in a nearly empty database, with room for deeper indexes.
-FEW_PAGES = 600
+FEW_PAGES = 750
 
 
 def pages(world: World, call: str, *values: object) -> int:

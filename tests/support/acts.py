@@ -89,6 +89,10 @@ def tripped(world: World) -> str:
     return "email"
 
 
+def limited(world: World) -> None:
+    world.call("set_limit", **LIMIT, runs=2)
+
+
 def an_operation(world: World) -> int:
     return int(world.call("create_operation", action="cancel", filter=SHOP, reason="gone")["id"])
 
@@ -141,6 +145,7 @@ def just(**arguments: Any) -> Callable[[World, Any], Row]:
     return lambda _, __: arguments
 
 
+LIMIT = {"kind": "stage", "name": "email"}
 NEW_JOB = SHOP | {"stage": "email", "correlation_id": "new", "payload": {"to": "kate@example.com"}}
 REFUND = {"event_id": "r1", "kind": "refunded", "amount": 100}
 TOKEN = {"name": "till", "hash": "s3cret", "prefix": "gct_", "scopes": ("admin",)}
@@ -164,6 +169,8 @@ ACTS: dict[str, Act] = {
     "restore_job": Act(archived, by_id("job_id"), "restore", "job {}"),
     "pause": Act(nothing, just(stage="email"), "pause", "stage email", tenant=None),
     "resume": Act(lambda world: world.call("pause", stage="*"), just(stage="*"), "resume", "stage *", tenant=None),
+    "set_limit": Act(nothing, just(**LIMIT, runs=2), "set_limit", "limit stage email", tenant=None),
+    "remove_limit": Act(limited, just(**LIMIT), "remove_limit", "limit stage email", tenant=None),
     "reset_circuit": Act(tripped, by_id("circuit"), "reset_circuit", "circuit {}", tenant=None),
     "decide_effect": Act(an_unknown_outcome, by_id("job_id", name="charge", happened=False), "decide_effect", "job {}"),
     "record_reveal": Act(nothing, just(subject="job 1", **SHOP), "reveal", "job 1"),

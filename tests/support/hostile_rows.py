@@ -56,6 +56,9 @@ def plants() -> Iterator[tuple[str, str, list[Any]]]:
     yield from columns("job_history", "lock_owner error next_run_at lease_id", {"null": None})
     yield from columns("job_history", "lock_owner error", {"long": LONG})
     yield from columns("job_history", "attempt", {"negative": -5, "largest": 2**31 - 1})
+    yield from times("limits", "until updated_at")
+    yield from times("rates", "full_at held_until")
+    yield from columns("limits", "set_by reason", {"long": LONG})
     yield from columns("jobs_archive", "job", ODD_JSON, "::jsonb")
     yield from times("jobs_archive", "archived_at")
     for name, value in {"status": '"odd"', "attempts": '"x"', "payload": "5", "created_at": '"infinity"', "id": "null",
@@ -150,6 +153,9 @@ def stock(world: World) -> None:
         "insert into public.giftcard_stages (stage, paused_at, paused_by) values ('email', now(), 'me')",
         "insert into public.giftcard_circuits (circuit, state, failures, open_until)"
         " values ('email', 'open', 3, now())",
+        "insert into public.giftcard_limits (kind, name, runs, per_second, until)"
+        " values ('stage', 'email', 3, 1, '2099-01-01')",
+        "insert into public.giftcard_rates (key, full_at) values ('stage email', now())",
         "insert into public.giftcard_orders (correlation_id, body_hash, amount, currency, created_at)"
         " values ('flow', 'x', 1, 'EUR', now()), ('free', 'x', 1, 'EUR', now())",
         "insert into public.giftcard_payments (tenant_id, correlation_id, provider, provider_ref, amount, currency,"
@@ -190,3 +196,12 @@ def long_operations(world: World) -> list[int]:
         " false, 1, now() from generate_series(1, 205) i"
     )
     return list(range(205, 0, -1))
+
+
+def limits(world: World) -> list[tuple[str, str]]:
+    """Limits with long reasons; their kinds and names, in their order."""
+    world.sql(
+        "insert into public.giftcard_limits (kind, name, runs, reason, set_by) select 'circuit', 'c' || i, 1,"
+        " repeat('é', 100000), repeat('x', 100000) from generate_series(100, 350) i"
+    )
+    return [("circuit", f"c{number}") for number in range(100, 351)]

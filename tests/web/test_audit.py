@@ -87,6 +87,10 @@ def failing(world: World) -> str:
     return "email"
 
 
+def limited(world: World) -> None:
+    ask(world, "PUT", "/api/v1/limits", LIMIT | {"runs": 2})
+
+
 def stray(world: World) -> None:
     world.store.record_payment_event(
         tenant_id="default", provider="ledger", provider_ref="stray", event_id="e", kind="captured", amount=7,
@@ -94,6 +98,7 @@ def stray(world: World) -> None:
     )  # fmt: skip
 
 
+LIMIT = {"kind": "stage", "name": "email"}
 JOB = {"stage": "customer_ingest", "correlation_id": "new", "payload": an_order()}
 ACCEPTED = {"kind": "money_without_order", "reference": "stray", "reason": "a gift"}
 REFUND = {"event_id": "r1", "kind": "refunded", "amount": {"amount": 100, "currency": "USD"}}
@@ -110,6 +115,8 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("post", "/api/v1/stages/{stage}/pause"): (lambda world: "email", {"by": "kim"}, "pause"),
     ("post", "/api/v1/stages/{stage}/resume"): (paused_stage, {"by": "kim"}, "resume"),
     ("post", "/api/v1/circuits/{name}/reset"): (failing, None, "reset_circuit"),
+    ("put", "/api/v1/limits"): (nothing, LIMIT | {"runs": 2}, "set_limit"),
+    ("post", "/api/v1/limits/remove"): (limited, LIMIT, "remove_limit"),
     ("post", "/api/v1/reconciliation/accept"): (stray, ACCEPTED, "accept_difference"),
     ("post", "/api/v1/giftcards/{correlation_id}/free-of-charge"): (ordered, {"reason": "gift"}, "free_of_charge"),
     ("patch", "/api/v1/giftcards/{correlation_id}/recipient"): (
@@ -140,7 +147,14 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("get", "/api/v1/schedules/{schedule_id}?reveal=true"): (scheduled, None, "reveal"),
 }
 # No tenant's alone.
-OF_ALL = ("/api/v1/stages/", "/api/v1/circuits/", "/api/v1/tokens", "/api/v1/jobs?", "/api/v1/operations")
+OF_ALL = (
+    "/api/v1/stages/",
+    "/api/v1/circuits/",
+    "/api/v1/limits",
+    "/api/v1/tokens",
+    "/api/v1/jobs?",
+    "/api/v1/operations",
+)
 # A customer's order, a vendor's event and a tick are no acts of an operator.
 NO_ACTS = {"/api/v1/giftcards", "/api/webhooks/square", "/api/jobs/run", "/api/cron/giftcard-jobs"}
 

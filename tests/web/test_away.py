@@ -18,6 +18,7 @@ ENDPOINT = {"url": "https://example.com/hooks", "events": ["giftcard.issued"]}
 SCHEDULE = {"name": "n", "schedule": "0 8 * * *", "timezone": "UTC", "is_recurring": True, "stage": "email"}
 ACCEPT = {"kind": "paid_twice", "reference": "ch_1", "reason": "x"}
 REFUND = {"event_id": "r1", "kind": "refunded", "amount": {"amount": 1, "currency": "USD"}}
+LIMIT = {"kind": "stage", "name": "email"}
 JOB = {"stage": "email", "correlation_id": "order-1", "payload": an_order()}
 
 # Every request that changes something: its body, and what is said if it may have been carried out.
@@ -45,6 +46,8 @@ CHANGES: dict[str, tuple[str, str, Any, str]] = {
     "decisions.block_card": ("POST", "/api/v1/giftcards/order-1/block-card", None, SAFE),
     "decisions.resend": ("POST", "/api/v1/giftcards/order-1/resend", {"reason": "x"}, PERHAPS),
     "orders.search": ("POST", "/api/v1/orders/search", {"text": "order-1"}, SAFE),
+    "limits.set_limit": ("PUT", "/api/v1/limits", LIMIT | {"runs": 2}, PERHAPS),
+    "limits.remove": ("POST", "/api/v1/limits/remove", LIMIT, PERHAPS),
     "schedules.create": ("POST", "/api/v1/schedules", SCHEDULE | {"payload": an_order()}, PERHAPS),
     "schedules.update": ("PATCH", "/api/v1/schedules/1", {"name": "x"}, PERHAPS),
     "schedules.delete": ("DELETE", "/api/v1/schedules/1", None, PERHAPS),

@@ -7,7 +7,7 @@ import pytest
 
 from lib.job import Complete, Job, Snooze
 from lib.store.codec import Result, encode_result
-from tests.support.hostile_rows import long_acts, long_operations, long_tokens
+from tests.support.hostile_rows import limits, long_acts, long_operations, long_tokens
 from tests.support.openapi_document import openapi_document, operations
 from tests.support.world import ADMIN, World, bearer
 
@@ -131,6 +131,7 @@ LISTS: dict[str, tuple[Callable[[World], list[Any]], str, str, Callable[[Any], A
     "/api/v1/tokens": (long_tokens, "/api/v1/tokens", "tokens", lambda row: row["id"]),
     "/api/v1/operations": (long_operations, "/api/v1/operations", "operations", lambda row: row["id"]),
     "/api/v1/circuits": (circuits, "/api/v1/circuits", "circuits", lambda row: row["circuit"]),
+    "/api/v1/limits": (limits, "/api/v1/limits", "limits", lambda row: (row["kind"], row["name"])),
     "/api/v1/jobs/{job_id}/history": (history, "/api/v1/jobs/1/history", "runs", lambda row: row["run_no"]),
     "/api/v1/schedules/{schedule_id}/history": (
         *(scheduled, "/api/v1/schedules/1/history", "runs"),

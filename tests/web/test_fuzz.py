@@ -42,6 +42,8 @@ PATHS = [
     "/api/v1/reconciliation/accept",
     "/api/v1/circuits",
     "/api/v1/circuits/email/reset",
+    "/api/v1/limits",
+    "/api/v1/limits/remove",
     "/api/v1/stages",
     "/api/v1/stages/*/pause",
     "/api/v1/stages/email/resume",

@@ -148,3 +148,15 @@ def pruning(t: Teller) -> None:
     t.do("restore_job", job_id=NOBODY)
     t.do("restore_job", job_id=old, reason="ß")
     t.do("show_job", job_id=old, stages={}, missing={})
+
+
+def limits(t: Teller) -> None:
+    t.do("set_limit", kind="tenant", name=" email ", tenant_id="åcme", runs=2, reason="ß", by="kåte")
+    t.do("set_limit", kind="circuit", name="http_call:ä", per_second=0.5, burst=3, until="2035-12-31T00:00:00Z", by="k")
+    t.do("set_limit", kind="key", name="c-7", tenant_id="shop", runs=0, for_seconds=0.5)
+    t.do("set_limit", kind="stage", name="payment", per_second=None, runs=None)
+    t.ask("list_limits", kind=None, older=None, limit=1)
+    t.ask("list_limits", kind="tenant", older='["tenant", "email", ""]', limit=50)
+    t.ask("list_limits", kind="tenant", older="Ü", limit=50)
+    t.do("remove_limit", kind="tenant", name="email", tenant_id="åcme", reason="é", by="kåte")
+    t.do("remove_limit", kind="tenant", name="email", tenant_id="åcme")

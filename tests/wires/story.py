@@ -30,6 +30,7 @@ def tell(wire: Wire) -> list[Answer]:
         later.reports,
         later.webhooks,
         later.tokens,
+        later.limits,
         later.watching,
         _a_person,
         later.pruning,

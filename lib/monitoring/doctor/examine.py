@@ -38,7 +38,7 @@ _BEFORE: tuple[Check, ...] = (
 )
 _AFTER: tuple[Check, ...] = (
     *(database.writable, database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
-    *(work.keys, work.stages, work.rows, work.books, queues.pgmq, environment.cron),
+    *(work.keys, work.stages, work.limits, work.rows, work.books, queues.pgmq, environment.cron),
     *(ticks.ticks, ticks.rhythm, ticks.limit),
 )
 

@@ -2,8 +2,9 @@
 
 from lib.errors import Failure
 from lib.giftcards.cards import Vault, missing_key, vault_of
+from lib.jobs.limits import label
 from lib.jobs.shown import is_setting
-from lib.monitoring.doctor.finding import Deployment, Facts, Finding, green, red, yellow
+from lib.monitoring.doctor.finding import Deployment, Facts, Finding, Json, green, red, span, yellow
 
 
 def keys(deployment: Deployment) -> Finding:
@@ -100,3 +101,26 @@ def stages(deployment: Deployment) -> Finding:
     fixes += ["set the missing settings and deploy again"] if unready else []
     fixes += ["to end a pause: flask jobs resume NAME"] if paused else []
     return (red if broken + waiting else yellow)("; ".join(broken + waiting + parked + paused), fix="; ".join(fixes))
+
+
+def limits(deployment: Deployment) -> Finding:
+    """Check that no limit stops work for good, and that each is of a stage that exists."""
+    found = deployment.facts["limits"]
+    stopped = [_stopped(limit) for limit in found["stopped"][:3]]
+    stopped += [f"and {len(found['stopped']) - 3} more"] if len(found["stopped"]) > 3 else []
+    lost = [
+        f"the limit {key} is of the stage {stage}, which this code does not have"
+        for stage, key in found["stages"].items()
+        if not deployment.registry.knows(stage)
+    ]
+    if not stopped + lost:
+        return green("no limit stops work for good, and each is of a stage that exists")
+    fixes = ["set it anew with an end (--for 2h): flask jobs limits set"] if stopped else []
+    fixes += ["to remove one: flask jobs limits remove"]
+    return yellow("; ".join(stopped + lost), fix="; ".join(fixes))
+
+
+def _stopped(limit: Json) -> str:
+    since = "" if limit["age"] is None else f", set {span(limit['age'])} ago"
+    why = f": {limit['reason']}" if limit["reason"] else ""
+    return f"{label(limit)}: none starts, without an end{since} by {limit['by'] or 'somebody'}{why}"

@@ -16,6 +16,8 @@ _LISTED = {
     *("all_paused", "no_tick", "circuit_open", "circuit_half_open"),
     *("stage_paused", "stage_not_configured", "stage_unknown", "due_at"),
 }
+# Limits other than that of runs of a stage.
+_LIMITED = {"circuit_full", "tenant_full", "key_busy", "rate_limited"}
 
 
 def killed(facts: Facts) -> Iterator[Trouble]:
@@ -74,6 +76,11 @@ def overdue(facts: Facts) -> Iterator[Trouble]:
     if not due or due.get("reason") in _LISTED or facts.age(due.get("since")) <= _OVERDUE or facts.stands:
         return
     name = short(due.get("stage"), 40)
+    if due.get("reason") in _LIMITED:
+        text = f"The oldest due job of {name} waits for a limit{since(due.get('since'))}."
+        action = Action("See the limits", "open", "/limits")
+        yield Trouble("overdue", "warning", text, sentence(short(due.get("text"), 200).rstrip(". ")), action)
+        return
     if due.get("reason") == "stage_full":
         text = f"{name} runs as many jobs as its limit allows; its oldest waits{since(due.get('since'))}."
         then = "It starts as soon as one of them ends. If they take too long, look at what runs."

@@ -1,11 +1,12 @@
-"""The operations for those who use the API: their webhooks and their tokens."""
+"""The operations for those who use the API: their webhooks, their tokens, and what limits their jobs."""
 
 from collections.abc import Mapping
 
 from lib.giftcards import square_events
+from lib.jobs import schemas
 from lib.tokens import schemas as token_requests
 from lib.web.openapi.operation import IDEMPOTENCY_KEY, Operation
-from lib.web.openapi.responses import base, tokens, webhooks
+from lib.web.openapi.responses import base, limits, tokens, webhooks
 from lib.webhooks import schemas as webhook_requests
 
 _WEBHOOKS: Mapping[str, Operation] = {
@@ -62,4 +63,10 @@ _TOKENS: Mapping[str, Operation] = {
     "tokens.revoke": Operation("revoke_token", "tokens", tokens.Token),
 }
 
-CLIENTS: Mapping[str, Operation] = {**_WEBHOOKS, **_TOKENS}
+_LIMITS: Mapping[str, Operation] = {
+    "limits.list_limits": Operation("list_limits", "limits", limits.LimitList, query=(schemas.LimitPage,)),
+    "limits.set_limit": Operation("set_limit", "limits", limits.LimitRow, body=(schemas.LimitRequest,)),
+    "limits.remove": Operation("remove_limit", "limits", limits.LimitRow, body=(schemas.LimitRemoval,), errors=(404,)),
+}
+
+CLIENTS: Mapping[str, Operation] = {**_WEBHOOKS, **_TOKENS, **_LIMITS}

@@ -41,6 +41,7 @@ TAGS: Mapping[str, str] = {
     "flows": "All jobs of an order.",
     "circuits": "Circuit breakers of the services that jobs call.",
     "stages": "Kinds of jobs, and their effective settings.",
+    "limits": "How many jobs run at once, and how many start a second.",
     "schedules": "Jobs that run at set times.",
     "reports": "Daily reports.",
     "webhook-endpoints": "URLs that receive events.",

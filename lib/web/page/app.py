@@ -13,6 +13,7 @@ from lib.web.page import (
     errors,
     job,
     jobs,
+    limits,
     orders,
     overview,
     payload,
@@ -44,8 +45,8 @@ _HEADERS = {
     "X-Robots-Tag": "noindex, nofollow",
 }
 _AREAS = (
-    *(audit, bulk, card_page, doctor, error_kinds, job, jobs, orders, overview, payload, reconciliation, reports),
-    *(schedules, search, signing, stages, tokens, webhooks),
+    *(audit, bulk, card_page, doctor, error_kinds, job, jobs, limits, orders, overview, payload),
+    *(reconciliation, reports, schedules, search, signing, stages, tokens, webhooks),
 )
 
 

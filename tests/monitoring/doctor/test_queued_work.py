@@ -134,3 +134,38 @@ def test_a_pause_is_remembered(healthy: World, examined: Examine, stage: str, me
     )
     healthy.sql("select giftcard_resume(%s, 'kim')", stage)
     assert levels(examined(healthy)) == {}
+
+
+# Limits
+
+
+def test_limits_that_end_are_green(make_world: Make, examined: Examine) -> None:
+    world = make_world()
+    world.sql("select public.giftcard_set_limit('stage', 'email', 0, p_for_seconds => 60)")
+    world.sql("select public.giftcard_set_limit('circuit', 'http_call:host', 2)")
+    line = examined(world)["limits"]
+    assert (line["level"], line["fix"]) == ("green", "")
+
+
+def test_a_limit_that_stops_a_stage_for_good_is_yellow(make_world: Make, examined: Examine) -> None:
+    world = make_world()
+    world.sql("select public.giftcard_set_limit('tenant', 'email', 0, p_tenant_id => '*', p_by => 'kim')")
+    world.sql("update giftcard_limits set updated_at = now() - interval '3 hours'")
+    line = examined(world)["limits"]
+    assert line["level"] == "yellow"
+    assert line["message"] == "email of each tenant: none starts, without an end, set 3 h ago by kim"
+    assert line["fix"].endswith("to remove one: flask jobs limits remove")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("stage", "emial"), ("circuit", "emial:host"), ("tenant", "emial")])
+def test_a_limit_of_no_stage_is_yellow(make_world: Make, examined: Examine, kind: str, name: str) -> None:
+    world = make_world()
+    tenant = "acme" if kind == "tenant" else ""
+    world.sql("insert into giftcard_limits (kind, name, tenant_id, runs) values (%s, %s, %s, 2)", kind, name, tenant)
+    key = f"{kind} {name} {tenant}".strip()
+    line = examined(world)["limits"]
+    message = f"the limit {key} is of the stage emial, which this code does not have"
+    assert (line["level"], line["message"], line["fix"]) == (
+        *("yellow", message),
+        "to remove one: flask jobs limits remove",
+    )

@@ -42,7 +42,7 @@ def test_the_scripts_as_they_are_shipped_change_nothing(script: Script, world: W
     world.open_circuit()
 
     def everything() -> list[Any]:
-        tables = ["giftcard_" + name for name in ("jobs", "circuits", "stages", "effects", "orders", "audit")]
+        tables = ["giftcard_" + name for name in ("jobs", "circuits", "stages", "limits", "effects", "orders", "audit")]
         return [world.rows(f"select t::text from {table} t order by 1") for table in tables]
 
     before = everything()
@@ -51,7 +51,7 @@ def test_the_scripts_as_they_are_shipped_change_nothing(script: Script, world: W
             script(name)
         except ScriptError as error:
             missing = r"job 0|circuit  has|stage  is not|p_stage .* must be given|p_url must be"
-            missing += r"|no difference  of|no order has the correlation id|order  has no card"
+            missing += r"|kind must be|no difference  of|no order has the correlation id|order  has no card"
             assert re.search(missing, str(error)), name  # noqa: PT017 - the message names the missing value
         assert everything() == before, name
 

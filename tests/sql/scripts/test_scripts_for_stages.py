@@ -41,6 +41,18 @@ def test_circuit_reset_closes_an_open_circuit(script: Script, world: World) -> N
     assert [job.id for job in world.claim()] == [job_id]
 
 
+def test_a_limit_is_set_until_it_is_removed(script: Script, world: World) -> None:
+    values = {"p_kind": "'tenant'", "p_name": "'email'", "p_tenant_id": "'acme'"}
+    made = script("set_limit", **values, p_runs="2", p_per_second="0.5", p_for_seconds="7200", p_by="'kim'")[0]
+    values_of = {name: made[name] for name in ("kind", "name", "tenant_id", "runs", "per_second", "burst")}
+    assert list(values_of.values()) == ["tenant", "email", "acme", "2", "0.5", ""]
+    assert world.rows("select set_by, until > now() as holds from giftcard_limits") == [
+        {"set_by": "kim", "holds": True}
+    ]
+    assert script("remove_limit", **values)[0] == made
+    assert world.rows("select from giftcard_limits") == []
+
+
 # Looking
 
 

@@ -33,6 +33,10 @@ def _paused(stage: str) -> Callable[[World], None]:
     return before
 
 
+def _limited(world: World) -> None:
+    world.sql("select public.giftcard_set_limit('stage', 'payment', 2)")
+
+
 def _two_dead(world: World) -> None:
     ran(world)
     for _ in range(2):
@@ -49,6 +53,7 @@ FORMS: list[tuple[Callable[[World], Any], str, str, str]] = [
     (_dead, "/", "/requeue", "requeue"),
     (_two_dead, "/", "/requeue", "create_operation"),
     (lambda world: None, "/stages", "/stages/pause", "pause"),
+    (_limited, "/limits", "/limits/remove", "remove_limit"),
     (_paused("payment"), "/stages", "/stages/resume", "resume"),
     (_paused("*"), "/stages", "/stages/resume", "resume"),
     (_paused("*"), "/", "/stages/resume", "resume"),

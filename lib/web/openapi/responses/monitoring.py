@@ -8,6 +8,7 @@ from lib.web.openapi.responses.base import Json, Response, Time
 from lib.web.openapi.responses.circuits import Circuit
 from lib.web.openapi.responses.decisions import Difference
 from lib.web.openapi.responses.jobs import WaitReason
+from lib.web.openapi.responses.limits import Limit
 
 
 class Health(Response):
@@ -98,6 +99,8 @@ class Status(Response):
     """The head of each circuit's queue, up to 200."""
     circuits: list[Circuit]
     """Circuits that are not closed or have recent failures."""
+    limits: list[Limit]
+    """Limits of runs and of starts, up to 200."""
     paused: list[Json]
     """Paused stages. The stage `*` is all of them."""
     paused_by_setting: bool
