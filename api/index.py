@@ -29,6 +29,10 @@ def _application() -> Flask:
         from lib.tick.inline import InlineStore
 
         store = InlineStore.over(store, registry, settings)
+    elif settings.giftcard_wake == "url":
+        from lib.tick.waking import WakingStore
+
+        store = WakingStore.over(store, settings)
     services = Services(settings, store, registry)
     services.shutdown.on_sigterm()
     return create_app(services)

@@ -41,7 +41,7 @@ _WELCOME = """
 Gift cards at {url}   (Ctrl-C to stop)
 
   Open it in a browser: the page of operators, signed in.
-  A clock calls the cron endpoint each full minute. Mails are written to {mails}.
+  A clock calls the cron endpoint each full minute, and an order wakes a tick before. Mails are written to {mails}.
   The tokens are in .local/secrets.json. To send an order, run a tick and see the status:
 
     token() {{ python3 -c 'import json, sys; print(json.load(open(".local/secrets.json"))[sys.argv[1]])' "$1"; }}
@@ -117,6 +117,7 @@ def _environment(url: str) -> dict[str, str]:
         "GIFTCARD_MAIL_DIR": str(LOCAL / "mails"),
         "GIFTCARD_PAGE_OPEN": "1",
         "GIFTCARD_JOBS_PER_CRON_RUN": "1000",
+        "GIFTCARD_WAKE": "url",
         **secrets_file(LOCAL / "secrets.json"),
     }
     return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}

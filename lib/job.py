@@ -92,13 +92,25 @@ class NextJob:
     concurrency_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the table `giftcard_settle_functions`, and its one argument, an object of JSON."""
+
+    function: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
-    """The job is done. `context` is merged into the job's. `detail`: a small object stored with the run."""
+    """The job is done. `context` is merged into the job's. `detail`: a small object stored with the run.
+
+    `then` is called in the transaction of the settle: if it is refused, the job is not done, but a dead letter.
+    """
 
     context: dict[str, Any] = field(default_factory=dict)
     next: tuple[NextJob, ...] = ()
     detail: dict[str, Any] | None = None
+    then: Call | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

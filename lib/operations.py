@@ -5,8 +5,8 @@ from typing import Any
 
 from lib.caller import Caller
 from lib.config.settings import Settings
-from lib.errors import Invalid, InvalidJob
-from lib.jobs.enqueue import check_payload, circuit_for, prepare
+from lib.errors import Invalid
+from lib.jobs.enqueue import check_payload, circuit_for, prepare_requests
 from lib.jobs.registry import Registry
 from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, ErrorsQuery, Filter, Page, StuckQuery
 from lib.jobs.shown import masked, paused_by_setting
@@ -14,7 +14,6 @@ from lib.jobs.trouble import error_group, stuck_thing
 from lib.store.connect import database_name
 from lib.store.store import Store
 from lib.tick.bulk_requeue import BulkRequeue
-from lib.validation import error_sentence
 
 Json = dict[str, Any]
 
@@ -134,27 +133,9 @@ class Operations:
             Invalid: an unknown stage, or a payload that its stage does not accept.
             Forbidden: a job of a tenant that the caller may not act for.
         """
-        registry = self._registry()
-        unknown = [
-            (f"jobs.{index}.stage", f"there is no stage {job.stage}")
-            for index, job in enumerate(wanted.jobs)
-            if not registry.knows(job.stage)
-        ]
-        if unknown:
-            message = unknown[0][1] if len(unknown) == 1 else error_sentence(unknown)
-            raise Invalid(message, field=unknown[0][0], errors=unknown)
-        rows = []
-        for index, job in enumerate(wanted.jobs):
-            self._caller.check_payload(job.payload, field=f"jobs.{index}.payload")
-            tenant_id = self._caller.tenant(job.tenant_id, field=f"jobs.{index}.tenant_id")
-            rows.append(job.as_row(tenant_id=tenant_id, trigger_type=trigger_type))
-        try:
-            jobs = prepare(rows, registry, self._settings)
-        except InvalidJob as error:
-            invalid = (error, *error.others)
-            errors = [(f"jobs.{job.index}.{field}", text) for job in invalid for field, text in job.errors]
-            message = error_sentence(errors) if error.others else str(error)
-            raise Invalid(message, field=errors[0][0], errors=errors) from None
+        jobs = prepare_requests(
+            wanted.jobs, self._registry(), self._settings, caller=self._caller, trigger_type=trigger_type
+        )
         return {"jobs": self._store.enqueue(jobs, replace=wanted.replace, caller=self._caller)}
 
     # Change

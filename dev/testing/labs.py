@@ -33,7 +33,7 @@ _TIMES = """
            'giftcard_jobs', 'giftcard_jobs_archive', 'giftcard_job_history', 'giftcard_circuits',
            'giftcard_circuit_changes', 'giftcard_stages', 'giftcard_ticks', 'giftcard_maintenance_tasks',
            'giftcard_effects', 'giftcard_alerts', 'giftcard_alert_notifications', 'giftcard_tokens',
-           'giftcard_denied_requests', 'giftcard_operations'])
+           'giftcard_denied_requests', 'giftcard_operations', 'giftcard_wakes'])
      group by table_name
 """
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from lib.cli.tables import Part
 
 _MODULES = (
-    "inspect top manage operations run import_orders orders stories customers archive audit keys limits schedules "
-    "reports tokens webhooks channels"
+    "inspect top manage operations batches run import_orders orders stories customers archive audit keys limits "
+    "schedules reports tokens webhooks channels"
 ).split()
 _URL = "lib.cli.url"
 _TYPED_URL = "lib.cli.typed_url"

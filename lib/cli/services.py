@@ -11,9 +11,10 @@ from lib.caller import Caller
 from lib.cli.group import BadInput, app_services, deployment_url
 from lib.operations import Operations
 from lib.telemetry.redact import clean
-from lib.web.services import Services, decisions, operations, stories
+from lib.web.services import Services, batches, decisions, operations, stories
 
 if TYPE_CHECKING:
+    from lib.api_client.batches import BatchesClient
     from lib.api_client.bulk import BulkClient
     from lib.api_client.jobs import JobsClient
     from lib.api_client.limits import LimitsClient
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lib.api_client.webhooks import WebhooksClient
     from lib.giftcards.decisions import Decisions
     from lib.giftcards.stories import Stories
+    from lib.jobs.batches import Batches
     from lib.jobs.bulk import BulkOperations
     from lib.jobs.limits import Limits
     from lib.reports.service import Reports
@@ -61,6 +63,13 @@ def bulk_service() -> "BulkOperations | BulkClient":
     from lib.jobs.bulk import BulkOperations
 
     return select(lambda own: BulkOperations(own.store, caller=_operator()), BulkClient)
+
+
+def batch_service() -> "Batches | BatchesClient":
+    """Return the service for batches."""
+    from lib.api_client.batches import BatchesClient
+
+    return select(lambda own: batches(current_app, caller=_operator()), BatchesClient)
 
 
 def order_service() -> "Decisions | OrdersClient":

@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     giftcard_allow_preview: kinds.Switch = False
     giftcard_execution_id_header: kinds.Header = "x-vercel-execution-id"
     giftcard_inline: kinds.Switch = False
+    # Whether a tick is woken for jobs between two calls of the clock, and how many run side by side
+    giftcard_wake: kinds.Wake = "off"
+    giftcard_fleet_ticks: kinds.Whole = Field(default=1, ge=1, le=100)
     # The page of operators lets requests of this machine in without a token
     giftcard_page_open: kinds.Switch = False
     # Failure policy

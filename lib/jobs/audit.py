@@ -12,6 +12,7 @@ Reason = Annotated[Identifier, AfterValidator(covered)]
 
 # What operators do, as the audit names it.
 ACTIONS = (
+    *("add_to_batch", "create_batch", "seal_batch"),
     *("accept_difference", "block_card", "cancel", "cancel_flow", "correct_recipient", "create_endpoint"),
     *(
         "create_operation",

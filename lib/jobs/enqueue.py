@@ -4,15 +4,17 @@ Two ways bypass it, and so the hooks: the database enqueues webhook jobs itself,
 plain SQL is up to its author.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from lib.caller import Caller
 from lib.config.settings import MARGIN_SECONDS, Settings
-from lib.errors import InvalidJob
+from lib.errors import Invalid, InvalidJob
 from lib.jobs import hooks
 from lib.jobs.registry import Registry
+from lib.jobs.schemas import JobRequest
 from lib.jobs.stage import Stage
 from lib.telemetry import sentry
 from lib.validation import error_sentence, field_errors, is_identifier, same_json
@@ -45,6 +47,43 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
         refused[0].others = tuple(refused[1:])
         raise refused[0]
     return sentry.with_trace(prepared)
+
+
+def prepare_requests(
+    requests: Sequence[JobRequest],
+    registry: Registry,
+    settings: Settings,
+    *,
+    caller: Caller,
+    trigger_type: str,
+    field: Callable[[int], str] = "jobs.{}".format,
+) -> list[Json]:
+    """Return the jobs of a request, ready to be enqueued. `field`: the name of each in the request, by its index.
+
+    Raises:
+        Invalid: an unknown stage, or a payload that its stage does not accept.
+        Forbidden: a job of a tenant that the caller may not act for.
+    """
+    unknown = [
+        (f"{field(index)}.stage", f"there is no stage {job.stage}")
+        for index, job in enumerate(requests)
+        if not registry.knows(job.stage)
+    ]
+    if unknown:
+        message = unknown[0][1] if len(unknown) == 1 else error_sentence(unknown)
+        raise Invalid(message, field=unknown[0][0], errors=unknown)
+    rows = []
+    for index, job in enumerate(requests):
+        caller.check_payload(job.payload, field=f"{field(index)}.payload")
+        tenant_id = caller.tenant(job.tenant_id, field=f"{field(index)}.tenant_id")
+        rows.append(job.as_row(tenant_id=tenant_id, trigger_type=trigger_type))
+    try:
+        return prepare(rows, registry, settings)
+    except InvalidJob as error:
+        invalid = (error, *error.others)
+        errors = [(f"{field(job.index)}.{name}", text) for job in invalid for name, text in job.errors]
+        message = error_sentence(errors) if error.others else str(error)
+        raise Invalid(message, field=errors[0][0], errors=errors) from None
 
 
 def prepare_unattended(row: Json, registry: Registry, settings: Settings) -> Json:

@@ -64,13 +64,14 @@ class Filter(StrictModel):
     correlation_id: Identifier | None = None
     error: Identifier | None = None
     error_kind: Identifier | None = None
+    batch_id: Id | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
 
     def as_json(self) -> dict[str, str]:
         """Return the given fields, for the database."""
         given = self.model_dump(exclude_none=True)
-        return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
+        return {name: value.isoformat() if isinstance(value, datetime) else str(value) for name, value in given.items()}
 
 
 class Page(StrictModel):

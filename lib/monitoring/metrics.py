@@ -46,6 +46,7 @@ def exposition(store: Store, registry: Registry, settings: Settings) -> bytes:
 def families(values: Json) -> "Iterator[Metric]":
     """Yield the metric families of a result of `giftcard_metrics`."""
     yield from _counters(values["counters"])
+    yield _wakes(values["waking"])
     yield _start_delays(values["counters"])
     yield from _gauges(values)
 
@@ -67,6 +68,15 @@ def _counters(counters: list[Json]) -> "Iterator[Metric]":
                 }
                 family.add_metric([label_values[label] for label in labels], row["value"])
         yield family
+
+
+def _wakes(waking: Json | None) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily("giftcard_wakes", "Ticks woken between two calls of the clock.", labels=("result",))
+    for result in ("sent", "lost", "failed", "held_back"):
+        family.add_metric([result], (waking or {}).get(result, 0))
+    return family
 
 
 def _start_delays(counters: list[Json]) -> "Metric":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from lib.job import LONGEST_RETRY_AFTER, Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
+from lib.job import LONGEST_RETRY_AFTER, Call, Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
 from lib.telemetry import events
 from lib.telemetry.frames import Fault
 from lib.telemetry.redact import MAX_ERROR_LENGTH
@@ -28,8 +28,24 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """A settle of one result with a call. `called_off`: the call failed, nothing was changed.
+
+    Its `kind`: refused, timeout, or unavailable; `error`: why, with the SQLSTATE.
+    """
+
+    settled: Settled | None = None
+    opened: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    called_off: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues."""
+    """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues.
+
+    `wake_in` 0: the caller is to wake another tick; 1: it is to ask again after a second (`lib.tick.waking`).
+    """
 
     jobs: tuple[Job, ...]
     settled: tuple[Settled, ...] = ()
@@ -44,6 +60,7 @@ class Step:
     revived: int = 0
     maintenance: tuple[str, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
+    wake_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +68,7 @@ class Result:
     """The outcome of a run, to be settled. `trips`: the threshold of its circuit, if this failure counts.
 
     `last_resort`: if it is refused, its job is put aside. `fault`: where it failed, unless the failure was expected.
+    `settle`: it is settled already, because it has a call (`Complete.then`).
     """
 
     job: Job
@@ -59,6 +77,12 @@ class Result:
     duration_ms: int | None = None
     last_resort: bool = False
     fault: Fault | None = None
+    settle: Settle | None = None
+
+    @property
+    def call(self) -> Call | None:
+        """The call that it is settled with, on the thread of its run."""
+        return self.outcome.then if isinstance(self.outcome, Complete) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +132,22 @@ def decode_step(step: dict[str, Any]) -> Step:
     """Decode the result of a call of a tick."""
     return Step(
         jobs=tuple(_jobs(step["jobs"])),
-        settled=tuple(Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in step.get("settled") or ()),
+        settled=_settled(step),
         **{name: value for name, value in step.items() if name in _STEP_FIELDS},
     )
+
+
+def _settled(step: dict[str, Any]) -> tuple[Settled, ...]:
+    return tuple(Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in step.get("settled") or ())
+
+
+def decode_settle(reply: dict[str, Any]) -> Settle:
+    """Decode the result of a settle with a call. Without a job there is none in it."""
+    rows = reply["settled"] or []
+    if rows and rows[0]["settled"] == "called_off":
+        return Settle(called_off={name: str(rows[0][name]) for name in ("kind", "error")})
+    opened, closed = tuple(reply["opened"]), tuple(reply["closed"])
+    return Settle(settled=next(iter(_settled(reply)), None), opened=opened, closed=closed)
 
 
 def encode_result(result: Result) -> dict[str, Any]:
@@ -125,9 +162,10 @@ def encode_result(result: Result) -> dict[str, Any]:
     if not isinstance(result.outcome, Release) and result.outcome.detail:
         common["detail"] = result.outcome.detail
     match result.outcome:
-        case Complete(context=context, next=following):
+        case Complete(context=context, next=following, then=call):
             merged = {"context": context} if context else {}
-            return common | {"outcome": "complete"} | merged | _following(following)
+            called = {"then": {"function": call.function, "arguments": call.arguments}} if call else {}
+            return common | {"outcome": "complete"} | merged | called | _following(following)
         case Retry(delay=delay, error=error, hold=hold):
             return common | {"outcome": "retry", "delay": delay, "error": error} | _held(hold)
         case Error(error=error, revive=revive, next=following, hold=hold):

@@ -26,6 +26,11 @@ class OperatorCalls(Calls):
         )
         return enqueued
 
+    def enqueue_and_wake(self, jobs: list[dict[str, Any]], *, replace: bool, caller: Caller | None) -> dict[str, Any]:
+        """Enqueue as above. Return the `jobs`, and whether to `wake` a tick."""
+        enqueued: dict[str, Any] = {"jobs": jobs, "replace": replace, "by": caller and caller.name, "commits": True}
+        return self._dict("giftcard_enqueue_and_wake", repeat=True, **enqueued)
+
     def requeue(
         self,
         job_id: int,

@@ -8,7 +8,7 @@ from lib.store.calls import Calls
 
 
 class MonitoringCalls(Calls):
-    """Documented in `supabase/schemas/`: `70_metrics.sql`, `71_notifications.sql` and `76_overview.sql`."""
+    """Documented in `supabase/schemas/`: 11 (wakes), 70 (metrics), 71 (notifications) and 76 (overview)."""
 
     def overview(
         self, *, stages: dict[str, int], missing: dict[str, str], since: str | None = None, now: datetime | None = None
@@ -20,6 +20,13 @@ class MonitoringCalls(Calls):
         """
         moment = now and now.isoformat()
         return self._dict("giftcard_overview", repeat=True, stages=stages, missing=missing, since=since, now=moment)
+
+    def take_wake(self, *, ticks: int = 1, catches_up: bool = False) -> bool:
+        """Return whether the caller is to wake a tick now, at most once a second in the fleet.
+
+        `ticks`: none, if so many wait for jobs. `catches_up`: the caller is a tick that leaves due jobs.
+        """
+        return bool(self._wire.call("giftcard_take_wake", ticks=ticks, catches_up=catches_up))
 
     def update_counters(self, *, limit: int) -> int:
         """Count runs and ticks that have ended since the last call, `limit` of each at most. Return how many runs."""

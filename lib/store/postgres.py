@@ -29,22 +29,22 @@ class PostgresWire:
         self._connections = Connections(url)
         self._secrets = secrets_in(url)
 
-    def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
+    def call(self, function: str, /, *, repeat: bool = False, within: float | None = None, **arguments: Any) -> Any:
         """See `lib.store.wire.Wire`."""
-        return with_retries(lambda: self._once(function, arguments), repeat=repeat, secrets=self._secrets)
+        return with_retries(lambda: self._once(function, arguments, within), repeat=repeat, secrets=self._secrets)
 
     def close(self) -> None:
         """Close the connections."""
         self._connections.close()
 
-    def _once(self, function: str, arguments: dict[str, Any]) -> Any:
+    def _once(self, function: str, arguments: dict[str, Any], within: float | None) -> Any:
         try:
             connection = self._connections.take(until=time.monotonic() + CALL_SECONDS)
         except psycopg.Error as error:
             raise Unavailable(_away(function, str(error)), undone=True) from None
         is_good = False
         try:
-            row = _execute(connection, function, arguments)
+            row = _execute(connection, function, arguments, within)
             is_good = True
         except GiftcardError as error:
             is_good = not isinstance(error, Unavailable | Misconfigured)
@@ -54,10 +54,15 @@ class PostgresWire:
         return None if row in (None, _VOID) else row[0]
 
 
-def _execute(connection: Connection, function: str, arguments: dict[str, Any]) -> Any:
+def _execute(connection: Connection, function: str, arguments: dict[str, Any], within: float | None) -> Any:
     cursor = psycopg.RawCursor(connection)
     try:
-        return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
+        if within is None:
+            return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
+        with connection.transaction():
+            # A statement's time-out begins with it: it has to be set before.
+            cursor.execute("select set_config('statement_timeout', $1, true)", [f"{within * 1000:.0f}"])
+            return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
     except psycopg.Error as error:
         if error.sqlstate is None and time.monotonic() >= connection.until:
             raise Unavailable(_away(function, f"no response within {CALL_SECONDS:g} s")) from None

@@ -6,7 +6,8 @@ from typing import Any
 
 from lib.errors import Unavailable
 from lib.job import Job
-from lib.store.codec import Effect, Result, Step, decode_step, encode_result
+from lib.store.batches import BatchCalls
+from lib.store.codec import Effect, Result, Settle, Step, decode_settle, decode_step, encode_result
 from lib.store.jobs import OperatorCalls
 from lib.store.keys import KeyCalls
 from lib.store.limits import LimitCalls
@@ -24,11 +25,14 @@ CODE_VERSION = 1
 OLDEST_SCHEMA = 1
 # A call of a tick whose reply cannot be read is made so often.
 _READS = 2
+# Seconds after which the function of a settle with a call is ended, as giftcard_settle_with_call states it.
+_CALL_TIMEOUT = 2.0
 
 
 class Store(
     OperatorCalls,
     LimitCalls,
+    BatchCalls,
     OrderCalls,
     ReportCalls,
     ScheduleCalls,
@@ -54,6 +58,18 @@ class Store(
         """Settle results and claim more jobs, or end the tick when nothing is left to do."""
         encoded = [encode_result(result) for result in results]
         return self._step("giftcard_advance_tick", tick_id=tick_id, results=encoded, **arguments)
+
+    def settle_with_call(self, tick_id: int, *, result: Result, cooldown_seconds: float) -> Settle:
+        """Settle one result that is complete, and call its function in the same transaction (`Complete.then`)."""
+        reply = self._dict(
+            "giftcard_settle_with_call",
+            repeat=True,
+            within=_CALL_TIMEOUT,
+            tick_id=tick_id,
+            result=encode_result(result),
+            cooldown_seconds=cooldown_seconds,
+        )
+        return decode_settle(reply)
 
     def _step(self, function: str, **arguments: Any) -> Step:
         """Call a function of the tick, which may be repeated; a reply that is none of its own counts as lost."""

@@ -44,8 +44,8 @@ class SupabaseWire:
             retry_enabled=False,
         )
 
-    def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
-        """See `lib.store.wire.Wire`."""
+    def call(self, function: str, /, *, repeat: bool = False, within: float | None = None, **arguments: Any) -> Any:
+        """See `lib.store.wire.Wire`. `within` is PostgREST's: it reads the time-out that the function has."""
         return with_retries(lambda: self._once(function, arguments), repeat=repeat, secrets=self._secrets)
 
     def close(self) -> None:

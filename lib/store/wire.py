@@ -22,10 +22,12 @@ class Wire(Protocol):
     is refused. Void is returned as None. None of our functions returns rows or empty text.
     """
 
-    def call(self, function: str, /, *, repeat: bool = False, **arguments: Any) -> Any:
+    def call(self, function: str, /, *, repeat: bool = False, within: float | None = None, **arguments: Any) -> Any:
         """Call a function in its own transaction. `repeat`: retry on a lost connection, for idempotent calls.
 
         A call that was certainly not carried out is retried in any case. Each try has a deadline: `lib.store.deadline`.
+        `within`: the seconds after which the server cancels what the function does. It has to state them, too (`set
+        statement_timeout`): that is what PostgREST reads.
 
         Raises:
             Unavailable, Misconfigured, Refused, Conflict, LeaseLost: see `lib.errors`.

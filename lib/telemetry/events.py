@@ -29,6 +29,7 @@ LEVELS = {
     "job_unreadable": logging.ERROR,
     "planning_failed": logging.ERROR,
     "tick_failed": logging.ERROR,
+    "wake_failed": logging.WARNING,
     "request_failed": logging.ERROR,
     "request_denied": logging.WARNING,
     "alert": logging.WARNING,

@@ -19,12 +19,13 @@ from lib.errors import Interrupted, PermanentError, TransientError
 from lib.job import Complete, Error, Job, NextJob, Outcome, Retry
 from lib.jobs.failure_policy import describe
 from lib.jobs.registry import Registry
-from lib.store.codec import Result
+from lib.store.codec import Result, Settled
 from lib.store.store import Store
 from lib.store.wire import Wire
 from lib.telemetry.frames import Fault
 from lib.telemetry.redact import clean
 from lib.tick.runner import Runner
+from lib.tick.settle_calls import settle_with_call
 
 # A run may stay at a breakpoint this long before other ticks take it over.
 _TTR_SECONDS = 3600
@@ -86,11 +87,16 @@ class InlineStore(Store):
 
         def settle(outcome: Outcome, fault: Fault | None = None) -> str:
             duration_ms = int((time.monotonic() - began) * 1000)
-            return self._settle(tick_id, runner, Result(job=job, outcome=outcome, duration_ms=duration_ms, fault=fault))
+            result = Result(job=job, outcome=outcome, duration_ms=duration_ms, fault=fault)
+            if not result.call:
+                return self._settle(tick_id, runner, result)
+            done = settle_with_call(result, result.call, context, tick_id=tick_id).settle
+            return self._settled(runner, result, done.settled if done else None)
 
+        context = runner.context(job, self)
         runner.log_start(job)
         try:
-            outcome = runner.outcome(job, runner.context(job, self))
+            outcome = runner.outcome(job, context)
             if isinstance(outcome, Error):
                 following = outcome.next
                 raise PermanentError(outcome.error)
@@ -115,6 +121,9 @@ class InlineStore(Store):
 
     def _settle(self, tick_id: int, runner: Runner, result: Result) -> str:
         step = self.advance_tick(tick_id, claim_key=str(uuid.uuid4()), results=[result], limit=0, busy=0, stop="limit")
-        settled = step.settled[0] if step.settled else None
+        return self._settled(runner, result, step.settled[0] if step.settled else None)
+
+    @staticmethod
+    def _settled(runner: Runner, result: Result, settled: Settled | None) -> str:
         runner.log_end(result, settled)
         return settled.status if settled else "gone"

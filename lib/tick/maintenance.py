@@ -12,6 +12,7 @@ Summary = Mapping[str, object]
 
 # Runs that one tick counts, in about 200 ms. The rest is left to the next tick.
 _MOST_RUNS = 20_000
+_MOST_BATCHES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,10 @@ def _operations(store: Store, _registry: Registry, _settings: Settings) -> Summa
     return carry_out(store)
 
 
+def _batches(store: Store, _registry: Registry, _settings: Settings) -> Summary:
+    return {"ended": store.end_quiet_batches(limit=_MOST_BATCHES)}
+
+
 def _update_counters(store: Store, _registry: Registry, _settings: Settings) -> Summary:
     runs = store.update_counters(limit=_MOST_RUNS)
     if runs >= _MOST_RUNS:
@@ -55,6 +60,7 @@ def _has_alert_channel(settings: Settings) -> object:
 TASKS: Mapping[str, MaintenanceTask] = {
     "alerts": MaintenanceTask(_alerts, enabled=_has_alert_channel),
     "operations": MaintenanceTask(_operations),
+    "batches": MaintenanceTask(_batches),
     "counters": MaintenanceTask(_update_counters),
     "prune": MaintenanceTask(_prune),
 }

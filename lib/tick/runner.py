@@ -43,6 +43,7 @@ class Runner:
     """Runs jobs and turns what they return or raise into results for the settle."""
 
     def __init__(self, registry: Registry, settings: Settings, rng: random.Random) -> None:
+        self.tick_id = 0
         self._registry = registry
         self._settings = settings
         self._rng = rng
@@ -82,6 +83,10 @@ class Runner:
             with sentry.processed(job):
                 result = self._result(job, self.outcome(job, context), began=began)
             _check_storable(result)
+            if result.call:
+                from lib.tick.settle_calls import settle_with_call  # most stages have no call
+
+                result = settle_with_call(result, result.call, context, tick_id=self.tick_id)
         except BaseException as failure:  # noqa: BLE001 - even of a handler that calls sys.exit(): its job must be settled
             result = self.failed(job, failure, began=began)
         return result

@@ -15,7 +15,7 @@ from typing import Any
 
 from lib.config.settings import Settings
 from lib.errors import Misconfigured, StoreError
-from lib.store.codec import Result, Settled, Step
+from lib.store.codec import Result, Settle, Settled, Step
 from lib.store.sqlstate import may_be_one_row
 from lib.store.store import Store
 from lib.telemetry import events
@@ -64,7 +64,7 @@ class Steps:
             wait=lambda error: isinstance(error, Misconfigured) and error.sqlstate is None,
             until=self.sent + PATIENCE_SECONDS / 2,
         )
-        self._id = self._report.tick_id = step.tick_id
+        self._id = self._report.tick_id = self._runner.tick_id = step.tick_id
         self._report.duplicate, self._report.revived = step.duplicate, step.revived
         self._count_circuits(step)
         return step
@@ -79,6 +79,10 @@ class Steps:
         """
         now = time.monotonic()
         until = max(self._deadline, now) + PATIENCE_SECONDS
+        for result in results:
+            if result.settle is not None:
+                self._end_settled(result, result.settle)
+        results = [result for result in results if result.settle is None]
         batch = self.unsettled.take(results, now=now, give_up_at=until)
         # A call that is repeated after a lost reply finds what the first one claimed.
         if self._claim_key is None:
@@ -105,6 +109,13 @@ class Steps:
             self._report.count(result.outcome, settled)
         self._count_circuits(step)
         return step
+
+    def _end_settled(self, result: Result, settle: Settle) -> None:
+        """Log and count a result that was settled on the thread of its run."""
+        self._report.calls += 1
+        self._runner.log_end(result, settle.settled)
+        self._report.count(result.outcome, settle.settled)
+        self._count_circuits(settle)
 
     def fail(self, error: BaseException, *, source: str) -> None:
         """Record that the tick has failed, if the database still answers and there is time."""
@@ -173,7 +184,7 @@ class Steps:
                     raise
                 time.sleep(pause)
 
-    def _count_circuits(self, step: Step) -> None:
+    def _count_circuits(self, step: Step | Settle) -> None:
         self._report.circuits_opened += step.opened
         self._report.circuits_closed += step.closed
         for circuit in step.opened:

@@ -12,7 +12,7 @@ from lib.jobs.registry import Registry
 from lib.store.codec import Result, Step
 from lib.store.store import Store
 from lib.telemetry import events
-from lib.tick import maintenance
+from lib.tick import maintenance, waking
 from lib.tick.pool import Pool
 from lib.tick.report import TickReport
 from lib.tick.runner import Runner
@@ -82,6 +82,7 @@ class _Tick:
         self._stop = stop
         self._maintenance: tuple[str, ...] = ()
         self._plan_at = self.began
+        self._wake: dict[str, Any] = {}
         self._pool = Pool(settings.giftcard_concurrency, run=self._runner.run)
 
     def run(self, *, source: str, **only: Any) -> TickReport:
@@ -115,6 +116,10 @@ class _Tick:
                 self._store, self._registry, self._settings, execution_id=execution_id
             )
             self.report.calls += calls
+        if not only_stage and not only_job_id:
+            left = max(0.0, self.deadline - time.monotonic())
+            about = waking.about(self._settings, seconds=left, limit=self.limit, linger=self.linger)
+            self._wake = {"wake": about} if about else {}
         step = self.steps.begin(
             source=source,
             execution_id=execution_id,
@@ -127,6 +132,7 @@ class _Tick:
             linger_seconds=self._linger_seconds(),
             only_stage=only_stage,
             only_job_id=only_job_id,
+            **self._wake,
         )
         self._maintenance = step.maintenance
         return step
@@ -210,6 +216,7 @@ class _Tick:
                 linger_seconds=self._linger_seconds(),
                 stop=self._stop_reason(),
                 plan=time.monotonic() >= self._plan_at,
+                **self._wake,
             )
         except Exception:
             if busy == 0:
@@ -224,7 +231,8 @@ class _Tick:
 
     def _linger_seconds(self) -> float:
         """Return how long this tick may wait for work, in seconds."""
-        return max(0.0, self.deadline - time.monotonic()) if self.linger else 0.0
+        left = max(0.0, self.deadline - time.monotonic()) if self.linger else 0.0
+        return waking.linger_seconds(self._settings, left) if self._wake else left
 
     def _stop_reason(self) -> str | None:
         if self._stop.is_set():

@@ -6,6 +6,7 @@ from lib.telemetry import sentry
 from lib.web import (
     archive,
     audit,
+    batches,
     bulk,
     circuits,
     cron,
@@ -31,7 +32,7 @@ from lib.web.services import Services
 # A longer body is refused before it is read.
 MAX_BODY_BYTES = 256 * 1024
 _RESOURCES = (
-    *(archive, audit, bulk, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, limits),
+    *(archive, audit, batches, bulk, circuits, cron, decisions, docs, health, inbound_webhooks, jobs, limits),
     *(metrics, orders, reports, schedules, stages, tokens, webhooks),
 )
 

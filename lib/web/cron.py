@@ -46,13 +46,15 @@ def _tick(own: Services, **options: Any) -> dict[str, Any]:
 def tick() -> dict[str, Any]:
     """Run a tick, on behalf of a scheduler.
 
-    Vercel's cron sends GET; any other scheduler may send GET or POST. The tick goes on if the client disconnects.
+    Vercel's cron sends GET; any other scheduler may send GET or POST. The tick goes on if the client disconnects. A
+    wake (`X-Giftcard-Wake`) comes between two calls of the clock, and does not count as one.
     """
     own = services(current_app)
     execution_id = request.headers.get(own.settings.giftcard_execution_id_header, "")
     if len(execution_id) > _LONGEST_EXECUTION_ID:
         execution_id = hashlib.sha256(execution_id.encode()).hexdigest()
-    return _tick(own, source="cron", execution_id=execution_id or None)
+    source = "wake" if request.headers.get("X-Giftcard-Wake") else "cron"
+    return _tick(own, source=source, execution_id=execution_id or None)
 
 
 @blueprint.post("/api/jobs/run")

@@ -21,6 +21,8 @@ _IDEMPOTENT = frozenset(
     {
         *("decisions.make_free", "decisions.correct_recipient", "decisions.record_event", "decisions.block_card"),
         *(
+            "batches.add",
+            "batches.seal",
             "bulk.stop",
             "inbound_webhooks.from_square",
             "jobs.enqueue",
@@ -35,7 +37,7 @@ _IDEMPOTENT = frozenset(
 # Invalid fields that a response lists.
 _MOST_ERRORS = 100
 # Changes in several calls: the last one may be undone and an earlier one not.
-_IN_STEPS = frozenset({"jobs.requeue_jobs"})
+_IN_STEPS = frozenset({"batches.cancel", "jobs.requeue_jobs"})
 
 
 class Problem(Exception):

@@ -10,6 +10,7 @@ from lib.config.settings import Settings
 from lib.errors import SettingsError
 from lib.giftcards.decisions import Decisions
 from lib.giftcards.stories import Stories
+from lib.jobs.batches import Batches
 from lib.jobs.registry import Registry
 from lib.operations import Operations
 from lib.store.store import Store
@@ -50,3 +51,9 @@ def operations(app: Flask, *, caller: Caller) -> Operations:
     """Return the operators' verbs over an application's store."""
     own = services(app)
     return Operations(own.store, own.registry, own.settings, caller=caller)
+
+
+def batches(app: Flask, *, caller: Caller) -> Batches:
+    """Return the batches of an application's store."""
+    own = services(app)
+    return Batches(own.store, own.registry, own.settings, caller=caller)

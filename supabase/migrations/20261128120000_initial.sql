@@ -8,6 +8,7 @@
 --   giftcard_circuit_changes        one change of a circuit, with its cause
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
+--   giftcard_wakes                  when a tick was last called between two calls of the clock, and is next: one row
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it
@@ -16,6 +17,8 @@
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
+--   giftcard_settle_functions       a function of yours that a stage may call as its job is settled
+--   giftcard_batches                jobs that end together, and the follow-up of their end
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
 --   giftcard_customers              a customer and their personal code
@@ -57,10 +60,12 @@
 --     giftcard_claim → giftcard_claim_for
 --   giftcard_advance_tick           settle, claim, end the tick
 --     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
---                                   giftcard_count_results (circuits)
+--                                   giftcard_end_batches, giftcard_count_results (circuits)
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
 --                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--   giftcard_settle_with_call       one job that calls a function of yours → giftcard_lock_lease,
+--                                   giftcard_call_function, giftcard_settle
 --   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
 --                                   and giftcard_recover_row after a jump of the clock;
@@ -89,10 +94,10 @@
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
 -- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
--- by id → order → payment → card → rows that jobs enqueue, by their keys → rates by key → circuit rows by name → tick
--- row. What locks several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes
--- jobs, circuits, slots, rates and turns with SKIP LOCKED only, and so does what takes a job while it holds books: it
--- never waits, so it cannot break the order.
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → batch rows by id, each with its follow-up →
+-- rates by key → circuit rows by name → tick row. What locks several rows of one kind locks them in that order,
+-- whatever the order of its arguments. A claim takes jobs, circuits, slots, rates and turns with SKIP LOCKED only, and
+-- so does what takes a job while it holds books: it never waits, so it cannot break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
@@ -570,6 +575,124 @@ begin
    order by g.ended - g.began > interval '3 minutes' and g.ended > p_now - interval '5 minutes' desc, g.began desc
    limit 1;
 end $$;
+-- Wakes: calls of the cron endpoint between two calls of the clock, so that a job need not wait for the minute. One row
+-- decides for the whole fleet: at most one wake a second and twenty a minute, and none while a tick waits for jobs.
+
+create table public.giftcard_wakes (
+  id integer not null default 1,
+  url text,
+  secret_name text,
+  started_at timestamptz,
+  due_at timestamptz,
+  sent_at timestamptz,
+  minute timestamptz,
+  in_minute integer not null default 0,
+  sent bigint not null default 0,
+  lost bigint not null default 0,
+  held_back bigint not null default 0,
+  failed bigint not null default 0,
+  failed_at timestamptz,
+  error text,
+  constraint giftcard_wakes_pkey primary key (id),
+  constraint giftcard_wakes_has_one_row check (id = 1)
+) with (fillfactor = 50);
+insert into public.giftcard_wakes (id) values (1);
+
+comment on table public.giftcard_wakes is
+  'One row: when the fleet was last woken, when it is to be woken next, and how often.';
+comment on column public.giftcard_wakes.url is
+  'What pg_net calls (giftcard_start_waking); null: the database itself wakes no tick.';
+comment on column public.giftcard_wakes.secret_name is 'The name of the secret in Vault that is CRON_SECRET.';
+comment on column public.giftcard_wakes.due_at is 'When the database wakes the next tick, if none waits for jobs then.';
+comment on column public.giftcard_wakes.in_minute is 'Wakes in the minute `minute`.';
+comment on column public.giftcard_wakes.lost is 'Wakes that no tick followed within ten seconds.';
+comment on column public.giftcard_wakes.held_back is 'Wakes that the limit of a minute put off.';
+comment on column public.giftcard_wakes.failed is 'Wakes that could not be sent, the last one for the reason `error`.';
+
+-- What a tick states about waking when it begins: {"mode": "url" or "pg_net", "ticks": how many may run side by side,
+-- "seconds": how long it starts jobs and waits for them, "limit": how many it starts}. null: waking is off.
+alter table public.giftcard_ticks add column wake jsonb;
+comment on column public.giftcard_ticks.wake is
+  'How long it waits for jobs and how many it starts, by which a wake is spared; null: waking is off.';
+
+-- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 60, which are more
+-- than begin while one waits.
+create function public.giftcard_waiting_ticks(p_now timestamptz) returns integer
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return (
+    select count(*)::integer from (
+      select ended_at, live_until, only_stage, only_job_id, started, started_at, wake
+        from public.giftcard_ticks order by id desc limit 60) t
+     where t.ended_at is null and t.live_until > p_now and t.wake is not null
+       and t.only_stage is null and t.only_job_id is null and t.started < (t.wake ->> 'limit')::integer
+       and t.started_at + make_interval(secs => (t.wake ->> 'seconds')::double precision) > p_now);
+end $$;
+
+-- Return whether wakes are so frequent (ten in this minute) that a tick which waits for the next job costs less.
+create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return exists (select from public.giftcard_wakes
+                  where id = 1 and minute = date_trunc('minute', p_now) and in_minute >= 10);
+end $$;
+
+-- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows
+-- when the next job is due (null: none waits). Never waits for a lock.
+create function public.giftcard_plan_wake(
+  p_due_at timestamptz, p_now timestamptz, p_replaces boolean default false, p_held_back boolean default false)
+returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_wakes
+     set due_at = p_due_at, held_back = held_back + p_held_back::integer
+   where id = any (array(
+     select w.id from public.giftcard_wakes w
+      where w.id = 1 and (w.url is not null or p_held_back) and w.due_at is distinct from p_due_at
+        and (p_replaces or w.due_at is null or w.due_at > p_due_at or w.due_at <= p_now)
+        for update skip locked));
+end $$;
+
+-- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs and the
+-- minute's wakes are not used up. The caller then sends the wake. p_catches_up: it is a tick that leaves due jobs, so
+-- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time far ahead of p_now
+-- was written while a clock went wrong, and holds nothing up; one just ahead is that of another caller of this moment.
+create function public.giftcard_take_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_minute timestamptz := date_trunc('minute', v_now);
+  w public.giftcard_wakes;
+begin
+  select * into w from public.giftcard_wakes where id = 1;
+  if not found or public.giftcard_waiting_ticks(v_now) >= p_ticks then
+    return false;
+  elsif w.minute = v_minute and w.in_minute >= 20 and not p_catches_up then
+    perform public.giftcard_plan_wake(v_minute + interval '1 minute', v_now, false, true);
+    return false;
+  elsif w.sent_at > v_now - interval '1 second' and w.sent_at < v_now + interval '10 seconds' then
+    perform public.giftcard_plan_wake(w.sent_at + interval '1 second', v_now);
+    return false;
+  end if;
+  update public.giftcard_wakes k
+     set sent_at = v_now, due_at = null, sent = k.sent + 1, minute = v_minute,
+         in_minute = case when k.minute = v_minute then k.in_minute else 0 end + 1,
+         lost = k.lost + public.giftcard_is_wake_lost(k.sent_at, v_now)::integer
+   where k.id = any (array(
+     select f.id from public.giftcard_wakes f
+      where f.id = 1 and f.sent_at is not distinct from w.sent_at for update skip locked));
+  return found;
+end $$;
+
+-- Return whether no tick has followed a wake of that time, of the newest 200. A wake has ten seconds.
+create function public.giftcard_is_wake_lost(p_sent_at timestamptz, p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return coalesce(p_sent_at < p_now - interval '10 seconds', false) and not exists (
+    select from (select source, started_at from public.giftcard_ticks order by id desc limit 200) t
+     where t.source = 'wake' and t.started_at between p_sent_at and p_sent_at + interval '10 seconds');
+end $$;
 -- Circuits: a breaker for each name, shared by all ticks.
 
 create table public.giftcard_circuits (
@@ -972,7 +1095,7 @@ comment on table public.giftcard_maintenance_tasks is
 
 insert into public.giftcard_maintenance_tasks (task, every) values
   ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
-  ('operations', '1 millisecond');
+  ('operations', '1 millisecond'), ('batches', '5 minutes');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -990,7 +1113,7 @@ begin
 end $$;
 
 -- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
--- something to count, operations while one runs: a tick with nothing to do is one call.
+-- something to count, operations and batches while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -998,7 +1121,9 @@ begin
            where public.giftcard_is_due(last_at, every, p_now)
              and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
              and (task <> 'operations'
-                  or exists (select from public.giftcard_operations where state = 'running')));
+                  or exists (select from public.giftcard_operations where state = 'running'))
+             and (task <> 'batches' or exists (
+                    select from public.giftcard_batches where sealed_at is not null and ended_at is null)));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.
@@ -2001,7 +2126,7 @@ create table public.giftcard_faulty_rows (
 
 comment on table public.giftcard_faulty_rows is 'Rows that work has failed on, alone, and the last reason.';
 comment on column public.giftcard_faulty_rows.kind is
-  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), prune or tick.';
+  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), batch, prune or tick.';
 comment on column public.giftcard_faulty_rows.skip_until is
   'A job that could not even become a dead letter, a schedule that could not even be paused, or a circuit: ticks pass '
   'over it until then. null: it is put aside.';
@@ -2503,6 +2628,9 @@ begin
   if p_replace then
     perform public.giftcard_lock_enqueued(p_jobs);
   end if;
+  if p_jobs @? '$[*].batch_id ? (@ != null)' then
+    perform public.giftcard_check_batches(p_jobs);
+  end if;
   perform set_config('giftcard.writer', case when p_commits then 'enqueue' else 'transaction' end, true);
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.
@@ -2704,14 +2832,14 @@ end $$;
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
   p_guarded boolean default false, out settled json, out opened text[], out closed text[], out sums jsonb)
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
-set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;         -- results by the id of their job, where any has more to it than that it is complete
   g record;              -- ids by outcome, and the lease of all results, if they share one: most come from one claim
   v_done bigint[];
+  v_batches bigint[];    -- of jobs that have ended; nearly always null
   r record;
 begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
@@ -2737,16 +2865,18 @@ begin
   if g.complete is not null then
     r := public.giftcard_settle_completed(g.complete, g.lease_id, v_by_id, v_now);
     v_done := r.done;
+    v_batches := r.batches;
     settled := r.settled;
   end if;
   sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0), 'lease_lost', 0);
   if g.unfinished is not null then
     r := public.giftcard_settle_unfinished(g.unfinished, v_by_id, v_now);
     v_done := v_done || r.done;
+    v_batches := v_batches || r.batches;
     sums := sums || r.sums;
   end if;
-  if v_by_id @? '$.*.next ? (@ != null)' then
-    perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
+  if v_batches is not null or v_by_id @? '$.*.next ? (@ != null)' then
+    perform public.giftcard_enqueue_next(v_done, v_by_id, v_batches, p_now);
   end if;
   -- When all are complete and settled, as nearly always, the rows need not be read again.
   if g.unfinished is not null or cardinality(v_done) is distinct from cardinality(g.ids) then
@@ -2773,11 +2903,12 @@ language sql immutable security invoker set search_path = '' as $$
               end
 $$;
 
--- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, and
--- their part of what giftcard_settle returns. The line of history is written from the row that was just changed, in the
--- same statement. The planner's settings are those of giftcard_settle.
+-- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, their
+-- batches (null: none has one), and their part of what giftcard_settle returns. The line of history is written from
+-- the row that was just changed, in the same statement. The planner's settings are those of giftcard_settle.
 create function public.giftcard_settle_completed(
-  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out settled json)
+  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out batches bigint[],
+  out settled json)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_contexts boolean := p_by_id @? '$.*.context ? (@ != null)';
@@ -2793,7 +2924,7 @@ begin
            lease_id = null, lease_expires_at = null, finished_at = p_now, updated_at = p_now
      where id = any (p_ids) and status = v_running
        and lease_id = coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid)
-    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
+    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner, batch_id), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
     select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner,
@@ -2807,15 +2938,15 @@ begin
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
           detail = excluded.detail, frames = null
     returning job_id)
-  select array_agg(job_id),
+  select array_agg(job_id), (select array_agg(batch_id) from changed where batch_id is not null),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
-    into done, settled from kept;
+    into done, batches, settled from kept;
 end $$;
 
 -- Settle jobs that are not complete: retry, snooze and release send a run back, error ends it; a requested cancel turns
--- each into cancelled. Return the ids of those settled, and how many by outcome.
+-- each into cancelled. Return the ids of those settled, the batches of those that have ended, and how many by outcome.
 create function public.giftcard_settle_unfinished(
-  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out sums jsonb)
+  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out batches bigint[], out sums jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 set jit = off as $$
@@ -2862,7 +2993,10 @@ begin
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
           next_run_at = excluded.next_run_at, detail = excluded.detail, frames = excluded.frames
     returning job_id)
-  select coalesce(array_agg(job_id), '{}') into done from kept;
+  select coalesce(array_agg(job_id), '{}'),
+         (select array_agg(batch_id) from changed
+           where batch_id is not null and status <> 'queued' and revive_at is null)
+    into done, batches from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);
 end $$;
 
@@ -2905,8 +3039,9 @@ end $$;
 
 -- Enqueue what follows settled jobs: same tenant, flow, batch and source, context passed on; payload, priority and
 -- concurrency key too unless the next job has its own. Nothing follows a cancelled job; complete wins over a requested
--- cancel.
-create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
+-- cancel. Then end p_batches, those of the jobs that have ended (null: none has one), if they were the last.
+create function public.giftcard_enqueue_next(
+  p_ids bigint[], p_by_id jsonb, p_batches bigint[], p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
@@ -2923,6 +3058,10 @@ begin
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
     perform public.giftcard_enqueue(v_next, p_commits => true, p_now => p_now);
+  end if;
+  if p_batches is not null then
+    -- After the next jobs: these are in the batch.
+    perform public.giftcard_end_batches(p_batches, coalesce(p_now, clock_timestamp()));
   end if;
 end $$;
 -- A tick's steps: begin, then advance until it has ended. A tick with nothing to do is one call; a batch of jobs is
@@ -2972,28 +3111,33 @@ begin
   return cardinality(v_ids);
 end $$;
 
--- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. Return why it stopped;
--- null: it goes on. A tick that does not wait has nothing to wait for: others hold what is due now.
+-- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. A tick that does not wait
+-- has nothing to wait for: others hold what is due now. p_wake: as in giftcard_ticks.wake. Return why it stopped (null:
+-- it goes on), and as wake_in what giftcard_wake_after does.
 create function public.giftcard_end_tick(
-  p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision,
-  p_now timestamptz)
-returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
-set jit = off as $$
-declare
-  v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
-                                                  when p_next_due_in is null or p_linger_seconds <= 0
-                                                       or p_next_due_in > p_linger_seconds then 'drained' end);
+  p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
+  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  if v_stopped_because is not null then
-    update public.giftcard_ticks set ended_at = p_now, stopped_because = v_stopped_because where id = p_tick_id;
+  stopped_because := coalesce(p_stop, case when p_paused then 'paused'
+    when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
+         or extract(epoch from p_next_due_at - p_now) > p_linger_seconds then 'drained' end);
+  if p_wake is not null and p_stop is null and stopped_because = 'drained' and p_linger_seconds > 0
+     and public.giftcard_is_woken_often(p_now) then
+    stopped_because := null;
   end if;
-  return v_stopped_because;
+  if stopped_because is not null then
+    update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
+     where id = p_tick_id;
+    if p_wake is not null then
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+    end if;
+  end if;
 exception when others then
   if public.giftcard_is_unavailable(sqlstate) then
     raise;
   end if;
   perform public.giftcard_record_fault('tick', p_tick_id::text, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
-  return v_stopped_because;
 end $$;
 
 -- Record that a tick has failed, and why. A tick that has ended stays as it is. p_key: that of its begin, which may
@@ -3080,7 +3224,7 @@ end $$;
 create function public.giftcard_record_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_live_seconds double precision, p_code_version integer,
   p_execution_id text, p_only_stage text, p_only_job_id bigint, p_limits jsonb, p_tenant_weights jsonb,
-  p_paused boolean, p_revives boolean, p_now timestamptz, out tick_id bigint, out stopped_because text)
+  p_paused boolean, p_revives boolean, p_wake jsonb, p_now timestamptz, out tick_id bigint, out stopped_because text)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, p_now) then
@@ -3090,10 +3234,10 @@ begin
   end if;
   insert into public.giftcard_ticks as t
     (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits,
-     tenant_weights, only_stage, only_job_id, revives, code_version)
+     tenant_weights, only_stage, only_job_id, revives, code_version, wake)
   values (p_key, p_owner, p_source, p_execution_id, p_now, p_now + make_interval(secs => p_live_seconds),
           case when stopped_because is not null then p_now end, stopped_because, p_stages, p_limits,
-          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version)
+          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version, p_wake)
   returning t.id into tick_id;
 end $$;
 
@@ -3105,17 +3249,18 @@ end $$;
 -- {"payment": {"runs": 2, "per_second": 10, "burst": 20}}: in the whole fleet. p_tenant_weights: {"acme": 3}: jobs of
 -- a tenant for one of another. p_linger_seconds: how long it may wait for work. p_paused: it only
 -- does its maintenance. p_revives: whether dead letters revive at all. p_without_circuit: stages whose circuits close.
--- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason.
+-- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason. p_wake: as in
+-- giftcard_ticks.wake; the same of each advance.
 -- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
 -- stopped_because (null: it goes on), schedules (due, for the caller to plan before it advances), maintenance (tasks to
--- do after its jobs)}.
+-- do after its jobs), wake_in (the caller is to wake another tick: giftcard_wake_after)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
   p_only_stage text default null, p_only_job_id bigint default null, p_limits jsonb default '{}',
   p_oldest_schema integer default null, p_now timestamptz default null, p_paused boolean default false,
   p_revives boolean default true, p_without_circuit text[] default '{}', p_one_by_one boolean default false,
-  p_tenant_weights jsonb default '{}')
+  p_tenant_weights jsonb default '{}', p_wake jsonb default null)
 returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -3126,7 +3271,9 @@ declare
   v_next_due_in double precision;
   v_schedules json;
   v_closed text[] := '{}'::text[];
+  v_wake_in integer;
   c record;
+  e record;
 begin
   perform public.giftcard_check_versions(p_code_version, p_oldest_schema);
   if p_one_by_one then
@@ -3138,7 +3285,7 @@ begin
   if v_id is null then
     c := public.giftcard_record_tick(p_key, p_owner, p_source, p_stages, p_live_seconds, p_code_version, p_execution_id,
                                      p_only_stage, p_only_job_id, p_limits, p_tenant_weights, p_paused, p_revives,
-                                     v_now);
+                                     p_wake, v_now);
     v_id := c.tick_id;
     v_stopped_because := c.stopped_because;
     if v_stopped_because is null then
@@ -3154,13 +3301,17 @@ begin
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   v_schedules := public.giftcard_schedules_for(v_id, p_one_by_one, v_now);
   if c.claimed = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
+    e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
+    v_stopped_because := e.stopped_because;
+    v_wake_in := e.wake_in;
+  elsif p_wake is not null then
+    v_wake_in := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
   end if;
   return json_build_object(
     'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
     'closed', v_closed, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'),
-    'maintenance', public.giftcard_due_maintenance(v_now));
+    'maintenance', public.giftcard_due_maintenance(v_now), 'wake_in', v_wake_in);
 end $$;
 -- External effects: the intent first, the result after. The worker that holds the lease may begin one; the first
 -- recorded result stays.
@@ -3534,29 +3685,31 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules}.
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
+-- they have this one, unless it stops.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null) returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_revived integer := 0;
-  v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
   s record;
   c record;
+  e record;
 begin
   if p_one_by_one then
     set constraints all immediate;  -- an error at the commit would be no row's
   end if;
+  if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
@@ -3584,12 +3737,15 @@ begin
   end if;
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
+    e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
+  else
+    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
+             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
+    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake_in', e.wake_in);
 end $$;
 -- Recover: what a clock that went wrong has left behind. If the database's clock jumps forward by hours and back, some
 -- rows hold times from the future. Nothing may wait for longer than its own delay, counted from now.
@@ -3766,6 +3922,700 @@ begin
     end if;
   end if;
 end $$;
+-- Batches: jobs that end together. Once the last of them has ended, a follow-up is enqueued in the same transaction.
+--
+-- A batch is open, then sealed, then ended. It cannot end while it is open, so that a first job that is quick does not
+-- end it before the second is enqueued. Next jobs belong to the batch of their job, also when it is sealed: a batch
+-- ends when whole flows have ended. A dead letter that will revive has not ended.
+
+create table public.giftcard_batches (
+  id bigint generated always as identity,
+  tenant_id text collate "C" not null default 'default',
+  name text collate "C",
+  follow_up jsonb,
+  fingerprint text not null default '',
+  created_at timestamptz not null default now(),
+  sealed_at timestamptz,
+  ended_at timestamptz,
+  ended_with jsonb,
+  follow_up_job_id bigint,
+  error text,
+  constraint giftcard_batches_pkey primary key (id),
+  constraint giftcard_batches_name_is_unique unique (tenant_id, name),
+  constraint giftcard_batches_tenant_is_not_empty check (tenant_id <> ''),
+  constraint giftcard_batches_name_is_short check (char_length(name) between 1 and 200),
+  constraint giftcard_batches_follow_up_is_an_object check (jsonb_typeof(follow_up) = 'object'),
+  constraint giftcard_batches_end_sealed check (ended_at is null or sealed_at is not null)
+);
+create index giftcard_batches_by_tenant on public.giftcard_batches (tenant_id, id);
+create index giftcard_batches_running on public.giftcard_batches (id)
+    where sealed_at is not null and ended_at is null;
+create index giftcard_batches_open on public.giftcard_batches (id) where sealed_at is null;
+create index giftcard_batches_ended on public.giftcard_batches (ended_at, id) where ended_at is not null;
+
+comment on table public.giftcard_batches is
+  'One row is a batch: jobs (giftcard_jobs.batch_id) and what follows their end. It is removed 30 days after that.';
+comment on column public.giftcard_batches.name is 'Of two batches of a tenant with one name, the second is the first.';
+comment on column public.giftcard_batches.follow_up is 'The job to enqueue at its end, as giftcard_enqueue takes it.';
+comment on column public.giftcard_batches.fingerprint is 'Of the jobs that it was created with: a repeat has the same.';
+comment on column public.giftcard_batches.sealed_at is 'No job joins it from then on, except next jobs of its own.';
+comment on column public.giftcard_batches.ended_with is 'How many of its jobs there were at its end, by status.';
+comment on column public.giftcard_batches.error is
+  'Why its follow-up cannot be enqueued: it has not ended, and ticks try again.';
+
+-- Both hold only jobs that have a batch. Those of a batch by status and id, for its counts, its list and operations.
+create index giftcard_jobs_batch on public.giftcard_jobs (batch_id, status, id) where batch_id is not null;
+-- Those that have not ended: read downwards, because the newest end last.
+create index giftcard_jobs_batch_open on public.giftcard_jobs (batch_id, id)
+    where batch_id is not null and (status in ('queued', 'running') or status = 'error' and revive_at is not null);
+
+-- Return whether a batch has a job that has not ended.
+create function public.giftcard_has_open_jobs(p_batch_id bigint) returns boolean
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  -- A scalar, not exists(): the order has to hold.
+  return (select true from public.giftcard_jobs
+           where batch_id is not null and batch_id = p_batch_id
+             and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
+           order by batch_id desc, id desc limit 1) is not null;
+end $$;
+
+-- Count the jobs of a batch by status, each up to p_cap: {total, queued, running, completed, error, cancelled}.
+-- Archived jobs are not among them: a job is archived only after the end of its batch.
+create function public.giftcard_batch_counts(p_batch_id bigint, p_cap integer default null) returns jsonb
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (
+    select jsonb_object_agg(s.status, n.jobs) || jsonb_build_object('total', sum(n.jobs))
+      from unnest(array['queued', 'running', 'completed', 'error', 'cancelled']) s(status)
+     cross join lateral (
+       select count(*) as jobs from (
+         select from public.giftcard_jobs j
+          where j.batch_id is not null and j.batch_id = p_batch_id and j.status = s.status limit p_cap) c) n);
+end $$;
+
+-- Return the follow-up of a batch as it is enqueued, with the counts in its context; null: it has none.
+create function public.giftcard_follow_up_of(b public.giftcard_batches, p_counts jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return '{"dedup_key": ""}' || b.follow_up || jsonb_build_object(
+    'tenant_id', b.tenant_id, 'trigger_type', 'flow',
+    'correlation_id', coalesce(b.follow_up ->> 'correlation_id', 'batch-' || b.id),
+    'context', coalesce(nullif(b.follow_up -> 'context', 'null'), '{}')
+               || jsonb_build_object('batch', jsonb_build_object('id', b.id, 'name', b.name) || p_counts));
+end $$;
+
+-- End those of some batches that are sealed and whose jobs have all ended, and enqueue their follow-ups. The caller may
+-- hold jobs, and no batch with a higher id. Return how many have ended.
+create function public.giftcard_end_batches(p_ids bigint[], p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_ended integer := 0;
+  v_id bigint;
+  b public.giftcard_batches;
+begin
+  for v_id in select distinct i from unnest(p_ids) i order by i loop
+    -- Those that end its last jobs at the same time take turns here. The next statement sees what the one before has
+    -- committed, so the last of them finds no open job, and no other does.
+    select * into b from public.giftcard_batches
+     where id = v_id and sealed_at is not null and ended_at is null for update;
+    if found and not public.giftcard_has_open_jobs(v_id) then
+      v_ended := v_ended + public.giftcard_end_batch(b, p_now)::integer;
+    end if;
+  end loop;
+  return v_ended;
+end $$;
+
+-- End a batch whose row is locked and whose jobs have ended. Return whether it has: if the database refuses its
+-- follow-up, that fails no settle; the reason is kept, and ticks try again.
+create function public.giftcard_end_batch(b public.giftcard_batches, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_counts jsonb := public.giftcard_batch_counts(b.id) - '{queued,running}'::text[];
+  v_error text;
+  v_job json;
+begin
+  if b.follow_up is not null then
+    v_job := public.giftcard_enqueue(
+      jsonb_build_array(public.giftcard_follow_up_of(b, v_counts)), p_commits => true, p_now => p_now) -> 0;
+    perform public.giftcard_check_changed(((v_job ->> 'id') is not null)::integer, 1);
+  end if;
+  update public.giftcard_batches
+     set ended_at = p_now, ended_with = v_counts, follow_up_job_id = (v_job ->> 'id')::bigint, error = null
+   where id = b.id;
+  return true;
+exception when others then
+  if public.giftcard_is_unavailable(sqlstate) then
+    raise;
+  end if;
+  v_error := public.giftcard_error_text(sqlstate, sqlerrm);
+  update public.giftcard_batches set error = v_error where id = b.id;
+  perform public.giftcard_record_fault('batch', b.id::text, 'its follow-up cannot be enqueued: ' || v_error, p_now);
+  return false;
+end $$;
+
+-- End batches whose last job has ended in another way than by a settle or a cancel: by plain SQL, or put aside. The
+-- maintenance task `batches`. Return how many have ended.
+create function public.giftcard_end_quiet_batches(p_limit integer default 1000, p_now timestamptz default null)
+returns integer
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return public.giftcard_end_batches(array(
+    select b.id from public.giftcard_batches b
+     where b.sealed_at is not null and b.ended_at is null and not public.giftcard_has_open_jobs(b.id)
+     order by b.id limit least(p_limit, 1000)), coalesce(p_now, clock_timestamp()));
+end $$;
+
+-- Refuse jobs that join a batch: GC404 if it is none of their tenant, GC409 if it is sealed. None is sealed before the
+-- caller commits. Next jobs (trigger_type flow) are let in: the settle of a job of the batch enqueues them.
+create function public.giftcard_check_batches(p_jobs jsonb) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  r record;
+begin
+  for r in
+    select distinct (e.job ->> 'batch_id')::bigint as batch_id, coalesce(e.job ->> 'tenant_id', 'default') as tenant_id
+      from jsonb_array_elements(p_jobs) e(job)
+     where e.job ->> 'batch_id' is not null and e.job ->> 'trigger_type' is distinct from 'flow' order by 1, 2
+  loop
+    perform from public.giftcard_batches
+     where id = r.batch_id and tenant_id = r.tenant_id and sealed_at is null for share;
+    if not found and exists (
+      select from public.giftcard_batches where id = r.batch_id and tenant_id = r.tenant_id) then
+      perform public.giftcard_refuse(
+        'GC409', format('batch %s is sealed: no job can join it any more', r.batch_id), 'batch_id');
+    elsif not found then
+      perform public.giftcard_refuse('GC404', format('batch %s does not exist', r.batch_id), 'batch_id');
+    end if;
+  end loop;
+end $$;
+-- Create, fill, seal and show batches. Their jobs are cancelled and requeued by an operation with the filter batch_id.
+
+-- Return jobs as they join a batch: they are its tenant's.
+create function public.giftcard_jobs_of_batch(p_jobs jsonb, b public.giftcard_batches) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  if jsonb_typeof(p_jobs) is distinct from 'array' or p_jobs @? '$[*] ? (@.type() != "object")' then
+    perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'jobs');
+  end if;
+  return (
+    select coalesce(jsonb_agg(job || jsonb_build_object(
+             'tenant_id', b.tenant_id, 'batch_id', b.id,
+             'trigger_type', coalesce(nullif(job ->> 'trigger_type', 'flow'), 'sql')) order by n), '[]')
+      from jsonb_array_elements(p_jobs) with ordinality e(job, n));
+end $$;
+
+-- Enqueue jobs into an open batch. Return their answers. GC409 for one that exists outside of the batch: it could end
+-- before the batch does, or after.
+create function public.giftcard_fill_batch(
+  b public.giftcard_batches, p_jobs jsonb, p_now timestamptz) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_answers json := public.giftcard_enqueue(public.giftcard_jobs_of_batch(p_jobs, b), p_now => p_now);
+  v_other bigint;
+begin
+  select j.id into v_other from public.giftcard_jobs j
+   where j.id = any (array(select (a ->> 'id')::bigint from json_array_elements(v_answers) a))
+     and j.batch_id is distinct from b.id
+   order by j.id limit 1;
+  if found then
+    perform public.giftcard_refuse('GC409', format(
+      'job %s exists already and is not in the batch: nothing was enqueued', v_other), 'jobs');
+  end if;
+  return v_answers;
+end $$;
+
+-- Refuse a follow-up that could not be enqueued at the end: it is enqueued now, and taken back.
+create function public.giftcard_try_follow_up_of(b public.giftcard_batches, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_job json;
+begin
+  if b.follow_up ? 'batch_id' then
+    perform public.giftcard_refuse('GC400', 'a follow-up belongs to no batch', 'follow_up.batch_id');
+  elsif coalesce(b.follow_up ->> 'stage', '') = '' then
+    perform public.giftcard_refuse('GC400', 'a follow-up needs a stage', 'follow_up.stage');
+  end if;
+  begin
+    v_job := public.giftcard_enqueue(jsonb_build_array(public.giftcard_follow_up_of(b, '{}')), p_now => p_now) -> 0;
+    raise exception 'taken back' using errcode = 'GC000';
+  exception when sqlstate 'GC000' then
+    null;
+  end;
+  if not (v_job ->> 'created')::boolean then
+    perform public.giftcard_refuse(
+      'GC409', format('the follow-up exists already: it is job %s', v_job ->> 'id'), 'follow_up');
+  end if;
+end $$;
+
+-- Return what a repeat has in common with the first call: the keys of the jobs, and the follow-up without its trace.
+create function public.giftcard_batch_fingerprint(p_follow_up jsonb, p_jobs jsonb) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return md5(concat(p_follow_up - 'context', (
+    select jsonb_agg(jsonb_build_array(e.job -> 'stage', e.job -> 'correlation_id', e.job -> 'dedup_key') order by e.n)
+      from jsonb_array_elements(p_jobs) with ordinality e(job, n))));
+end $$;
+
+-- Create a batch with its jobs (as giftcard_enqueue takes them, up to 1,000; all or none). Unless p_open it is sealed:
+-- no other job can join it. p_name: called again with it, the same batch is returned, with created false, and nothing
+-- changes: the first reply was lost. p_follow_up: the job to enqueue once all have ended; its context has `batch`: id,
+-- name and how many there were (total, completed, error, cancelled). Return the batch, with jobs: [{id, status,
+-- created}]. GC409: a job exists already; GC422: the name was used for another batch.
+create function public.giftcard_create_batch(
+  p_name text default null, p_follow_up jsonb default null, p_jobs jsonb default '[]', p_open boolean default false,
+  p_by text default null, p_tenant_id text default 'default', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_follow_up jsonb := nullif(p_follow_up, 'null');
+  v_jobs json := '[]'::json;
+  b public.giftcard_batches;
+begin
+  if jsonb_typeof(p_jobs) is distinct from 'array' then
+    perform public.giftcard_refuse('GC400', 'p_jobs must be an array of jobs', 'jobs');
+  elsif char_length(p_name) not between 1 and 200 then
+    perform public.giftcard_refuse('GC400', 'name must have 1 to 200 characters', 'name');
+  elsif jsonb_typeof(v_follow_up) <> 'object' then
+    perform public.giftcard_refuse('GC400', 'a follow-up must be an object', 'follow_up');
+  elsif p_jobs = '[]' and not coalesce(p_open, false) then
+    perform public.giftcard_refuse(
+      'GC400', 'a batch without jobs must be open: add its jobs, then seal it', 'jobs');
+  end if;
+  insert into public.giftcard_batches as x (tenant_id, name, follow_up, created_at)
+  values (coalesce(p_tenant_id, 'default'), p_name, v_follow_up, v_now)
+  on conflict on constraint giftcard_batches_name_is_unique do nothing returning * into b;
+  if not found then
+    return public.giftcard_repeated_batch(p_name, v_follow_up, p_jobs, coalesce(p_tenant_id, 'default'));
+  end if;
+  if v_follow_up is not null then
+    perform public.giftcard_try_follow_up_of(b, v_now);
+  end if;
+  if p_jobs <> '[]' then
+    v_jobs := public.giftcard_fill_batch(b, p_jobs, v_now);
+  end if;
+  update public.giftcard_batches
+     set sealed_at = case when not coalesce(p_open, false) then v_now end,
+         fingerprint = public.giftcard_batch_fingerprint(v_follow_up, p_jobs)
+   where id = b.id;
+  perform public.giftcard_record_act(
+    p_by, b.tenant_id, 'create_batch', 'batch ' || b.id, jsonb_build_object(
+      'name', p_name, 'jobs', jsonb_array_length(p_jobs), 'follow_up', v_follow_up ->> 'stage',
+      'open', nullif(p_open, false)), v_now);
+  return public.giftcard_show_batch(b.id) || jsonb_build_object('created', true, 'jobs', v_jobs);
+end $$;
+
+-- Return a batch that was created with this name before. GC422 if it was another one.
+create function public.giftcard_repeated_batch(p_name text, p_follow_up jsonb, p_jobs jsonb, p_tenant_id text)
+returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  b public.giftcard_batches;
+begin
+  select * into b from public.giftcard_batches where tenant_id = p_tenant_id and name = p_name;
+  if b.fingerprint is distinct from public.giftcard_batch_fingerprint(p_follow_up, p_jobs) then
+    perform public.giftcard_refuse(
+      'GC422', format('the name %s was used for another batch: it is batch %s', p_name, b.id), 'name');
+  end if;
+  return public.giftcard_show_batch(b.id) || jsonb_build_object(
+    'created', false, 'jobs', coalesce((
+      select jsonb_agg(jsonb_build_object('id', j.id, 'status', j.status, 'created', false) order by e.n)
+        from jsonb_array_elements(p_jobs) with ordinality e(job, n)
+        join public.giftcard_jobs j
+          on j.tenant_id = p_tenant_id and j.correlation_id = e.job ->> 'correlation_id'
+         and j.stage = e.job ->> 'stage' and j.dedup_key = coalesce(e.job ->> 'dedup_key', '')), '[]'));
+end $$;
+
+-- Enqueue up to 1,000 more jobs into an open batch, all or none. Return {jobs: [{id, status, created}]}. One that is in
+-- the batch already stays as it is. GC404 for no batch, GC409 for a sealed one or a job outside of it.
+create function public.giftcard_add_to_batch(
+  p_id bigint, p_jobs jsonb, p_by text default null, p_tenant_id text default null, p_now timestamptz default null)
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  b public.giftcard_batches := public.giftcard_find_batch(p_id, p_tenant_id);
+  v_jobs json := public.giftcard_fill_batch(b, p_jobs, v_now);
+begin
+  perform public.giftcard_record_act(
+    p_by, b.tenant_id, 'add_to_batch', 'batch ' || p_id,
+    jsonb_build_object('jobs', jsonb_array_length(p_jobs)), v_now);
+  return jsonb_build_object('jobs', v_jobs);
+end $$;
+
+-- Seal a batch: no other job can join it. One whose jobs have all ended, or that has none, ends at once. A sealed one
+-- stays as it is. Return the batch. GC404 for none.
+create function public.giftcard_seal_batch(
+  p_id bigint, p_by text default null, p_tenant_id text default null, p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  b public.giftcard_batches := public.giftcard_find_batch(p_id, p_tenant_id);
+begin
+  update public.giftcard_batches set sealed_at = v_now where id = p_id and sealed_at is null;
+  if found then
+    perform public.giftcard_record_act(p_by, b.tenant_id, 'seal_batch', 'batch ' || p_id, '{}', v_now);
+    perform public.giftcard_end_batches(array[p_id], v_now);
+  end if;
+  return public.giftcard_show_batch(p_id, p_tenant_id);
+end $$;
+
+-- Return the row of a batch. GC404 for none.
+create function public.giftcard_find_batch(p_id bigint, p_tenant_id text) returns public.giftcard_batches
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  b public.giftcard_batches;
+begin
+  select * into b from public.giftcard_batches
+   where id = p_id and (p_tenant_id is null or tenant_id = p_tenant_id);
+  if not found then
+    perform public.giftcard_refuse('GC404', format('batch %s does not exist', p_id), 'batch_id');
+  end if;
+  return b;
+end $$;
+
+-- Return a batch as the API shows it. Its counts are those of now, each up to p_cap (capped: there are more of one):
+-- after its end a job that is requeued shows there, while ended_with stays as it was.
+create function public.giftcard_batch_json(b public.giftcard_batches, p_cap integer) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_counts jsonb := public.giftcard_batch_counts(b.id, p_cap + 1);
+begin
+  return public.giftcard_readable_row(to_jsonb(b) - 'fingerprint' || jsonb_build_object(
+    'state', case when b.ended_at is not null then 'ended' when b.sealed_at is not null then 'running' else 'open' end,
+    'counts', (select jsonb_object_agg(key, least(value::bigint, p_cap)) from jsonb_each_text(v_counts - 'total'))
+              || jsonb_build_object('total', least((v_counts ->> 'total')::bigint, 5 * p_cap)),
+    'capped', (select bool_or(value::bigint > p_cap) from jsonb_each_text(v_counts - 'total')),
+    'reviving', case when b.ended_at is null then public.giftcard_count_reviving(b.id, p_cap) else 0 end), 50000);
+end $$;
+
+-- Count the dead letters of a batch that will revive, up to p_cap: they have not ended.
+create function public.giftcard_count_reviving(p_batch_id bigint, p_cap integer) returns bigint
+language plpgsql stable security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return (select count(*) from (
+    select from public.giftcard_jobs
+     where batch_id is not null and batch_id = p_batch_id and status = 'error' and revive_at is not null
+     limit p_cap) c);
+end $$;
+
+-- Return a batch, with its counts up to 100,000. GC404 for none.
+create function public.giftcard_show_batch(p_id bigint, p_tenant_id text default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return public.giftcard_batch_json(public.giftcard_find_batch(p_id, p_tenant_id), 100000);
+end $$;
+
+-- Return a page of batches, the newest first: {batches, older}: the id to continue from, null at the end. Their counts
+-- go up to 1,000. p_state: only those that are open, running or ended.
+create function public.giftcard_list_batches(
+  p_state text default null, p_older bigint default null, p_limit integer default 50, p_tenant_id text default null)
+returns jsonb
+language plpgsql stable security invoker
+-- Planned for the values of each call: an absent condition folds away.
+set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom_plan set jit = off as $$
+declare
+  v_limit integer := least(greatest(coalesce(p_limit, 50), 1), 200);
+  b public.giftcard_batches;
+  v_row jsonb;
+  v_bytes integer := 0;
+  v_rows jsonb[] := array[]::jsonb[];
+  v_more boolean := false;
+begin
+  for b in select * from public.giftcard_batches
+            where (p_older is null or id < p_older) and (p_tenant_id is null or tenant_id = p_tenant_id)
+              and (p_state is null or p_state <> 'open' or sealed_at is null)
+              and (p_state is null or p_state <> 'running' or sealed_at is not null and ended_at is null)
+              and (p_state is null or p_state <> 'ended' or ended_at is not null)
+            order by id desc limit v_limit + 1 loop
+    v_row := public.giftcard_batch_json(b, 1000);
+    v_bytes := v_bytes + octet_length(v_row::text);
+    v_more := public.giftcard_page_ends(cardinality(v_rows), v_limit, v_bytes);
+    exit when v_more;
+    v_rows := v_rows || v_row;
+  end loop;
+  return jsonb_build_object('batches', to_jsonb(v_rows),
+                            'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
+end $$;
+-- Settle calls: a stage's own rows commit with the settle of its job, Complete(then=Call("shop_mark_paid", {…})).
+-- Locks: the job's row, what the function locks, then as in giftcard_settle.
+
+create table public.giftcard_settle_functions (
+  name text collate "C" not null,
+  added_at timestamptz not null default now(),
+  constraint giftcard_settle_functions_pkey primary key (name),
+  constraint giftcard_settle_functions_name_is_a_name check (
+    name ~ '^([a-z_][a-z0-9_]{0,62}[.])?[a-z_][a-z0-9_]{0,62}$' and name !~ '^((public[.])?giftcard_|pg_)')
+);
+
+comment on table public.giftcard_settle_functions is
+  'The functions that a stage may call as its job is settled. The owner of the database fills it; the service role '
+  'only reads it.';
+comment on column public.giftcard_settle_functions.name is
+  'As the stage names it: shop_mark_paid (of schema public) or shop.mark_paid. It takes one argument, a jsonb.';
+
+-- Return the function of the list with this name, null if there is none in the database.
+create function public.giftcard_settle_function(p_name text) returns oid
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_parts constant text[] := string_to_array(case when p_name like '%.%' then '' else 'public.' end || p_name, '.');
+begin
+  return (select p.oid from pg_catalog.pg_proc p
+           where p.oid = to_regprocedure(format('%I.%I(jsonb)', v_parts[1], v_parts[2])) and p.prokind = 'f');
+end $$;
+
+-- Call a function of the list with its arguments; what it returns is dropped. It runs with the rights of the caller,
+-- and leaves the transaction's role as it is: another one would settle the job.
+create function public.giftcard_call_function(p_name text, p_arguments jsonb) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_role constant name := current_user;
+  v_schema name;
+  v_function name;
+begin
+  if not exists (select from public.giftcard_settle_functions where name = p_name) then
+    perform public.giftcard_refuse('GC404', 'the table giftcard_settle_functions does not have it', 'then');
+  end if;
+  -- The catalog's own names: the text of a result is never part of a statement.
+  select n.nspname, p.proname into v_schema, v_function
+    from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+   where p.oid = public.giftcard_settle_function(p_name);
+  if not found then
+    perform public.giftcard_refuse('GC404', 'the database has no function of this name with one argument, a jsonb',
+                                   'then');
+  end if;
+  execute format('select %I.%I($1)', v_schema, v_function) using p_arguments;
+  set constraints all immediate;  -- an error at the commit would be no function's
+  if current_user <> v_role then
+    raise exception 'it leaves the role % set', current_user using errcode = 'GC409';  -- which may call nothing of ours
+  end if;
+end $$;
+
+-- Lock a job's row, if it runs under this lease. Return whether it does.
+create function public.giftcard_lock_lease(p_job_id bigint, p_lease_id uuid) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  perform from public.giftcard_jobs
+   where id = p_job_id and status = 'running' and lease_id = p_lease_id for update;
+  return found;
+end $$;
+
+-- Settle one result that is complete and has a call, {…, then: {function, arguments}}: the function is called once,
+-- and only by the run that settles its job. Return what giftcard_settle returns. If the call fails, nothing was
+-- changed, and settled is called_off: `kind` refused (the job's fault), timeout, or unavailable (the database's, or
+-- another transaction's); with sqlstate and error.
+create function public.giftcard_settle_with_call(
+  p_tick_id bigint, p_result jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null)
+returns json
+language plpgsql volatile security invoker
+-- A time-out that is changed within a statement is not armed. PostgREST reads this one and sets it before the call;
+-- on other wires the client does.
+set search_path = '' set statement_timeout = '2s' set lock_timeout = '1s' as $$
+declare
+  v_results constant jsonb := jsonb_build_array(p_result - 'then');
+  v_returned boolean := false;
+  s record;
+begin
+  if not public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid) then
+    -- Settled by an earlier try, or the job is another run's.
+    s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
+    return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
+  end if;
+  perform public.giftcard_call_function(p_result -> 'then' ->> 'function', p_result -> 'then' -> 'arguments');
+  v_returned := true;
+  s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
+  if s.settled -> 0 ->> 'settled' is distinct from 'settled' then
+    v_returned := false;
+    perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
+  end if;
+  perform public.giftcard_count_in_tick(p_tick_id, s.sums);
+  return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
+-- The first two are not among the others. A time-out that was caught is not armed again: this ends at once.
+exception when query_canceled or assert_failure or others then
+  if v_returned and sqlstate <> '57014' then
+    raise;
+  end if;
+  return json_build_object('opened', '{}'::text[], 'closed', '{}'::text[], 'settled', json_build_array(
+    json_build_object(
+      'id', (p_result ->> 'id')::bigint, 'settled', 'called_off', 'status', 'running', 'next_run_at', null,
+      'kind', case when sqlstate = '57014' then 'timeout'
+                   when public.giftcard_is_unavailable(sqlstate) then 'unavailable' else 'refused' end,
+      'sqlstate', sqlstate, 'error', public.giftcard_error_text(sqlstate, sqlerrm))));
+end $$;
+
+-- Return which functions of the list cannot be called by the role that asks: [{name, problem: missing | denied}]; null
+-- for an empty list.
+create function public.giftcard_unusable_settle_functions() returns jsonb
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return (
+    select jsonb_path_query_array(
+             jsonb_agg(jsonb_build_object('name', l.name, 'problem', l.problem) order by l.name),
+             '$[*] ? (@.problem != null)')
+      from (select f.name, case when p.oid is null then 'missing'
+                                when not has_schema_privilege(p.pronamespace, 'usage')
+                                     or not has_function_privilege(p.oid, 'execute') then 'denied' end as problem
+              from (select name from public.giftcard_settle_functions order by name limit 200) f
+              left join pg_catalog.pg_proc p on p.oid = public.giftcard_settle_function(f.name)) l);
+end $$;
+-- Waking: who wakes a tick. An enqueue does, and a tick that leaves work or knows when the next is due. A wake that
+-- fails is counted and fails nothing else.
+
+-- Count a wake that could not be sent.
+create function public.giftcard_count_failed_wake(p_error text, p_now timestamptz) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  update public.giftcard_wakes
+     set sent_at = p_now, failed_at = p_now, failed = failed + 1, error = p_error, due_at = null
+   where id = any (array(select w.id from public.giftcard_wakes w where w.id = 1 for update skip locked));
+exception when others then
+  null;  -- a role that may only insert jobs, a database that only reads: the clock calls within the minute
+end $$;
+
+-- Wake a tick by pg_net, if fewer than p_ticks wait for jobs. pg_net sends it after the commit, and never after a
+-- rollback. Return whether a wake was queued.
+create function public.giftcard_send_wake(
+  p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  w public.giftcard_wakes;
+  v_secret text;
+begin
+  select * into w from public.giftcard_wakes where id = 1;
+  if w.url is null or not public.giftcard_take_wake(p_ticks, p_catches_up, v_now) then
+    return false;
+  end if;
+  select s.decrypted_secret into v_secret from vault.decrypted_secrets s where s.name = w.secret_name;
+  if v_secret is null then
+    perform public.giftcard_refuse('GC404', format('Vault has no secret named %s', w.secret_name));
+  end if;
+  perform net.http_post(
+    url := w.url, timeout_milliseconds := 5000,
+    headers := jsonb_build_object('Authorization', 'Bearer ' || v_secret, 'X-Giftcard-Wake', '1'));
+  return true;
+exception when others then
+  perform public.giftcard_count_failed_wake(public.giftcard_error_text(sqlstate, sqlerrm), v_now);
+  return false;
+end $$;
+
+-- Send the wake that was planned, once it is due. pg_cron calls this each second.
+create function public.giftcard_send_due_wake(p_now timestamptz default null) returns boolean
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  if not exists (select from public.giftcard_wakes where id = 1 and url is not null and due_at <= v_now) then
+    return false;
+  elsif public.giftcard_waiting_ticks(v_now) > 0 then
+    -- That tick takes what is due, and plans anew when it ends.
+    update public.giftcard_wakes set due_at = null
+     where id = any (array(select w.id from public.giftcard_wakes w where w.id = 1 for update skip locked));
+    return false;
+  end if;
+  return public.giftcard_send_wake(p_now => v_now);
+end $$;
+
+-- Wake a tick for jobs that a transaction has queued, at its commit.
+create function public.giftcard_wake_at_commit() returns trigger
+language plpgsql security invoker set search_path = '' as $$
+begin
+  perform public.giftcard_send_wake();
+  return null;
+end $$;
+
+-- Deferred, so that the row of wakes is locked for the moment of a commit only; and once a transaction, for the first
+-- job that is due within a minute: the condition notes that in a setting. A tick names itself there, as it goes on
+-- anyway. giftcard_start_waking enables both. A run's end is no reason: its tick plans the retry.
+create constraint trigger giftcard_jobs_wake_after_insert after insert on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (case when new.status = 'queued' and new.scheduled_at <= now() + interval '1 minute'
+                               and coalesce(current_setting('giftcard.wakes', true), '') = ''
+                          then set_config('giftcard.wakes', 'transaction', true) <> '' else false end)
+  execute function public.giftcard_wake_at_commit();
+create constraint trigger giftcard_jobs_wake_after_update after update of scheduled_at on public.giftcard_jobs
+  deferrable initially deferred
+  for each row when (case when new.status = 'queued' and old.status <> 'running'
+                               and new.scheduled_at <= now() + interval '1 minute'
+                               and coalesce(current_setting('giftcard.wakes', true), '') = ''
+                          then set_config('giftcard.wakes', 'transaction', true) <> '' else false end)
+  execute function public.giftcard_wake_at_commit();
+alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_insert;
+alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update;
+
+-- Wake a tick for another one, in its way (p_wake: see giftcard_ticks.wake). Return whether the caller is to call its
+-- own address; pg_net needs no caller.
+create function public.giftcard_wake_next(
+  p_wake jsonb, p_ticks integer, p_catches_up boolean, p_now timestamptz) returns boolean
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if p_wake ->> 'mode' = 'pg_net' then
+    perform public.giftcard_send_wake(p_ticks, p_catches_up, p_now);
+    return false;
+  end if;
+  return public.giftcard_take_wake(p_ticks, p_catches_up, p_now);
+exception when others then
+  perform public.giftcard_count_failed_wake(public.giftcard_error_text(sqlstate, sqlerrm), p_now);
+  return false;
+end $$;
+
+-- Wake a helper for a tick that has found as many jobs as it could take: there may be more. Return 0 if the caller is
+-- to call its own address, else null.
+create function public.giftcard_wake_helper(
+  p_wake jsonb, p_claimed integer, p_limit integer, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  if p_limit > 0 and p_claimed >= p_limit and (p_wake ->> 'ticks')::integer > 1 then
+    return case when public.giftcard_wake_next(p_wake, (p_wake ->> 'ticks')::integer, true, p_now) then 0 end;
+  end if;
+  return null;
+end $$;
+
+-- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
+-- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it the next tick is
+-- woken now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if
+-- it is to ask again (giftcard_take_wake) after a second, and null if neither.
+create function public.giftcard_wake_after(
+  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_ticks integer := (p_wake ->> 'ticks')::integer;
+  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
+  v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
+begin
+  if v_stops and p_next_due_at <= p_now then
+    return case when public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then 0
+                when not v_by_pg_net and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
+  elsif v_by_pg_net then
+    perform public.giftcard_plan_wake(
+      case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
+    return null;
+  end if;
+  if v_stops and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::float8)) then
+    return case when public.giftcard_wake_next(p_wake, 1, false, p_now) then 0 end;
+  end if;
+  return null;
+end $$;
+
+-- Enqueue jobs as giftcard_enqueue does, and decide in the same call whether the caller is to wake a tick. Return
+-- {jobs, wake}. The decision fails no enqueue.
+create function public.giftcard_enqueue_and_wake(
+  p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,
+  p_now timestamptz default null) returns json
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_jobs json := public.giftcard_enqueue(p_jobs, p_replace, p_by, p_commits, p_now);
+begin
+  return json_build_object('jobs', v_jobs, 'wake', exists (
+    select from public.giftcard_jobs
+     where id = any (array(select (j ->> 'id')::bigint from json_array_elements(v_jobs) j))
+       and status = 'queued' and scheduled_at <= v_now + interval '1 minute')
+    and public.giftcard_wake_next('{"mode": "url"}', 1, false, v_now));
+end $$;
 -- Inspection. Everything here is bounded, so that it stays cheap with millions of rows.
 
 -- Count jobs by stage and status, each up to p_cap.
@@ -3922,9 +4772,11 @@ begin
     'differences', (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(r), 20000)), '[]')
                       from public.giftcard_reconcile(null, false, 21) r),
     'precision', public.giftcard_precision(3600, v_now),
+    'waking', public.giftcard_waking(v_now),
     'ticks',
     (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(t) - array[
-        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors'], 100000)), '[]')
+        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors', 'wake'],
+        100000)), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
   -- Of these lists one more row was read than they hold.
   for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('killed', 20),
@@ -4004,8 +4856,8 @@ end $$;
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
 -- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
--- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
--- callers spell the conditions out for the planner.
+-- 'no error text'), batch_id, created_after, created_before (times with a zone)}, each as text; what is absent or null
+-- fits all jobs. The callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -4016,10 +4868,12 @@ begin
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
     if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
-                      'created_after', 'created_before') then
+                      'batch_id', 'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
+    elsif v_name = 'batch_id' and p_filter ->> v_name !~ '^[0-9]{1,18}$' then
+      perform public.giftcard_refuse('GC400', 'batch_id must be the number of a batch', v_name);
     elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
           !~* '^[0-9]{4}(-[0-9]{2}){2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
       perform public.giftcard_refuse(
@@ -4043,11 +4897,13 @@ declare
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
   v_kind text := p_filter ->> 'error_kind';
+  v_batch bigint;
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
 begin
   perform public.giftcard_check_filter(p_filter);
+  v_batch := (p_filter ->> 'batch_id')::bigint;
   v_from := (p_filter ->> 'created_after')::timestamptz;
   v_to := (p_filter ->> 'created_before')::timestamptz;
   if p_up then
@@ -4056,7 +4912,7 @@ begin
        where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status)
          and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_batch is null or j.batch_id = v_batch)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
@@ -4067,7 +4923,7 @@ begin
        where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status)
          and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_batch is null or j.batch_id = v_batch)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
@@ -4436,13 +5292,18 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_requested bigint;
   v_cancelled bigint;
+  v_batches bigint[];
 begin
   update public.giftcard_jobs set cancel_requested_at = p_now, updated_at = p_now
    where id = any (p_ids) and status = 'running' and cancel_requested_at is null;
   get diagnostics v_requested = row_count;
-  update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
-   where id = any (p_ids) and status in ('queued', 'error');
-  get diagnostics v_cancelled = row_count;
+  with cancelled as (
+    update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
+     where id = any (p_ids) and status in ('queued', 'error') returning batch_id)
+  select count(*), array_agg(batch_id) filter (where batch_id is not null) into v_cancelled, v_batches from cancelled;
+  if v_batches is not null then
+    perform public.giftcard_end_batches(v_batches, p_now);
+  end if;
   return v_requested + v_cancelled;
 end $$;
 
@@ -4898,6 +5759,7 @@ begin
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
      and (p_filter ->> 'error_kind' is null
           or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
+     and (p_filter ->> 'batch_id' is null or j.batch_id = (p_filter ->> 'batch_id')::bigint)
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;
@@ -5017,8 +5879,8 @@ comment on table public.giftcard_prune_cursors is
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
 -- Return those of some jobs whose flows are finished: no job of the flow is queued, runs, can revive or died after
--- p_dead_before (null: all dead letters are recent), and none was paid without a card. Each flow is checked once, by
--- its key. Scalars, not exists(): those could become a hash of a whole table.
+-- p_dead_before (null: all dead letters are recent), none was paid without a card, and their batches have ended. Each
+-- flow is checked once, by its key. Scalars, not exists(): those could become a hash of a whole table.
 create function public.giftcard_jobs_of_finished_flows(p_ids bigint[], p_dead_before timestamptz) returns bigint[]
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -5026,7 +5888,9 @@ set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
     select j.id from (
-      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
+      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids,
+             array_agg(f.batch_id) filter (where f.batch_id is not null) as batches
+        from public.giftcard_jobs f
        where f.id = any (p_ids) group by f.tenant_id, f.correlation_id) f
      cross join lateral unnest(f.ids) j(id)
      where (select true from public.giftcard_jobs o
@@ -5037,7 +5901,10 @@ begin
              limit 1) is null
        and (select true from public.giftcard_payments p
              where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-               and p.worth > 0 limit 1) is null);
+               and p.worth > 0 limit 1) is null
+       and (f.batches is null
+            or (select true from public.giftcard_batches b where b.id = any (f.batches) and b.ended_at is null
+                 limit 1) is null));
 end $$;
 
 -- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
@@ -5229,6 +6096,7 @@ begin
   end loop;
   if not v_dry_run then
     v_done := public.giftcard_prune_limits(v_limit, v_now) and v_done;
+    delete from public.giftcard_batches where ended_at <= v_now - interval '720 hours';
     delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;
@@ -6085,10 +6953,12 @@ create unique index giftcard_customers_email_key on public.giftcard_customers (t
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id, page_id}.
+-- Return {correlation_id, created, job_id, page_id}; with p_wake, of a new order also wake: the caller is to wake a
+-- tick.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
-  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null,
+  p_wake boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -6109,7 +6979,10 @@ begin
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
-                              'page_id', o.page_id);
+                              'page_id', o.page_id)
+           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next(
+                     '{"mode": "url"}', 1, false, v_now))
+                   else '{}' end;
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then
@@ -10312,6 +11185,7 @@ begin
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
     'limits', public.giftcard_limit_metrics(v_now),
+    'waking', public.giftcard_waking(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 
@@ -10845,6 +11719,7 @@ begin
               order by t.id desc), '[]')
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n
                where n.source = 'cron' and isfinite(n.started_at) order by n.id desc limit 20) t),
+    'waking', public.giftcard_waking(v_now),
     -- Since when none has ended well, in seconds.
     'silence', (select case when s.silent then public.giftcard_milliseconds(s.began, s.ended) / 1000.0 end
                   from public.giftcard_newest_silence(v_now) s where s.ended > v_now - interval '1 second'),
@@ -10863,6 +11738,7 @@ begin
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
     'limits', public.giftcard_limits_to_judge(v_now),
+    'unusable_settle_functions', public.giftcard_unusable_settle_functions(),
     'unusable_events', public.giftcard_unusable_events(v_now),
     'cards', public.giftcard_keys_of_cards(),
     -- Of the newest endpoints.
@@ -11680,13 +12556,9 @@ end $$;
 -- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
 -- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
 
--- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
--- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
--- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
--- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
--- tick goes on without it.
-create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
-returns jsonb
+-- Check what a call by pg_net needs, and enable the extensions that are missing: an address and nothing else, and the
+-- name of a secret in Vault. Return the address without a slash at its end.
+create function public.giftcard_check_call(p_url text, p_secret_name text) returns text
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_url text := rtrim(p_url, '/');
@@ -11724,6 +12596,20 @@ begin
       'the secret %s in Vault must be the deployment''s CRON_SECRET, without blanks inside', p_secret_name),
       'p_secret_name');
   end if;
+  return v_url;
+end $$;
+
+-- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
+-- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
+-- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
+-- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
+-- tick goes on without it.
+create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_url text := public.giftcard_check_call(p_url, p_secret_name);
+begin
   perform cron.schedule('giftcard-jobs', '* * * * *', format(
     'select net.http_post(url := %L, timeout_milliseconds := 5000, headers := '
     'jsonb_build_object(''Authorization'', ''Bearer '' || '
@@ -11972,9 +12858,79 @@ begin
   end loop;
   return v_imported;
 end $$;
+-- Waking by pg_net, on Supabase: who queues a job that is due queues a call of the cron endpoint, too. What is due
+-- later has a job of pg_cron. GIFTCARD_WAKE=pg_net lets ticks plan it. Other platforms wake by their own address.
+
+-- Start waking, or change what is called: see giftcard_start_clock. Each second pg_cron sends the wake that is due
+-- (before pg_cron 1.5, which knows no seconds, each minute).
+create function public.giftcard_start_waking(
+  p_url text, p_secret_name text default 'giftcard_cron_secret', p_now timestamptz default null) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_url text := public.giftcard_check_call(p_url, p_secret_name) || '/api/cron/giftcard-jobs';
+  v_schedule text := '1 seconds';
+begin
+  begin
+    perform cron.schedule('giftcard-wake', v_schedule, 'select public.giftcard_send_due_wake()');
+  exception when others then
+    v_schedule := '* * * * *';
+    perform cron.schedule('giftcard-wake', v_schedule, 'select public.giftcard_send_due_wake()');
+  end;
+  -- By the second, even two days would be many.
+  perform cron.schedule('giftcard-wake-prune', '17 * * * *',
+    'delete from cron.job_run_details where start_time < now() - interval ''1 hour'' and jobid in '
+    '(select jobid from cron.job where jobname in (''giftcard-wake'', ''giftcard-wake-prune''))');
+  update public.giftcard_wakes
+     set url = v_url, secret_name = p_secret_name, started_at = coalesce(p_now, clock_timestamp()), due_at = null
+   where id = 1;
+  alter table public.giftcard_jobs enable trigger giftcard_jobs_wake_after_insert;
+  alter table public.giftcard_jobs enable trigger giftcard_jobs_wake_after_update;
+  return jsonb_build_object('waking', 'giftcard-wake', 'schedule', v_schedule, 'calls', v_url);
+end $$;
+
+-- Stop waking. The clock goes on. With p_dry_run only count its jobs of pg_cron.
+create function public.giftcard_stop_waking(p_dry_run boolean default false) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_jobs bigint[] := '{}'::bigint[];
+begin
+  if to_regnamespace('cron') is not null then
+    v_jobs := array(select j.jobid from cron.job j where j.jobname in ('giftcard-wake', 'giftcard-wake-prune'));
+  end if;
+  if not p_dry_run then
+    alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_insert;
+    alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update;
+    update public.giftcard_wakes set url = null, secret_name = null, started_at = null, due_at = null where id = 1;
+    perform cron.unschedule(j) from unnest(v_jobs) j;
+    if cardinality(v_jobs) > 0 then
+      delete from cron.job_run_details where jobid = any (v_jobs);
+    end if;
+  end if;
+  return jsonb_build_object('dry_run', p_dry_run, 'jobs', cardinality(v_jobs));
+end $$;
+
+-- Return what the doctor and the status show of waking. Ages are seconds before p_now. pg_net: giftcard_start_waking
+-- has been called; followed: a tick has followed the last wake; lost counts the last one, too.
+create function public.giftcard_waking(p_now timestamptz default null) returns jsonb
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  return (
+    select jsonb_build_object(
+      'pg_net', w.url is not null, 'due_at', w.due_at,
+      'age', public.giftcard_milliseconds(w.sent_at, v_now) / 1000.0,
+      'followed', not public.giftcard_is_wake_lost(w.sent_at, v_now),
+      'in_minute', case when w.minute = date_trunc('minute', v_now) then w.in_minute else 0 end,
+      'sent', w.sent, 'lost', w.lost + public.giftcard_is_wake_lost(w.sent_at, v_now)::integer,
+      'held_back', w.held_back, 'failed', w.failed,
+      'error', case when w.failed_at >= w.sent_at then w.error end)
+      from public.giftcard_wakes w where w.id = 1);
+end $$;
 -- Grants: all to the service role, none to any other. Of the audit it may only read rows and add them, with the role
--- that the database sets. Supabase grants new tables and functions to its roles by default, so each is revoked by
--- name. A later migration repeats this for what it adds; a test reads the catalog.
+-- that the database sets; the functions that a settle may call it only reads. Supabase grants new tables and functions
+-- to its roles by default, so each is revoked by name. A later migration repeats this for what it adds; a test reads
+-- the catalog.
 
 do $$
 declare
@@ -11995,6 +12951,7 @@ begin
         execute format('grant %s on table %s to service_role', case
           when v_object.name = 'public.giftcard_audit'::regclass
           then 'select, insert (at, by, tenant_id, action, subject, details)'
+          when v_object.name = 'public.giftcard_settle_functions'::regclass then 'select'
           else 'select, insert, update, delete' end, v_object.name);
       end if;
     else

@@ -8,6 +8,7 @@
 --   giftcard_circuit_changes        one change of a circuit, with its cause
 --   giftcard_stages                 a stage that is or was paused; the row '*' pauses everything
 --   giftcard_ticks                  one bounded pass over due work
+--   giftcard_wakes                  when a tick was last called between two calls of the clock, and is next: one row
 --   giftcard_faulty_rows            a row that work has failed on, alone, and why
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it
@@ -16,6 +17,8 @@
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
+--   giftcard_settle_functions       a function of yours that a stage may call as its job is settled
+--   giftcard_batches                jobs that end together, and the follow-up of their end
 --   giftcard_effects                an external effect: the intent before it, the result after it
 --   giftcard_orders                 an order as it was taken in: amount, currency, recipient
 --   giftcard_customers              a customer and their personal code
@@ -57,10 +60,12 @@
 --     giftcard_claim → giftcard_claim_for
 --   giftcard_advance_tick           settle, claim, end the tick
 --     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
---                                   giftcard_count_results (circuits)
+--                                   giftcard_end_batches, giftcard_count_results (circuits)
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
 --                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
 --                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--   giftcard_settle_with_call       one job that calls a function of yours → giftcard_lock_lease,
+--                                   giftcard_call_function, giftcard_settle
 --   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
 --                                   giftcard_mark_each, giftcard_revive_each, giftcard_apply_plan,
 --                                   and giftcard_recover_row after a jump of the clock;
@@ -89,10 +94,10 @@
 -- takes a job out of 'running' therefore wins over the worker that still holds the lease.
 --
 -- Order of locks: claim key, vendor's card (advisory) → schedule rows (SKIP LOCKED) → operation → customer → job rows
--- by id → order → payment → card → rows that jobs enqueue, by their keys → rates by key → circuit rows by name → tick
--- row. What locks several rows of one kind locks them in that order, whatever the order of its arguments. A claim takes
--- jobs, circuits, slots, rates and turns with SKIP LOCKED only, and so does what takes a job while it holds books: it
--- never waits, so it cannot break the order.
+-- by id → order → payment → card → rows that jobs enqueue, by their keys → batch rows by id, each with its follow-up →
+-- rates by key → circuit rows by name → tick row. What locks several rows of one kind locks them in that order,
+-- whatever the order of its arguments. A claim takes jobs, circuits, slots, rates and turns with SKIP LOCKED only, and
+-- so does what takes a job while it holds books: it never waits, so it cannot break the order.
 --
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease

@@ -13,7 +13,7 @@ comment on table public.giftcard_maintenance_tasks is
 
 insert into public.giftcard_maintenance_tasks (task, every) values
   ('alerts', '50 seconds'), ('counters', '50 seconds'), ('prune', '10 minutes'),
-  ('operations', '1 millisecond');
+  ('operations', '1 millisecond'), ('batches', '5 minutes');
 
 -- Return whether a task is due. One is at least once a day, and if it was last done in the future: the clock was wrong.
 -- Not for any later time: another tick may have begun it since p_now was read.
@@ -31,7 +31,7 @@ begin
 end $$;
 
 -- Return the tasks that are due, as a JSON array. Each tick's begin reads it. Counters are due only if there is
--- something to count, operations while one runs: a tick with nothing to do is one call.
+-- something to count, operations and batches while one runs: a tick with nothing to do is one call.
 create function public.giftcard_due_maintenance(p_now timestamptz) returns json
 language plpgsql stable security invoker set search_path = '' as $$
 begin
@@ -39,7 +39,9 @@ begin
            where public.giftcard_is_due(last_at, every, p_now)
              and (task <> 'counters' or public.giftcard_has_uncounted_runs(p_now))
              and (task <> 'operations'
-                  or exists (select from public.giftcard_operations where state = 'running')));
+                  or exists (select from public.giftcard_operations where state = 'running'))
+             and (task <> 'batches' or exists (
+                    select from public.giftcard_batches where sealed_at is not null and ended_at is null)));
 end $$;
 
 -- Begin a task: true for one of the ticks that find it due at the same time.

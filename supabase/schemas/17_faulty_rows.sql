@@ -13,7 +13,7 @@ create table public.giftcard_faulty_rows (
 
 comment on table public.giftcard_faulty_rows is 'Rows that work has failed on, alone, and the last reason.';
 comment on column public.giftcard_faulty_rows.kind is
-  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), prune or tick.';
+  'job, schedule, circuit, webhook (of a job to an endpoint), rate, alert (of a channel), batch, prune or tick.';
 comment on column public.giftcard_faulty_rows.skip_until is
   'A job that could not even become a dead letter, a schedule that could not even be paused, or a circuit: ticks pass '
   'over it until then. null: it is put aside.';

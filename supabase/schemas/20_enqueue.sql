@@ -95,6 +95,9 @@ begin
   if p_replace then
     perform public.giftcard_lock_enqueued(p_jobs);
   end if;
+  if p_jobs @? '$[*].batch_id ? (@ != null)' then
+    perform public.giftcard_check_batches(p_jobs);
+  end if;
   perform set_config('giftcard.writer', case when p_commits then 'enqueue' else 'transaction' end, true);
   -- Ids follow the caller's order, in which jobs of one time start. Rows are added by their keys: of two calls with the
   -- same keys one waits for the other at the first, and neither holds what the other needs.

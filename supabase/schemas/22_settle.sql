@@ -10,14 +10,14 @@
 create function public.giftcard_settle(
   p_results jsonb, p_cooldown_seconds double precision default 60, p_now timestamptz default null,
   p_guarded boolean default false, out settled json, out opened text[], out closed text[], out sums jsonb)
-language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
-set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
+set enable_bitmapscan = off set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_by_id jsonb;         -- results by the id of their job, where any has more to it than that it is complete
   g record;              -- ids by outcome, and the lease of all results, if they share one: most come from one claim
   v_done bigint[];
+  v_batches bigint[];    -- of jobs that have ended; nearly always null
   r record;
 begin
   if p_results is null or jsonb_typeof(p_results) <> 'array' then
@@ -43,16 +43,18 @@ begin
   if g.complete is not null then
     r := public.giftcard_settle_completed(g.complete, g.lease_id, v_by_id, v_now);
     v_done := r.done;
+    v_batches := r.batches;
     settled := r.settled;
   end if;
   sums := jsonb_build_object('completed', coalesce(cardinality(v_done), 0), 'lease_lost', 0);
   if g.unfinished is not null then
     r := public.giftcard_settle_unfinished(g.unfinished, v_by_id, v_now);
     v_done := v_done || r.done;
+    v_batches := v_batches || r.batches;
     sums := sums || r.sums;
   end if;
-  if v_by_id @? '$.*.next ? (@ != null)' then
-    perform public.giftcard_enqueue_next(v_done, v_by_id, p_now);
+  if v_batches is not null or v_by_id @? '$.*.next ? (@ != null)' then
+    perform public.giftcard_enqueue_next(v_done, v_by_id, v_batches, p_now);
   end if;
   -- When all are complete and settled, as nearly always, the rows need not be read again.
   if g.unfinished is not null or cardinality(v_done) is distinct from cardinality(g.ids) then
@@ -79,11 +81,12 @@ language sql immutable security invoker set search_path = '' as $$
               end
 $$;
 
--- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, and
--- their part of what giftcard_settle returns. The line of history is written from the row that was just changed, in the
--- same statement. The planner's settings are those of giftcard_settle.
+-- Settle jobs that are complete; p_lease_id null: each result has its own lease. Return the ids of those settled, their
+-- batches (null: none has one), and their part of what giftcard_settle returns. The line of history is written from
+-- the row that was just changed, in the same statement. The planner's settings are those of giftcard_settle.
 create function public.giftcard_settle_completed(
-  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out settled json)
+  p_ids bigint[], p_lease_id uuid, p_by_id jsonb, p_now timestamptz, out done bigint[], out batches bigint[],
+  out settled json)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_contexts boolean := p_by_id @? '$.*.context ? (@ != null)';
@@ -99,7 +102,7 @@ begin
            lease_id = null, lease_expires_at = null, finished_at = p_now, updated_at = p_now
      where id = any (p_ids) and status = v_running
        and lease_id = coalesce(p_lease_id, (p_by_id -> id::text ->> 'lease_id')::uuid)
-    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner), kept as (
+    returning id, run_no, attempts, stage, scheduled_at, locked_at, lock_owner, batch_id), kept as (
     insert into public.giftcard_job_history
       (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
     select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner,
@@ -113,15 +116,15 @@ begin
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
           detail = excluded.detail, frames = null
     returning job_id)
-  select array_agg(job_id),
+  select array_agg(job_id), (select array_agg(batch_id) from changed where batch_id is not null),
          json_agg(json_build_object('id', job_id, 'status', 'completed', 'settled', 'settled', 'next_run_at', null))
-    into done, settled from kept;
+    into done, batches, settled from kept;
 end $$;
 
 -- Settle jobs that are not complete: retry, snooze and release send a run back, error ends it; a requested cancel turns
--- each into cancelled. Return the ids of those settled, and how many by outcome.
+-- each into cancelled. Return the ids of those settled, the batches of those that have ended, and how many by outcome.
 create function public.giftcard_settle_unfinished(
-  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out sums jsonb)
+  p_ids bigint[], p_by_id jsonb, p_now timestamptz, out done bigint[], out batches bigint[], out sums jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan
 set jit = off as $$
@@ -168,7 +171,10 @@ begin
           lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = excluded.error,
           next_run_at = excluded.next_run_at, detail = excluded.detail, frames = excluded.frames
     returning job_id)
-  select coalesce(array_agg(job_id), '{}') into done from kept;
+  select coalesce(array_agg(job_id), '{}'),
+         (select array_agg(batch_id) from changed
+           where batch_id is not null and status <> 'queued' and revive_at is null)
+    into done, batches from kept;
   sums := public.giftcard_count_outcomes(done, p_by_id);
 end $$;
 
@@ -211,8 +217,9 @@ end $$;
 
 -- Enqueue what follows settled jobs: same tenant, flow, batch and source, context passed on; payload, priority and
 -- concurrency key too unless the next job has its own. Nothing follows a cancelled job; complete wins over a requested
--- cancel.
-create function public.giftcard_enqueue_next(p_ids bigint[], p_by_id jsonb, p_now timestamptz) returns void
+-- cancel. Then end p_batches, those of the jobs that have ended (null: none has one), if they were the last.
+create function public.giftcard_enqueue_next(
+  p_ids bigint[], p_by_id jsonb, p_batches bigint[], p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_next jsonb;
@@ -229,5 +236,9 @@ begin
    where j.id = any (p_ids) and j.status in ('completed', 'error');
   if v_next is not null then
     perform public.giftcard_enqueue(v_next, p_commits => true, p_now => p_now);
+  end if;
+  if p_batches is not null then
+    -- After the next jobs: these are in the batch.
+    perform public.giftcard_end_batches(p_batches, coalesce(p_now, clock_timestamp()));
   end if;
 end $$;

@@ -45,28 +45,33 @@ begin
   return cardinality(v_ids);
 end $$;
 
--- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. Return why it stopped;
--- null: it goes on. A tick that does not wait has nothing to wait for: others hold what is due now.
+-- End a tick, unless something is due within p_linger_seconds and there is no reason to stop. A tick that does not wait
+-- has nothing to wait for: others hold what is due now. p_wake: as in giftcard_ticks.wake. Return why it stopped (null:
+-- it goes on), and as wake_in what giftcard_wake_after does.
 create function public.giftcard_end_tick(
-  p_tick_id bigint, p_paused boolean, p_next_due_in double precision, p_stop text, p_linger_seconds double precision,
-  p_now timestamptz)
-returns text language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off
-set jit = off as $$
-declare
-  v_stopped_because text := coalesce(p_stop, case when p_paused then 'paused'
-                                                  when p_next_due_in is null or p_linger_seconds <= 0
-                                                       or p_next_due_in > p_linger_seconds then 'drained' end);
+  p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
+  p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  if v_stopped_because is not null then
-    update public.giftcard_ticks set ended_at = p_now, stopped_because = v_stopped_because where id = p_tick_id;
+  stopped_because := coalesce(p_stop, case when p_paused then 'paused'
+    when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
+         or extract(epoch from p_next_due_at - p_now) > p_linger_seconds then 'drained' end);
+  if p_wake is not null and p_stop is null and stopped_because = 'drained' and p_linger_seconds > 0
+     and public.giftcard_is_woken_often(p_now) then
+    stopped_because := null;
   end if;
-  return v_stopped_because;
+  if stopped_because is not null then
+    update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
+     where id = p_tick_id;
+    if p_wake is not null then
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+    end if;
+  end if;
 exception when others then
   if public.giftcard_is_unavailable(sqlstate) then
     raise;
   end if;
   perform public.giftcard_record_fault('tick', p_tick_id::text, public.giftcard_error_text(sqlstate, sqlerrm), p_now);
-  return v_stopped_because;
 end $$;
 
 -- Record that a tick has failed, and why. A tick that has ended stays as it is. p_key: that of its begin, which may
@@ -153,7 +158,7 @@ end $$;
 create function public.giftcard_record_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_live_seconds double precision, p_code_version integer,
   p_execution_id text, p_only_stage text, p_only_job_id bigint, p_limits jsonb, p_tenant_weights jsonb,
-  p_paused boolean, p_revives boolean, p_now timestamptz, out tick_id bigint, out stopped_because text)
+  p_paused boolean, p_revives boolean, p_wake jsonb, p_now timestamptz, out tick_id bigint, out stopped_because text)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   if p_execution_id is not null and public.giftcard_is_duplicate(p_execution_id, p_now) then
@@ -163,10 +168,10 @@ begin
   end if;
   insert into public.giftcard_ticks as t
     (key, owner, source, execution_id, started_at, live_until, ended_at, stopped_because, stages, limits,
-     tenant_weights, only_stage, only_job_id, revives, code_version)
+     tenant_weights, only_stage, only_job_id, revives, code_version, wake)
   values (p_key, p_owner, p_source, p_execution_id, p_now, p_now + make_interval(secs => p_live_seconds),
           case when stopped_because is not null then p_now end, stopped_because, p_stages, p_limits,
-          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version)
+          p_tenant_weights, p_only_stage, p_only_job_id, p_revives, p_code_version, p_wake)
   returning t.id into tick_id;
 end $$;
 
@@ -178,17 +183,18 @@ end $$;
 -- {"payment": {"runs": 2, "per_second": 10, "burst": 20}}: in the whole fleet. p_tenant_weights: {"acme": 3}: jobs of
 -- a tenant for one of another. p_linger_seconds: how long it may wait for work. p_paused: it only
 -- does its maintenance. p_revives: whether dead letters revive at all. p_without_circuit: stages whose circuits close.
--- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason.
+-- p_one_by_one: after a call that has failed; each row that work fails on is put aside, with the reason. p_wake: as in
+-- giftcard_ticks.wake; the same of each advance.
 -- Return {tick_id, duplicate, paused, revived, closed (circuits), jobs, next_due_at, next_due_in (seconds),
 -- stopped_because (null: it goes on), schedules (due, for the caller to plan before it advances), maintenance (tasks to
--- do after its jobs)}.
+-- do after its jobs), wake_in (the caller is to wake another tick: giftcard_wake_after)}.
 create function public.giftcard_begin_tick(
   p_key uuid, p_owner text, p_source text, p_stages jsonb, p_limit integer, p_live_seconds double precision,
   p_code_version integer, p_linger_seconds double precision default 0, p_execution_id text default null,
   p_only_stage text default null, p_only_job_id bigint default null, p_limits jsonb default '{}',
   p_oldest_schema integer default null, p_now timestamptz default null, p_paused boolean default false,
   p_revives boolean default true, p_without_circuit text[] default '{}', p_one_by_one boolean default false,
-  p_tenant_weights jsonb default '{}')
+  p_tenant_weights jsonb default '{}', p_wake jsonb default null)
 returns json
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -199,7 +205,9 @@ declare
   v_next_due_in double precision;
   v_schedules json;
   v_closed text[] := '{}'::text[];
+  v_wake_in integer;
   c record;
+  e record;
 begin
   perform public.giftcard_check_versions(p_code_version, p_oldest_schema);
   if p_one_by_one then
@@ -211,7 +219,7 @@ begin
   if v_id is null then
     c := public.giftcard_record_tick(p_key, p_owner, p_source, p_stages, p_live_seconds, p_code_version, p_execution_id,
                                      p_only_stage, p_only_job_id, p_limits, p_tenant_weights, p_paused, p_revives,
-                                     v_now);
+                                     p_wake, v_now);
     v_id := c.tick_id;
     v_stopped_because := c.stopped_because;
     if v_stopped_because is null then
@@ -227,11 +235,15 @@ begin
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   v_schedules := public.giftcard_schedules_for(v_id, p_one_by_one, v_now);
   if c.claimed = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(v_id, c.paused, v_next_due_in, null, p_linger_seconds, v_now);
+    e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
+    v_stopped_because := e.stopped_because;
+    v_wake_in := e.wake_in;
+  elsif p_wake is not null then
+    v_wake_in := public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now);
   end if;
   return json_build_object(
     'tick_id', v_id, 'duplicate', false, 'paused', c.paused, 'revived', v_revived, 'jobs', c.jobs,
     'closed', v_closed, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'),
-    'maintenance', public.giftcard_due_maintenance(v_now));
+    'maintenance', public.giftcard_due_maintenance(v_now), 'wake_in', v_wake_in);
 end $$;

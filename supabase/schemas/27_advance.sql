@@ -27,29 +27,31 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules}.
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
+-- they have this one, unless it stops.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null) returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_revived integer := 0;
-  v_stopped_because text;
   v_next_due_in double precision;
   v_schedules json;
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
   s record;
   c record;
+  e record;
 begin
   if p_one_by_one then
     set constraints all immediate;  -- an error at the commit would be no row's
   end if;
+  if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
@@ -77,10 +79,13 @@ begin
   end if;
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
-    v_stopped_because := public.giftcard_end_tick(p_tick_id, c.paused, v_next_due_in, p_stop, p_linger_seconds, v_now);
+    e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
+  else
+    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
+             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
-    'stopped_because', v_stopped_because, 'schedules', coalesce(v_schedules, '[]'));
+    'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake_in', e.wake_in);
 end $$;

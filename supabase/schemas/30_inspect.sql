@@ -154,9 +154,11 @@ begin
     'differences', (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(r), 20000)), '[]')
                       from public.giftcard_reconcile(null, false, 21) r),
     'precision', public.giftcard_precision(3600, v_now),
+    'waking', public.giftcard_waking(v_now),
     'ticks',
     (select coalesce(jsonb_agg(public.giftcard_readable_row(to_jsonb(t) - array[
-        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors'], 100000)), '[]')
+        'key', 'stages', 'claim_key', 'claim_ids', 'claim_interrupted', 'served', 'limits', 'cursors', 'wake'],
+        100000)), '[]')
         from (select * from public.giftcard_ticks order by id desc limit 10) t));
   -- Of these lists one more row was read than they hold.
   for v_list, v_most in values ('queues', 200), ('paused', 200), ('dead_letters', 20), ('killed', 20),

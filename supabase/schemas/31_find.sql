@@ -2,8 +2,8 @@
 
 -- Refuse a filter with unknown names or invalid times. A filter is an object of {status, stage, circuit, tenant_id,
 -- correlation_id, error (part of it, in any case), error_kind (the whole of it; that of a dead letter without a text is
--- 'no error text'), created_after, created_before (times with a zone)}; what is absent or null fits all jobs. The
--- callers spell the conditions out for the planner.
+-- 'no error text'), batch_id, created_after, created_before (times with a zone)}, each as text; what is absent or null
+-- fits all jobs. The callers spell the conditions out for the planner.
 create function public.giftcard_check_filter(p_filter jsonb) returns void
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -14,10 +14,12 @@ begin
   end if;
   for v_name in select jsonb_object_keys(p_filter) loop
     if v_name not in ('status', 'stage', 'circuit', 'tenant_id', 'correlation_id', 'error', 'error_kind',
-                      'created_after', 'created_before') then
+                      'batch_id', 'created_after', 'created_before') then
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
+    elsif v_name = 'batch_id' and p_filter ->> v_name !~ '^[0-9]{1,18}$' then
+      perform public.giftcard_refuse('GC400', 'batch_id must be the number of a batch', v_name);
     elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
           !~* '^[0-9]{4}(-[0-9]{2}){2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
       perform public.giftcard_refuse(
@@ -41,11 +43,13 @@ declare
   v_flow text := p_filter ->> 'correlation_id';
   v_error text := lower(p_filter ->> 'error');
   v_kind text := p_filter ->> 'error_kind';
+  v_batch bigint;
   v_from timestamptz;
   v_to timestamptz;
   v_ids bigint[];
 begin
   perform public.giftcard_check_filter(p_filter);
+  v_batch := (p_filter ->> 'batch_id')::bigint;
   v_from := (p_filter ->> 'created_after')::timestamptz;
   v_to := (p_filter ->> 'created_before')::timestamptz;
   if p_up then
@@ -54,7 +58,7 @@ begin
        where (p_after is null or j.id > p_after) and (v_status is null or j.status = v_status)
          and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_batch is null or j.batch_id = v_batch)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)
@@ -65,7 +69,7 @@ begin
        where (p_after is null or j.id < p_after) and (v_status is null or j.status = v_status)
          and (v_stage is null or j.stage = v_stage)
          and (v_circuit is null or j.circuit = v_circuit) and (v_tenant is null or j.tenant_id = v_tenant)
-         and (v_flow is null or j.correlation_id = v_flow)
+         and (v_flow is null or j.correlation_id = v_flow) and (v_batch is null or j.batch_id = v_batch)
          and (v_error is null or strpos(lower(j.last_error), v_error) > 0)
          and (v_kind is null or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = v_kind)
          and (v_from is null or j.created_at >= v_from) and (v_to is null or j.created_at < v_to)

@@ -79,13 +79,18 @@ language plpgsql volatile security invoker set search_path = '' set enable_seqsc
 declare
   v_requested bigint;
   v_cancelled bigint;
+  v_batches bigint[];
 begin
   update public.giftcard_jobs set cancel_requested_at = p_now, updated_at = p_now
    where id = any (p_ids) and status = 'running' and cancel_requested_at is null;
   get diagnostics v_requested = row_count;
-  update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
-   where id = any (p_ids) and status in ('queued', 'error');
-  get diagnostics v_cancelled = row_count;
+  with cancelled as (
+    update public.giftcard_jobs set status = 'cancelled', revive_at = null, finished_at = p_now, updated_at = p_now
+     where id = any (p_ids) and status in ('queued', 'error') returning batch_id)
+  select count(*), array_agg(batch_id) filter (where batch_id is not null) into v_cancelled, v_batches from cancelled;
+  if v_batches is not null then
+    perform public.giftcard_end_batches(v_batches, p_now);
+  end if;
   return v_requested + v_cancelled;
 end $$;
 

@@ -23,6 +23,7 @@ begin
      and (p_filter ->> 'error' is null or strpos(lower(j.last_error), lower(p_filter ->> 'error')) > 0)
      and (p_filter ->> 'error_kind' is null
           or coalesce(j.error_kind, case j.status when 'error' then 'no error text' end) = p_filter ->> 'error_kind')
+     and (p_filter ->> 'batch_id' is null or j.batch_id = (p_filter ->> 'batch_id')::bigint)
      and j.created_at >= coalesce((p_filter ->> 'created_after')::timestamptz, '-infinity')
      and (p_filter ->> 'created_before' is null or j.created_at < (p_filter ->> 'created_before')::timestamptz);
 end $$;

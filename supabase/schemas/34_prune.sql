@@ -18,8 +18,8 @@ comment on table public.giftcard_prune_cursors is
 insert into public.giftcard_prune_cursors (scan) values ('jobs'), ('history');
 
 -- Return those of some jobs whose flows are finished: no job of the flow is queued, runs, can revive or died after
--- p_dead_before (null: all dead letters are recent), and none was paid without a card. Each flow is checked once, by
--- its key. Scalars, not exists(): those could become a hash of a whole table.
+-- p_dead_before (null: all dead letters are recent), none was paid without a card, and their batches have ended. Each
+-- flow is checked once, by its key. Scalars, not exists(): those could become a hash of a whole table.
 create function public.giftcard_jobs_of_finished_flows(p_ids bigint[], p_dead_before timestamptz) returns bigint[]
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -27,7 +27,9 @@ set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
     select j.id from (
-      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids from public.giftcard_jobs f
+      select f.tenant_id, f.correlation_id, array_agg(f.id) as ids,
+             array_agg(f.batch_id) filter (where f.batch_id is not null) as batches
+        from public.giftcard_jobs f
        where f.id = any (p_ids) group by f.tenant_id, f.correlation_id) f
      cross join lateral unnest(f.ids) j(id)
      where (select true from public.giftcard_jobs o
@@ -38,7 +40,10 @@ begin
              limit 1) is null
        and (select true from public.giftcard_payments p
              where p.tenant_id = f.tenant_id and p.correlation_id = f.correlation_id and p.card_id is null
-               and p.worth > 0 limit 1) is null);
+               and p.worth > 0 limit 1) is null
+       and (f.batches is null
+            or (select true from public.giftcard_batches b where b.id = any (f.batches) and b.ended_at is null
+                 limit 1) is null));
 end $$;
 
 -- Scan 10 × p_limit jobs from where the last scan ended, and move up to p_limit of them to the archive. p_keep: how
@@ -230,6 +235,7 @@ begin
   end loop;
   if not v_dry_run then
     v_done := public.giftcard_prune_limits(v_limit, v_now) and v_done;
+    delete from public.giftcard_batches where ended_at <= v_now - interval '720 hours';
     delete from public.giftcard_operations where state <> 'running' and finished_at <= v_now - interval '720 hours';
     delete from public.giftcard_faulty_rows where last_at <= v_now - interval '720 hours' or last_at > v_now;
   end if;

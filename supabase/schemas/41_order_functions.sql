@@ -2,10 +2,12 @@
 
 -- Accept an order and enqueue its first job, in one transaction. The same idempotency key (or correlation id) with the
 -- same body returns the same order; with another body it is refused: GC422 for the key, GC409 for the correlation id.
--- Return {correlation_id, created, job_id, page_id}.
+-- Return {correlation_id, created, job_id, page_id}; with p_wake, of a new order also wake: the caller is to wake a
+-- tick.
 create function public.giftcard_submit_order(
   p_tenant_id text, p_correlation_id text, p_body_hash text, p_payload jsonb, p_idempotency_key text default null,
-  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null) returns jsonb
+  p_trigger_type text default 'api', p_job jsonb default '{}', p_now timestamptz default null,
+  p_wake boolean default false) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
@@ -26,7 +28,10 @@ begin
       'tenant_id', p_tenant_id, 'correlation_id', p_correlation_id, 'stage', 'customer_ingest', 'payload', p_payload,
       'trigger_type', p_trigger_type, 'source', 'app') || p_job), p_now => p_now) -> 0;
     return jsonb_build_object('correlation_id', p_correlation_id, 'created', true, 'job_id', v_job -> 'id',
-                              'page_id', o.page_id);
+                              'page_id', o.page_id)
+           || case when p_wake then jsonb_build_object('wake', public.giftcard_wake_next(
+                     '{"mode": "url"}', 1, false, v_now))
+                   else '{}' end;
   end if;
   select * into o from public.giftcard_orders where tenant_id = p_tenant_id and idempotency_key = p_idempotency_key;
   if found and o.body_hash <> p_body_hash then

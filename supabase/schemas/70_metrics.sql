@@ -164,6 +164,7 @@ begin
     'differences', (select coalesce(jsonb_object_agg(d.kind, d.items), '{}') from (
               select r.kind, count(*) as items from public.giftcard_reconcile() r group by r.kind order by r.kind) d),
     'limits', public.giftcard_limit_metrics(v_now),
+    'waking', public.giftcard_waking(v_now),
     'tick', public.giftcard_tick_metrics(v_now));
 end $$;
 

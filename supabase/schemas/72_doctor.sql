@@ -66,6 +66,7 @@ begin
               order by t.id desc), '[]')
         from (select * from (select * from public.giftcard_ticks order by id desc limit 200) n
                where n.source = 'cron' and isfinite(n.started_at) order by n.id desc limit 20) t),
+    'waking', public.giftcard_waking(v_now),
     -- Since when none has ended well, in seconds.
     'silence', (select case when s.silent then public.giftcard_milliseconds(s.began, s.ended) / 1000.0 end
                   from public.giftcard_newest_silence(v_now) s where s.ended > v_now - interval '1 second'),
@@ -84,6 +85,7 @@ begin
     'paused', (select coalesce(jsonb_agg(s.stage order by s.stage), '[]')
         from (select stage from public.giftcard_stages where paused_at is not null order by stage limit 200) s),
     'limits', public.giftcard_limits_to_judge(v_now),
+    'unusable_settle_functions', public.giftcard_unusable_settle_functions(),
     'unusable_events', public.giftcard_unusable_events(v_now),
     'cards', public.giftcard_keys_of_cards(),
     -- Of the newest endpoints.

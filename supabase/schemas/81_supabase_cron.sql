@@ -1,13 +1,9 @@
 -- Supabase Cron as the clock, for platforms without cron by the minute: pg_cron runs each minute, pg_net calls the cron
 -- endpoint, Vault keeps the secret. None of the three is needed before these functions are called.
 
--- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
--- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
--- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
--- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
--- tick goes on without it.
-create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
-returns jsonb
+-- Check what a call by pg_net needs, and enable the extensions that are missing: an address and nothing else, and the
+-- name of a secret in Vault. Return the address without a slash at its end.
+create function public.giftcard_check_call(p_url text, p_secret_name text) returns text
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_url text := rtrim(p_url, '/');
@@ -45,6 +41,20 @@ begin
       'the secret %s in Vault must be the deployment''s CRON_SECRET, without blanks inside', p_secret_name),
       'p_secret_name');
   end if;
+  return v_url;
+end $$;
+
+-- Start the clock, or change what it calls: the deployment's address, and the name of the secret in Vault that is its
+-- CRON_SECRET. Each call reads it there: the secret itself stands in no statement, which Postgres may log, and not in
+-- cron.job. A second job deletes pg_cron's records of both; pg_net deletes its responses by itself (after 6 hours).
+-- pg_net makes one batch of calls after the other, so it must not wait for a long tick: it gives up after 5 s, and the
+-- tick goes on without it.
+create function public.giftcard_start_clock(p_url text, p_secret_name text default 'giftcard_cron_secret')
+returns jsonb
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_url text := public.giftcard_check_call(p_url, p_secret_name);
+begin
   perform cron.schedule('giftcard-jobs', '* * * * *', format(
     'select net.http_post(url := %L, timeout_milliseconds := 5000, headers := '
     'jsonb_build_object(''Authorization'', ''Bearer '' || '

@@ -1,6 +1,7 @@
 -- Grants: all to the service role, none to any other. Of the audit it may only read rows and add them, with the role
--- that the database sets. Supabase grants new tables and functions to its roles by default, so each is revoked by
--- name. A later migration repeats this for what it adds; a test reads the catalog.
+-- that the database sets; the functions that a settle may call it only reads. Supabase grants new tables and functions
+-- to its roles by default, so each is revoked by name. A later migration repeats this for what it adds; a test reads
+-- the catalog.
 
 do $$
 declare
@@ -21,6 +22,7 @@ begin
         execute format('grant %s on table %s to service_role', case
           when v_object.name = 'public.giftcard_audit'::regclass
           then 'select, insert (at, by, tenant_id, action, subject, details)'
+          when v_object.name = 'public.giftcard_settle_functions'::regclass then 'select'
           else 'select, insert, update, delete' end, v_object.name);
       end if;
     else

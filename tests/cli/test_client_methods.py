@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lib.api_client.audit import AuditClient
+from lib.api_client.batches import BatchesClient
 from lib.api_client.bulk import BulkClient
 from lib.api_client.jobs import JobsClient
 from lib.api_client.limits import LimitsClient
@@ -15,6 +16,7 @@ from lib.api_client.schedules import SchedulesClient
 from lib.api_client.webhooks import WebhooksClient
 from lib.giftcards.decisions import Decisions
 from lib.giftcards.stories import Stories
+from lib.jobs.batches import Batches
 from lib.jobs.bulk import BulkOperations
 from lib.jobs.limits import Limits
 from lib.operations import Operations
@@ -32,6 +34,7 @@ from lib.webhooks.service import Endpoints
         (Stories, OrdersClient, {"mail"}, None),
         (BulkOperations, BulkClient, set(), set()),
         (Limits, LimitsClient, set(), set()),
+        (Batches, BatchesClient, set(), set()),
         (Scheduling, SchedulesClient, set(), set()),
         (Endpoints, WebhooksClient, set(), set()),
         (Reports, ReportsClient, set(), set()),

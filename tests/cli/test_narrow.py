@@ -17,6 +17,9 @@ ARGUMENTS = {
     "schedule_id": ["1"],
     "endpoint_id": ["1"],
     "operation_id": ["1"],
+    "batch_id": ["1"],
+    "batch": ['{"open": true}'],
+    "members": ["[]"],
     "operation": ["cancel"],
     "correlation_id": ["a-1"],
     "stage": ["email"],
@@ -72,6 +75,7 @@ def test_no_command_prints_wider_than_its_terminal(busy: World, direct: Door, te
     direct.says("webhooks", "create", "https://93.184.215.14/a/long/path", "--event", "job.dead_lettered")
     direct.says("tokens", "create", "grafana-of-the-operators", "--scope", "jobs:read")
     direct.says("operations", "create", "cancel", "--all", "--reason", "a reason with many words in it", "--yes")
+    direct.says("batches", "create", '{"name": "a name with many words in it", "open": true}')
     direct.says("circuits", "--limit", "1")
     direct.says("reports", "create")
     reason = ("--reason", "a reason with many words in it")

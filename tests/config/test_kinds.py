@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[str, str]] = {
         max_report_retry_attempts giftcard_failed_job_retry_hours giftcard_max_revivals giftcard_circuit_threshold
         giftcard_circuit_cooldown_seconds giftcard_vendor_key_hours giftcard_alert_repeat_hours giftcard_retention_days
         giftcard_dead_letter_days giftcard_archive_days giftcard_history_days giftcard_tick_days
-        giftcard_circuit_change_days""".split(),
+        giftcard_circuit_change_days giftcard_fleet_ticks""".split(),
         ("5", NUMBERS),
     ),
     "giftcard_alert_late_seconds": ("60", NUMBERS),
@@ -51,6 +51,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "vercel_project_production_url": ("Shop.vercel.app", "shop https://shop.example shop.example/x a..b -a.example"),
     "giftcard_payment_provider": ("HTTP", "stripe ledger,http"),
     "giftcard_card_provider": ("Ledger", "square"),
+    "giftcard_wake": ("URL", "on 1 pg-net url,pg_net"),
     **dict.fromkeys(
         "cron_secret giftcard_admin_token giftcard_api_token giftcard_metrics_token".split(),
         ("clock-8kq2Zr7wLx4Vn9Ty3Hs6", "two\u00a0words to\u200bken"),

@@ -98,6 +98,8 @@ class DoomedWire(PostgresWire):
                 return [self._jobs[one["id"]] for one in results if one["outcome"] == _COMPLETE]
             case "begin_effect":
                 return [self._jobs[arguments["job_id"]]]
+            case "settle_with_call":
+                return [self._jobs[arguments["result"]["id"]]]
             case "finish_effect":
                 return [self._effects[arguments["vendor_key"]]]
             case "save_customer":

@@ -99,7 +99,14 @@ class House:
         for move in _MOVES:
             self.execute(move)
 
-    def work(self, *, until: Callable[[], bool], lanes: int = 2, environment: dict[str, str] | None = None) -> None:
+    def work(
+        self,
+        *,
+        until: Callable[[], bool],
+        lanes: int = 2,
+        environment: dict[str, str] | None = None,
+        kind: str = "orders",
+    ) -> None:
         """Keeps `lanes` workers ticking, time moving on all the while. For each that is killed there is a next one."""
         give_up = threading.Event()
         end = time.monotonic() + _DEADLINE_SECONDS
@@ -118,7 +125,7 @@ class House:
             worker.end()
 
         with ThreadPoolExecutor(lanes) as pool:
-            list(pool.map(lane, [self.worker(**(environment or {})) for _ in range(lanes)]))
+            list(pool.map(lane, [self.worker(kind, **(environment or {})) for _ in range(lanes)]))
 
     def close(self) -> None:
         """Ends what still runs."""

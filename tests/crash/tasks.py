@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from lib.errors import TransientError
-from lib.job import Complete, Outcome, Snooze
+from lib.job import Call, Complete, Outcome, Snooze
 from lib.jobs.context import Context
 from lib.jobs.stage import stage
 
@@ -17,11 +17,13 @@ _LOOK_SECONDS = 0.005
 class Task(BaseModel):
     """`trace`: the file that gets a line `job_id run_no pid` as a run begins.
 
-    `gate`: a file the run waits for; what is in it says how the run ends: complete, fail or snooze.
+    `gate`: a file the run waits for; what is in it says how the run ends: complete, fail or snooze. `then`: the
+    function of the database that its settle calls with the job's correlation id.
     """
 
     trace: str
     gate: str | None = None
+    then: str | None = None
 
 
 @stage("task", payload=Task)
@@ -33,7 +35,7 @@ def task(payload: Task, context: Context) -> Outcome:
     os.close(trace)
     match _told_at(Path(payload.gate)) if payload.gate else "complete":
         case "complete":
-            return Complete()
+            return Complete(then=Call(payload.then, {"flow": context.job.correlation_id}) if payload.then else None)
         case "snooze":
             return Snooze(delay=0, waiting_for="the test")
         case other:

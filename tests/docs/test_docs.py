@@ -93,6 +93,7 @@ def test_what_a_setting_can_be_chosen_from_is_told() -> None:
         "GIFTCARD_ENV",
         "GIFTCARD_PAYMENT_PROVIDER",
         "GIFTCARD_CARD_PROVIDER",
+        "GIFTCARD_WAKE",
         "GIFTCARD_STAGE_<NAME>_SEMANTICS",
     }
     for name, field in chosen.items():

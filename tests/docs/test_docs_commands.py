@@ -14,6 +14,7 @@ import pytest
 from dev import ROOT
 from dev.testing.vendors import Vendor
 from lib.cli import jobs
+from lib.job import Call, Complete
 from tests.support.acts import ACTS
 from tests.support.pages import ALL_TEXT, fenced, named, rows, to_type
 from tests.support.world import World, a_world
@@ -117,10 +118,24 @@ def world(programme: Vendor, database_url: str) -> Iterator[World]:
 
 def _enqueue(world: World) -> int:
     """By the page's own statement."""
-    (statement,) = fenced("stages", language="sql")
+    statement = fenced("stages", language="sql")[0]
     world.sql(statement)
     job_id: int = world.job(stage="loyalty_points")["id"]
     return job_id
+
+
+def test_the_pages_function_commits_with_the_settle(database_url: str) -> None:
+    function = fenced("stages", language="sql")[1]
+    (call,) = [code for code in fenced("stages", language="python") if "then=Call" in code]
+    names: dict[str, Any] = {"Call": Call, "Complete": Complete}
+    exec(f"def handler(payload, context):\n    points = payload.points\n    {call}", names)  # noqa: S102
+    with a_world(database_url, handlers={"credit": names["handler"]}) as world:
+        world.sql(function)
+        good, bad = world.run_job("credit", {"points": 25}), world.run_job("credit", {"points": -1})
+        assert (good["status"], bad["status"]) == ("completed", "error")
+        assert bad["last_error"].startswith("PermanentError: shop.credit refused: ")
+        points = world.sql("select * from shop.points")
+    assert points == [{"order_id": good["correlation_id"], "points": 25}]
 
 
 def test_the_pages_stage_fits_on_a_screen() -> None:

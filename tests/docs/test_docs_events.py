@@ -29,6 +29,7 @@ ELSEWHERE = {
     "planning_failed",
     "job_unreadable",
     "stage_broken",
+    "wake_failed",
 }
 
 

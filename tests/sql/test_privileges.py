@@ -161,6 +161,14 @@ def test_the_service_role_does_all_of_it(service: World) -> None:
     assert service.rows("select * from giftcard_stuck_jobs()") == []
 
 
+def test_the_service_role_may_not_choose_what_a_settle_calls(service: World) -> None:
+    assert service.rows("select * from giftcard_settle_functions") == []
+    may = "has_table_privilege('giftcard_settle_functions', 'insert, update, delete, truncate')"
+    assert service.rows(f"select {may} as may") == [{"may": False}]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        service.run("insert into giftcard_settle_functions values ('shop.mark_paid')")
+
+
 def test_the_service_role_takes_an_order_all_the_way(service: World) -> None:
     flow = {"tenant_id": "default", "correlation_id": "order-7"}
     money = {"provider": "ledger", "amount": 2500, "currency": "USD"}

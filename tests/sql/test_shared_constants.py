@@ -17,7 +17,7 @@ from lib.jobs import schemas as job_schemas
 from lib.jobs import stage as stages
 from lib.jobs.retry_policy import MAX_ATTEMPTS
 from lib.schedules.schemas import SchedulePatch
-from lib.store import sqlstate
+from lib.store import sqlstate, store
 from lib.tick import tick
 from lib.web import problems
 from lib.webhooks.schemas import Event
@@ -74,6 +74,10 @@ SHARED: dict[str, tuple[Callable[[World], set[str]], set[str]]] = {
         set(problems._STATUS) | set(re.findall(r"GC\d{3}", inspect.getsource(sqlstate.from_sqlstate))),
     ),
     "SQLSTATEs that come back from the API": (lambda world: set(problems._STATUS), set(transport._SQLSTATES.values())),
+    "time-out of a settle with a call": (
+        in_schemas(r"set statement_timeout = '(\d+)s'"),
+        {f"{store._CALL_TIMEOUT:.0f}"},
+    ),
     "default ttr": (
         in_schemas(r"ttr_seconds, \(\w+(?:\.stages)? ->> [\w.]+\)::integer, (\d+)\)"),
         {str(stages._DEFAULTS["ttr_seconds"])},

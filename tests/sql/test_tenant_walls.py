@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.acts import ACTS, an_endpoint, an_operation, archived, by_id, dead, scheduled
+from tests.support.acts import ACTS, an_endpoint, an_open_batch, an_operation, archived, by_id, dead, scheduled
 from tests.support.factory import World
 
 Row = dict[str, Any]
@@ -17,9 +17,9 @@ Way = tuple[str, Callable[[World], Any], Callable[[World, Any], Row]]
 NO_WALLS = {
     "errors", "list_audit", "list_schedules", "list_webhook_endpoints", "list_reports", "list_differences", "reconcile",
     "record_reveal", "create_token", "list_operations", "preview_operation", "create_operation",
-    "find_orders",
+    "find_orders", "list_batches",
 }  # fmt: skip
-WITHOUT_A_TIME = {"history", "occurrences", "schedule_history", "show_operation"}
+WITHOUT_A_TIME = {"history", "occurrences", "schedule_history", "show_operation", "show_batch"}
 READS: list[Way] = [
     ("show_job", dead, by_id("job_id")),
     ("show_job", archived, by_id("job_id")),
@@ -32,11 +32,13 @@ READS: list[Way] = [
     ("schedule_history", scheduled, by_id("id")),
     ("webhook_endpoint", an_endpoint, by_id("endpoint_id")),
     ("show_operation", an_operation, by_id("id")),
+    ("show_batch", an_open_batch, by_id("id")),
 ]
 BY_ID = (
     *("requeue", "cancel", "restore_job", "decide_effect", "erase_customer", "save_schedule", "delete_schedule"),
     *("pause_schedule", "resume_schedule", "run_schedule", "update_webhook_endpoint", "delete_webhook_endpoint"),
-    *("rotate_webhook_secret", "test_webhook_endpoint", "stop_operation"),
+    *("rotate_webhook_secret", "test_webhook_endpoint", "stop_operation", "add_to_batch"),
+    "seal_batch",
 )
 CHANGES: list[Way] = [
     *((name, ACTS[name].before, ACTS[name].arguments) for name in BY_ID),

@@ -97,6 +97,10 @@ def an_operation(world: World) -> int:
     return int(world.call("create_operation", action="cancel", filter=SHOP, reason="gone")["id"])
 
 
+def an_open_batch(world: World) -> int:
+    return int(world.call("create_batch", open=True, **SHOP)["id"])
+
+
 def scheduled(world: World) -> int:
     return a_schedule(world, **SHOP)
 
@@ -164,6 +168,9 @@ ACTS: dict[str, Act] = {
         "operation {new}",
     ),
     "stop_operation": Act(an_operation, by_id("id"), "stop_operation", "operation {}"),
+    "create_batch": Act(nothing, just(**SHOP, jobs=[NEW_JOB]), "create_batch", "batch {new}"),
+    "add_to_batch": Act(an_open_batch, by_id("id", jobs=[NEW_JOB]), "add_to_batch", "batch {}"),
+    "seal_batch": Act(an_open_batch, by_id("id"), "seal_batch", "batch {}"),
     "cancel": Act(lambda world: world.enqueue(**SHOP), by_id("job_id"), "cancel", "job {}"),
     "cancel_flow": Act(an_order, of_order(), "cancel_flow", "flow order-7"),
     "restore_job": Act(archived, by_id("job_id"), "restore", "job {}"),

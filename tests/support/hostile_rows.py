@@ -85,6 +85,9 @@ def plants() -> Iterator[tuple[str, str, list[Any]]]:
     yield from columns("operations", "reason created_by stopped_because error", {"long": LONG})
     yield from columns("operations", "job_ids", {"many": list(range(100_000)), "none": [None]}, "::bigint[]")
     yield from times("operations", "next_at created_at last_at finished_at")
+    yield from columns("batches", "follow_up ended_with", UNREADABLE, "::jsonb")
+    yield from columns("batches", "error", {"long": LONG})
+    yield from times("batches", "created_at sealed_at ended_at")
     yield from columns("reports", "report", ODD_JSON, "::jsonb")
     yield from columns("reports", "report", {
         "totals odd": report(totals={"orders": "x", "cards": None, "payments": 1.5}), "totals list": report(totals=[1]),
@@ -146,6 +149,8 @@ def stock(world: World) -> None:
         "insert into public.giftcard_reports values ('default', '2026-01-01', now(), '{}')",
         "insert into public.giftcard_operations (action, state, reason, created_by, total, capped, until_id,"
         " created_at, finished_at) values ('cancel', 'stopped', 'why', 'kim', 1, false, 1, now(), now())",
+        "insert into public.giftcard_batches (name, follow_up, sealed_at)"
+        " values ('n', '{\"stage\": \"email\"}', now())",
         "insert into public.giftcard_alerts (condition, since) values ('dead_letters', now()), ('late:email', now()),"
         " ('odd', now())",
         "insert into public.giftcard_alert_notifications (condition, channel, notified_at)"
@@ -205,3 +210,12 @@ def limits(world: World) -> list[tuple[str, str]]:
         " repeat('é', 100000), repeat('x', 100000) from generate_series(100, 350) i"
     )
     return [("circuit", f"c{number}") for number in range(100, 351)]
+
+
+def long_batches(world: World) -> list[int]:
+    """Batches whose follow-ups are long; their ids, the newest first."""
+    world.sql(
+        "insert into public.giftcard_batches (follow_up) select jsonb_build_object('stage', 'email', 'payload',"
+        " jsonb_build_object('t', repeat('x', 400000))) from generate_series(1, 205) i"
+    )
+    return list(range(205, 0, -1))

@@ -32,6 +32,7 @@ class Tenant:
     schedule: int
     endpoint: int
     operation: int
+    batch: int
 
 
 def settle(world: World, *names: str) -> list[Tenant]:
@@ -64,11 +65,12 @@ def _settled(world: World, name: str) -> Tenant:
             ("webhook-endpoints", endpoint),
             ("reports", report),
             ("operations", operation),
+            ("batches", {"tenant_id": name, "name": name, "open": True}),
         )
     }
     job = world.value("select min(id) from giftcard_jobs where tenant_id = %s and status = 'completed'", name)
     rows = {"schedule": made["schedules"]["id"], "endpoint": made["webhook-endpoints"]["id"]}
-    rows["operation"] = made["operations"]["id"]
+    rows |= {"operation": made["operations"]["id"], "batch": made["batches"]["id"]}
     return Tenant(name=name, order=f"{name}-1", unpaid=f"{name}-2", job=job, dead=dead, archived=archived, **rows)
 
 
@@ -87,6 +89,7 @@ def requests_of(of: Tenant) -> dict[str, list[Request]]:
     return {
         **_of_orders(of, named),
         **_of_jobs(of, named),
+        **_of_batches(of, named),
         **_of_schedules(of, named),
         **_of_endpoints(of, named),
         "list_audit": [Request(), Request(query=named), Request(query={"subject": of.name})],
@@ -160,6 +163,20 @@ def _of_jobs(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
         "requeue_job": [*ids, Request(path={"job_id": of.dead}, body={"payload": named})],
         "restore_job": [ids[2]],
         "cancel_job": ids,
+    }
+
+
+def _of_batches(of: Tenant, named: dict[str, Any]) -> dict[str, list[Request]]:
+    job = {"stage": "report", "correlation_id": "new", "payload": {}}
+    batch = {"batch_id": of.batch}
+    return {
+        "list_batches": [Request(), Request(query={"state": "open"})],
+        "create_batch": [Request(body=body) for body in ({"jobs": [job | named]}, {"jobs": [job]} | named)],
+        "get_batch": [Request(path=batch)],
+        "add_to_batch": [Request(path=batch, body={"jobs": [job]})],
+        "seal_batch": [Request(path=batch)],
+        "cancel_batch": [Request(path=batch, body={"reason": "r"})],
+        "requeue_batch": [Request(path=batch, body={"reason": "r"})],
     }
 
 

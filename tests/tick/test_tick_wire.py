@@ -31,9 +31,9 @@ class Counting(PostgresWire):
         self.calls.append(function)
         return super().call(function, repeat=repeat, **arguments)
 
-    def _once(self, function: str, arguments: dict[str, Any]) -> Any:
+    def _once(self, function: str, arguments: dict[str, Any], within: float | None) -> Any:
         self.sent += 1
-        return super()._once(function, arguments)
+        return super()._once(function, arguments, within)
 
 
 class Forgetful(Counting):
@@ -44,8 +44,8 @@ class Forgetful(Counting):
         self._functions = functions
         self._lost = threading.local()
 
-    def _once(self, function: str, arguments: dict[str, Any]) -> Any:
-        answer = super()._once(function, arguments)
+    def _once(self, function: str, arguments: dict[str, Any], within: float | None) -> Any:
+        answer = super()._once(function, arguments, within)
         if function in self._functions and getattr(self._lost, "arguments", None) is not arguments:
             self._lost.arguments = arguments
             raise Unavailable(f"the reply to {function} was lost")

@@ -53,6 +53,14 @@ def an_operation(world: World) -> int:
     return int(ask(world, "POST", "/api/v1/operations", CANCEL)["id"])
 
 
+def sealed_batch(world: World) -> int:
+    return int(ask(world, "POST", "/api/v1/batches", {"jobs": [JOB]})["id"])
+
+
+def open_batch(world: World) -> int:
+    return int(ask(world, "POST", "/api/v1/batches", {"open": True})["id"])
+
+
 def archived(world: World) -> int:
     job_id = dead(world)
     world.sql("select giftcard_archive_jobs(array[%s::bigint], now())", job_id)
@@ -109,6 +117,11 @@ WALK: dict[tuple[str, str], tuple[Callable[[World], Any], Any, str]] = {
     ("post", "/api/v1/jobs/requeue"): (dead, {"filter": {"error": "kate@example.com"}}, "requeue"),
     ("post", "/api/v1/operations"): (dead, CANCEL, "create_operation"),
     ("post", "/api/v1/operations/{operation_id}/stop"): (an_operation, None, "stop_operation"),
+    ("post", "/api/v1/batches"): (nothing, {"jobs": [JOB]}, "create_batch"),
+    ("post", "/api/v1/batches/{batch_id}/jobs"): (open_batch, {"jobs": [JOB]}, "add_to_batch"),
+    ("post", "/api/v1/batches/{batch_id}/seal"): (open_batch, None, "seal_batch"),
+    ("post", "/api/v1/batches/{batch_id}/cancel"): (sealed_batch, {"reason": "gone"}, "create_operation"),
+    ("post", "/api/v1/batches/{batch_id}/requeue"): (sealed_batch, {"reason": "back"}, "create_operation"),
     ("post", "/api/v1/jobs/{job_id}/cancel"): (queued, None, "cancel"),
     ("post", "/api/v1/jobs/{job_id}/restore"): (archived, None, "restore"),
     ("post", "/api/v1/flows/{correlation_id}/cancel"): (ordered, None, "cancel_flow"),

@@ -7,7 +7,7 @@ import pytest
 
 from lib.job import Complete, Job, Snooze
 from lib.store.codec import Result, encode_result
-from tests.support.hostile_rows import limits, long_acts, long_operations, long_tokens
+from tests.support.hostile_rows import limits, long_acts, long_batches, long_operations, long_tokens
 from tests.support.openapi_document import openapi_document, operations
 from tests.support.world import ADMIN, World, bearer
 
@@ -130,6 +130,7 @@ LISTS: dict[str, tuple[Callable[[World], list[Any]], str, str, Callable[[Any], A
     "/api/v1/audit": (long_acts, "/api/v1/audit", "acts", lambda row: row["id"]),
     "/api/v1/tokens": (long_tokens, "/api/v1/tokens", "tokens", lambda row: row["id"]),
     "/api/v1/operations": (long_operations, "/api/v1/operations", "operations", lambda row: row["id"]),
+    "/api/v1/batches": (long_batches, "/api/v1/batches", "batches", lambda row: row["id"]),
     "/api/v1/circuits": (circuits, "/api/v1/circuits", "circuits", lambda row: row["circuit"]),
     "/api/v1/limits": (limits, "/api/v1/limits", "limits", lambda row: (row["kind"], row["name"])),
     "/api/v1/jobs/{job_id}/history": (history, "/api/v1/jobs/1/history", "runs", lambda row: row["run_no"]),
@@ -225,10 +226,8 @@ def test_status_names_the_lists_that_it_cuts(world: World) -> None:
 def test_an_update_of_a_schedule_keeps_an_odd_payload(make_world: Callable[..., World], payload: str) -> None:
     world = make_world(handlers={"work": lambda payload, context: Complete()})
     world.sql("alter table public.giftcard_schedules disable trigger user")
-    world.sql(
-        "insert into public.giftcard_schedules (schedule, stage, payload) values ('* * * * *', 'work', %s::jsonb)",
-        payload,
-    )
+    insert = "insert into public.giftcard_schedules (schedule, stage, payload) values ('* * * * *', 'work', %s::jsonb)"
+    world.sql(insert, payload)
     world.sql("alter table public.giftcard_schedules enable trigger user")
     response = world.client.patch("/api/v1/schedules/1", json={"name": "other"}, headers=bearer(ADMIN))
     assert (response.status_code, response.json["name"]) == (200, "other")

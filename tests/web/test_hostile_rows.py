@@ -51,6 +51,7 @@ SUBJECTS = {
     "schedule_id": (1,),
     "endpoint_id": (1,),
     "operation_id": (1,),
+    "batch_id": (1,),
     "correlation_id": ("flow",),
     "tenant_id": ("default",),
 }
@@ -84,11 +85,12 @@ def every_route(world: World, day: str) -> None:
 # Words of each command that only reads; the walk below compares them with the commands that exist.
 READS: dict[str, list[list[Any]]] = {
     **{words: [[]] for words in ("list", "errors", "status", "stages", "circuits", "precision", "audit", "top")},
-    **{words: [[]] for words in ("schedules list", "webhooks list", "tokens list", "operations list", "limits list")},
+    **{words: [[]] for words in ("schedules list", "webhooks list", "tokens list", "operations list")},
+    **{words: [[]] for words in ("limits list", "batches list")},
     **{words: [[]] for words in ("reports list", "reports show")},
     **{words: [[1]] for words in ("schedules show", "schedules history", "webhooks show")},
     **{words: [[1], [2], [3], [4]] for words in ("show", "history")},
-    "operations show": [[1]],
+    **{words: [[1]] for words in ("operations show", "batches show")},
     "orders show": [["flow"]],
     "orders reconcile": [[]],
     "orders find": [["fl"], ["1234"], ["r"]],
@@ -101,7 +103,7 @@ NO_LISTS = (
     "doctor requeue cancel pause resume tick enqueue import-orders erase-customer prune restore reset create update "
 )
 NO_LISTS += "delete run test rotate-secret accept make-free correct-recipient record-event block resend"
-NO_LISTS += " rotate revoke mail alert stop set remove"
+NO_LISTS += " rotate revoke mail alert stop set remove add seal"
 
 
 def every_command(world: World) -> None:

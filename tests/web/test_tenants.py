@@ -69,7 +69,7 @@ def tenants(world: World) -> list[Tenant]:
 
 def test_every_operation_is_called_here() -> None:
     known = {"name": BETA, "order": "", "unpaid": ""} | dict.fromkeys(("job", "dead", "archived"), 1)
-    called = set(requests_of(Tenant(**known, schedule=1, endpoint=1, operation=1)))
+    called = set(requests_of(Tenant(**known, schedule=1, endpoint=1, operation=1, batch=1)))
     ids = {operation["operationId"] for *_, operation in guarded()}
     assert called | of_all_tenants() == ids
     assert not called & of_all_tenants()

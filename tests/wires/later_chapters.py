@@ -124,17 +124,51 @@ def tokens(t: Teller) -> None:
     t.do("count_denied", bucket=4096, reason="signature")
 
 
+def settle_calls(t: Teller) -> None:
+    job = {"stage": "email", "correlation_id": "calls"}
+    (made,) = t.do("enqueue", jobs=[job], replace=False)
+    usual = {"owner": "host:5", "source": "test", "live_seconds": 130, "code_version": 1}
+    key = "00000000-0000-4000-8000-000000000098"
+    tick = t.do("begin_tick", key=key, limit=1, stages=STAGES, only_job_id=made["id"], **usual)["tick_id"]
+    result = {"id": made["id"], "lease_id": key, "outcome": "complete", "next": [{"stage": "payment"}]}
+    for function in ("wire_called", "wire_gone", "wire_note", "wire_called(null); --"):
+        call = {"then": {"function": function, "arguments": {"name": "ß" if function == "wire_note" else 2**60}}}
+        t.do("settle_with_call", tick_id=NOBODY, result=result | call)
+    call = {"then": {"function": "wire_called", "arguments": {"name": "é"}}}
+    t.do("settle_with_call", tick_id=tick, result=result | call, cooldown_seconds=60.5)
+    t.do("settle_with_call", tick_id=tick, result=result | call)
+    t.do("settle_with_call", tick_id=tick, result=result | call | {"lease_id": LEASES[6]})
+
+
 def watching(t: Teller) -> None:
     t.later(1_200)
     t.do("overview", stages=STAGES, missing={"payment": "PAYMENT_URL"}, since=SOON)
     t.do("update_counters", limit=1000)
     t.do("overview", stages=STAGES, missing={}, since=None)
     t.do("metrics", stages=STAGES)
+    t.do("take_wake", ticks=1, catches_up=False)
+    t.do("take_wake", ticks=1, catches_up=False)
     told = t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
     t.ask("active_alerts")
     of = [{"channel": item["channel"]} | alert for item in told for alert in item["alerts"]]
     t.do("record_notifications", notified=[row | {"sent": row["channel"] == "url:1" or None} for row in of])
     t.do("check_alerts", stages={}, late_seconds=0.5, repeat_hours=24, channels=("mail:ß", "url:1"))
+
+
+def batches(t: Teller) -> None:
+    job = {"stage": "email", "correlation_id": "bätch", "payload": {"é": 2**60}}
+    made = {"name": "ß", "follow_up": {"stage": "email", "correlation_id": "after"}, "jobs": [job], "open": True}
+    one = t.do("create_batch", **made, by="kåte", tenant_id="shop")["id"]
+    t.do("create_batch", **made, by="kåte", tenant_id="shop")
+    t.do("create_batch", **(made | {"jobs": []}), by="kåte", tenant_id="shop")
+    t.do("create_batch", **(made | {"name": None}), by="kåte", tenant_id="shop")
+    t.do("add_to_batch", id=one, jobs=[job | {"dedup_key": "2"}], by="kåte", tenant_id="shop")
+    t.do("add_to_batch", id=one, jobs=[], by="kåte", tenant_id="another")
+    t.do("seal_batch", id=one, by="kåte", tenant_id="shop")
+    t.do("seal_batch", id=NOBODY, by="kåte", tenant_id=None)
+    t.ask("show_batch", id=one, tenant_id="shop")
+    t.ask("list_batches", tenant_id="shop", state="running", older=None, limit=1)
+    t.do("end_quiet_batches", limit=10)
 
 
 def pruning(t: Teller) -> None:

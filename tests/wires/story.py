@@ -31,6 +31,8 @@ def tell(wire: Wire) -> list[Answer]:
         later.webhooks,
         later.tokens,
         later.limits,
+        later.settle_calls,
+        later.batches,
         later.watching,
         _a_person,
         later.pruning,
@@ -45,6 +47,7 @@ def _nothing_yet(t: Teller) -> None:
     t.do("status", stages=STAGES)
     t.do("list_jobs", filter={}, stages=STAGES, missing={})
     t.do("enqueue", jobs=[], replace=False)
+    t.do("enqueue_and_wake", jobs=[], replace=False, by=None, commits=True)
     t.ask("find_payment", idempotency_key="none")
     t.ask("books", tenant_id="default", correlation_id="none")
     t.do("card_page", page_id=-(2**63))

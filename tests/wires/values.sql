@@ -46,3 +46,8 @@ begin
     else insert into public.giftcard_wire_names values ('ü');
   end case;
 end $$;
+
+-- What a stage may call as its job is settled.
+create function public.wire_called(jsonb) returns bigint language sql volatile
+  as 'insert into public.wire_notes (name) values ($1 ->> ''name'') returning id';
+insert into public.giftcard_settle_functions (name) values ('wire_called'), ('wire_gone');

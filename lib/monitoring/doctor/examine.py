@@ -21,6 +21,7 @@ from lib.monitoring.doctor import (
     transport,
     variables,
     vendors,
+    waking,
     work,
 )
 from lib.monitoring.doctor.finding import Check, Deployment, FactMissing, Facts, Finding, Json, green, red
@@ -38,8 +39,8 @@ _BEFORE: tuple[Check, ...] = (
 )
 _AFTER: tuple[Check, ...] = (
     *(database.writable, database.schema, database.grants, database.clocks, database.transactions, database.vacuum),
-    *(work.keys, work.stages, work.limits, work.rows, work.books, queues.pgmq, environment.cron),
-    *(ticks.ticks, ticks.rhythm, ticks.limit),
+    *(work.keys, work.stages, work.limits, work.rows, work.calls, work.books, queues.pgmq, environment.cron),
+    *(ticks.ticks, ticks.rhythm, ticks.limit, waking.waking),
 )
 
 

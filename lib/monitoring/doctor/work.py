@@ -4,7 +4,12 @@ from lib.errors import Failure
 from lib.giftcards.cards import Vault, missing_key, vault_of
 from lib.jobs.limits import label
 from lib.jobs.shown import is_setting
-from lib.monitoring.doctor.finding import Deployment, Facts, Finding, Json, green, red, span, yellow
+from lib.monitoring.doctor.finding import Deployment, FactMissing, Facts, Finding, Json, green, red, span, yellow
+
+_CALLS = {
+    "missing": "does not exist with one argument, a jsonb",
+    "denied": "may not be executed by the role of this deployment",
+}
 
 
 def keys(deployment: Deployment) -> Finding:
@@ -65,6 +70,18 @@ def rows(deployment: Deployment) -> Finding:
         fix="correct the row, or what refuses it; then requeue the job or resume the schedule. "
         "All: table giftcard_faulty_rows",
     )
+
+
+def calls(deployment: Deployment) -> Finding:
+    """Check that the functions that stages may call exist, and that this role may execute them."""
+    found = deployment.facts["unusable_settle_functions"]
+    if found is None:  # the list is empty
+        raise FactMissing("unusable_settle_functions")
+    if not found:
+        return green("the functions that stages may call exist")
+    first = [f"{row['name']} {_CALLS[row['problem']]}" for row in found[:3]]
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    return red(f"a job that calls it is a dead letter: {'; '.join(first)}{more}", fix="see docs/doctor.md#calls")
 
 
 def books(deployment: Deployment) -> Finding:

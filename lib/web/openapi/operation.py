@@ -38,6 +38,7 @@ TAGS: Mapping[str, str] = {
     "reconciliation": "Where money and cards do not match.",
     "jobs": "Find, enqueue, requeue and cancel jobs.",
     "operations": "Requeue or cancel many jobs, in steps that ticks carry out.",
+    "batches": "Jobs that end together, and what follows their end.",
     "flows": "All jobs of an order.",
     "circuits": "Circuit breakers of the services that jobs call.",
     "stages": "Kinds of jobs, and their effective settings.",

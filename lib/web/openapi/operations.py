@@ -14,6 +14,7 @@ from lib.schedules import schemas as schedule_requests
 from lib.web import cron, health, request_data
 from lib.web import orders as order_routes
 from lib.web import reports as report_routes
+from lib.web.openapi.batch_operations import BATCHES
 from lib.web.openapi.client_operations import CLIENTS
 from lib.web.openapi.operation import IDEMPOTENCY_KEY, Model, Operation
 from lib.web.openapi.responses import (
@@ -223,6 +224,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_DECISIONS,
     **_JOBS,
     **_OPERATIONS,
+    **BATCHES,
     **_CIRCUITS_AND_STAGES,
     **_REPORTS,
     **_SCHEDULES,

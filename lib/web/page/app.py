@@ -7,6 +7,7 @@ from lib.web import problems
 from lib.web.card_page import routes as card_page
 from lib.web.page import (
     audit,
+    batches,
     bulk,
     doctor,
     error_kinds,
@@ -45,7 +46,7 @@ _HEADERS = {
     "X-Robots-Tag": "noindex, nofollow",
 }
 _AREAS = (
-    *(audit, bulk, card_page, doctor, error_kinds, job, jobs, limits, orders, overview, payload),
+    *(audit, batches, bulk, card_page, doctor, error_kinds, job, jobs, limits, orders, overview, payload),
     *(reconciliation, reports, schedules, search, signing, stages, tokens, webhooks),
 )
 

@@ -169,3 +169,21 @@ def test_a_limit_of_no_stage_is_yellow(make_world: Make, examined: Examine, kind
         *("yellow", message),
         "to remove one: flask jobs limits remove",
     )
+
+
+# Functions that a settle calls
+
+
+def test_without_functions_to_call_there_is_no_line(healthy: World, examined: Examine) -> None:
+    assert "calls" not in examined(healthy)
+
+
+def test_a_function_that_is_listed_and_not_there_is_red(healthy: World, examined: Examine) -> None:
+    healthy.sql("create function public.pay(jsonb) returns void language sql as ''")
+    healthy.sql("insert into giftcard_settle_functions values ('pay')")
+    assert examined(healthy)["calls"]["message"] == "the functions that stages may call exist"
+    healthy.sql("insert into giftcard_settle_functions select 'shop.f' || n from generate_series(1, 5) n")
+    line = examined(healthy)["calls"]
+    assert (line["level"], line["fix"]) == ("red", "see docs/doctor.md#calls")
+    assert line["message"].startswith("a job that calls it is a dead letter: shop.f1 does not exist with one argument")
+    assert line["message"].endswith("; and 2 more")

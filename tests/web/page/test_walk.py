@@ -20,6 +20,7 @@ EXAMPLES: dict[str, Any] = {
     "schedule_id": 1,
     "endpoint_id": 1,
     "job_id": 1,
+    "batch_id": 1,
     "tenant_id": "default",
     "correlation_id": "flow",
     "day": "2026-01-01",

@@ -70,6 +70,8 @@ class Job(Response):
     """Of the due jobs of a circuit, those with the highest start first: 10 to -10."""
     concurrency_key: str | None
     """Of the tenant's jobs with the same key, one runs at a time. Null: it has none."""
+    batch_id: int | None = None
+    """The batch that it belongs to."""
     scheduled_at: Time
     next_run_at: Time | None
     """When the job is due, or when a dead letter revives."""

@@ -1,0 +1,94 @@
+"""What a tick does about the next one: it wakes it, plans it, or waits itself."""
+
+from typing import Any
+
+import pytest
+
+from lib.store import codec
+from tests.support.factory import Tick, World, done, each
+
+URL = {"mode": "url", "ticks": 1, "seconds": 50, "limit": 2}
+
+
+def advance(world: World, tick: Tick, wake: Any, *, claim: int = 0, **more: Any) -> codec.Step:
+    """The tick settles all it has."""
+    results = [codec.encode_result(done(job)) for job in tick.jobs]
+    usual = {"tick_id": tick.id, "claim_key": "00000000-0000-4000-8000-000000000001", "busy": 0, "limit": claim}
+    return codec.decode_step(world.call("advance_tick", results=results, wake=wake, **(usual | more)))
+
+
+def sent(world: World) -> int:
+    return int(world.rows("select sent from giftcard_wakes")[0]["sent"])
+
+
+def test_a_tick_that_leaves_due_jobs_at_its_limit_wakes_the_next(world: World) -> None:
+    each(world.enqueue, 3)
+    tick = world.begin(limit=2, wake=URL, linger_seconds=50)
+    assert tick.step.wake_in is None
+    step = advance(world, tick, URL, stop="limit", linger_seconds=50)
+    assert (step.stopped_because, step.wake_in, sent(world)) == ("limit", 0, 1)
+
+
+def test_less_than_a_second_after_a_wake_it_asks_again(world: World) -> None:
+    each(world.enqueue, 3)
+    world.call("take_wake")
+    tick = world.begin(limit=2, wake=URL, linger_seconds=50)
+    assert advance(world, tick, URL, stop="limit", linger_seconds=50).wake_in == 1
+    world.later(1)
+    assert world.call("take_wake", catches_up=True)
+
+
+def test_a_tick_that_leaves_nothing_wakes_none(world: World) -> None:
+    each(world.enqueue, 2)
+    tick = world.begin(limit=2, wake=URL, linger_seconds=50)
+    step = advance(world, tick, URL, stop="limit", linger_seconds=50)
+    assert (step.stopped_because, step.wake_in, sent(world)) == ("limit", None, 0)
+
+
+def test_a_tick_that_waits_beside_it_is_enough(world: World) -> None:
+    each(world.enqueue, 3)
+    tick = world.begin(limit=2, wake=URL, linger_seconds=50)
+    world.begin(limit=0, wake=URL, linger_seconds=50)
+    assert advance(world, tick, URL, stop="limit", linger_seconds=50).wake_in is None
+
+
+@pytest.mark.parametrize(("ticks", "live", "woken"), [(1, 1, 0), (2, 1, 1), (2, 2, 0), (4, 3, 1)])
+def test_a_tick_with_more_than_it_can_take_wakes_helpers_up_to_the_fleets_number(
+    world: World, ticks: int, live: int, woken: int
+) -> None:
+    each(world.enqueue, 20)
+    wake = URL | {"ticks": ticks, "limit": 100}
+    begun = [world.begin(limit=1, wake=wake | {"ticks": 1}, linger_seconds=50) for _ in range(live)]
+    assert sent(world) == 0
+    step = advance(world, begun[0], wake, claim=1, linger_seconds=50)
+    assert (step.wake_in == 0, sent(world)) == (bool(woken), woken)
+
+
+def test_without_waking_a_tick_writes_nothing_of_it(world: World) -> None:
+    each(world.enqueue, 3)
+    tick = world.begin(limit=2, linger_seconds=50)
+    assert advance(world, tick, None, stop="limit", linger_seconds=50).wake_in is None
+    assert world.rows("select * from giftcard_wakes where sent_at is not null or due_at is not null") == []
+
+
+@pytest.mark.parametrize(("due_in", "woken"), [(40, True), (59, True), (61, False)])
+def test_at_the_end_of_its_budget_a_tick_hands_over_what_is_due_before_the_minute(
+    world: World, due_in: float, woken: bool
+) -> None:
+    world.enqueue()
+    tick = world.begin(limit=1, wake=URL, linger_seconds=60)
+    world.enqueue(delay_seconds=due_in)
+    step = advance(world, tick, URL, stop="budget", linger_seconds=0)
+    assert (step.stopped_because, step.wake_in == 0) == ("budget", woken)
+
+
+def test_a_tick_waits_for_more_where_wakes_are_frequent(world: World) -> None:
+    for _ in range(10):
+        assert world.begin(wake=URL, linger_seconds=50).step.stopped_because == "drained"
+        assert world.call("take_wake")
+        world.later(1)
+    assert world.begin(wake=URL, linger_seconds=50).step.stopped_because is None
+    assert world.begin(wake=URL, linger_seconds=0).step.stopped_because == "drained"
+    assert world.begin(linger_seconds=50).step.stopped_because == "drained"
+    world.later(60)
+    assert world.begin(wake=URL, linger_seconds=50).step.stopped_because == "drained"
