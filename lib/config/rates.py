@@ -7,9 +7,10 @@ from typing import Any
 
 # Starts a second, and at once.
 MOST_PER_SECOND, MOST_AT_ONCE = 10_000, 100_000
-_SECONDS = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
+_WORDS = {1: "s sec second seconds", 60: "m min minute minutes", 3600: "h hour hours"}
+_SECONDS = {word: seconds for seconds, words in _WORDS.items() for word in words.split()}
 _RATE = re.compile(
-    rf"([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?)\s*(?:/|\bper\b)\s*({'|'.join(_SECONDS)})s?(?:\s*,?\s*burst\s+([0-9]{{1,9}}))?",
+    rf"([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?)\s*(?:/|\bper\b)\s*({'|'.join(_SECONDS)})(?:\s*,?\s*burst\s+([0-9]{{1,9}}))?",
     re.IGNORECASE | re.ASCII,
 )
 _EXPECTED = (

@@ -12,7 +12,8 @@ GOOD = {
     "600/min": (10, 10),
     "600 / MINUTE, burst 1": (10, 1),
     "5 per second": (5, 5),
-    "5 per seconds  burst  7": (5, 7),
+    "5 per second  burst  7": (5, 7),
+    "30/m": (0.5, 1),
     "90 per hour": (0.025, 1),
     "36000/h,burst 3": (10, 3),
     "2.5/sec": (2.5, 3),
@@ -20,7 +21,7 @@ GOOD = {
     "10000/s burst 100000": (10_000, 100_000),
 }
 WRONG = ["10", "10/s burst", "10/s burst 0", "10/s burst 100001", "10/s burst 1.5", "0/s", "10001/s", "ten per second",
-         "10/fortnight", "10/s 20", "1/s/s", "10pers", "600001/min"]  # fmt: skip
+         "10/fortnight", "10/s 20", "1/s/s", "10pers", "10/ms", "600001/min"]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", GOOD)
