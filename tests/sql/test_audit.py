@@ -14,7 +14,7 @@ Row = dict[str, Any]
 # The helpers that write the rows.
 WRITERS = {
     "actor", "record_act", "record_jobs", "record_schedule", "record_schedule_update", "record_endpoint",
-    "record_token", "record_limit",
+    "record_token", "record_limit", "enqueue_and_wake",
 }  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def test_a_healthy_deployment_on_supabase_is_green_in_every_line(
     world.tick()
     lines = examined(world)
     assert levels(lines) == {}
-    assert len(lines) == 23
+    assert len(lines) == 24
 
 
 @pytest.mark.parametrize(
