@@ -1013,7 +1013,7 @@ end $$;
 -- Return the limits in force, by key: {"stage payment": {"runs": 2, "per_second": 10, "burst": 20}}. p_defaults: those
 -- of the settings, by stage; a number is a limit of runs. A row replaces runs, or the rate with its burst, or both.
 create function public.giftcard_effective_limits(p_defaults jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (
     with defaults as (
@@ -1136,7 +1136,8 @@ begin
    where task = p_task and public.giftcard_is_due(last_at, every, v_now);
   return found;
 end $$;
--- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys.
+-- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys. The planner's
+-- settings are those of giftcard_claim_for.
 
 -- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
 create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
@@ -1150,7 +1151,7 @@ end $$;
 -- is not free.
 create function public.giftcard_free_keys(p_tenant_ids text[], p_keys text[], p_now timestamptz)
 returns table (tenant_id text, concurrency_key text)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_locked boolean[] := array(
     select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
@@ -1169,7 +1170,7 @@ end $$;
 -- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
 create function public.giftcard_admit_by_key(
   p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_tenant_ids text[];
   v_keys text[];
@@ -1205,7 +1206,7 @@ end $$;
 create function public.giftcard_admit(
   p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
   out admitted bigint[], out busy text[], out until timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_reserved jsonb := '{}'::jsonb;
   v_first record := public.giftcard_admit_by_key(p_limits, p_ids, p_now);
@@ -1364,15 +1365,15 @@ begin
       order by j.revive_at, j.id limit 1));
 end $$;
 -- Reservations: what limits leave to a claim. Everything is locked with SKIP LOCKED: what another claim decides about
--- now counts as taken, and none waits for another.
+-- now counts as taken, and none waits for another. The planner's settings are those of giftcard_claim_for: setting them
+-- in each function again costs more than what most of these do.
 
 -- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
 -- without this limit, of which there may be more than it allows.
 create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
-     or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
+  if not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
     return;
   elsif not exists (select from public.giftcard_slots where key = p_key) then
     insert into public.giftcard_slots (key, n, job_id, lease_id)
@@ -1390,13 +1391,15 @@ end $$;
 create function public.giftcard_lock_slots(
   p_key text, p_runs integer, p_want integer, p_claim_key uuid, p_now timestamptz) returns integer[]
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = '' as $$
 declare
   v_above bigint := 0::bigint;
   v_slots integer[];
   v_running constant text := 'running';  -- a variable, as in giftcard_is_taken, which is inline here
 begin
-  perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  if p_runs > 0 and not exists (select from public.giftcard_slots where key = p_key and n = p_runs) then
+    perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  end if;
   if exists (select from public.giftcard_slots where key = p_key and n > p_runs) then
     v_above := (select count(*) from public.giftcard_slots s
                  where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now));
@@ -1422,7 +1425,7 @@ end $$;
 -- than its burst takes is of another clock or another limit: it begins anew, with nothing to start.
 create function public.giftcard_lock_rate(p_key text, p_limit jsonb, p_now timestamptz)
 returns public.giftcard_rates
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   r public.giftcard_rates;
   v_empty timestamptz := p_now + make_interval(
@@ -1478,7 +1481,7 @@ end $$;
 -- Take what was reserved under one key, for the jobs p_ids. The caller holds the rows.
 create function public.giftcard_take(
   p_key text, p_limit jsonb, p_slots integer[], p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
   if cardinality(p_ids) = 0 then
     return;
@@ -1685,9 +1688,9 @@ declare
   r record;
 begin
   r := public.giftcard_reserve_starts(
-    s.limits, v_circuit, p_wanted, (
+    s.limits, v_circuit, p_wanted, case when cardinality(s.queues) = p_place then 1 else (
       select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
-       where starts_with(c.circuit || ':', v_stage || ':')), s.claim_key, p_now);
+       where starts_with(c.circuit || ':', v_stage || ':')) end, s.claim_key, p_now);
   s.allowed := r.allowed;
   s.reserved := r.reserved;
   s.limited_until := least(s.limited_until, r.until);
