@@ -53,8 +53,8 @@ begin
 end $$;
 
 -- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
--- that waiting costs less; or, where the application wakes, because the last wake was less than a second ago: a job that
--- comes now cannot wake, and would wait for the clock. (With pg_net its wake is planned.)
+-- that waiting costs less; or, where the application wakes, because the last wake was less than a second ago: a job
+-- that comes now cannot wake, and would wait for the clock. (With pg_net its wake is planned.)
 create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
