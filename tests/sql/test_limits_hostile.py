@@ -1,0 +1,62 @@
+"""Limits, slots, rates and ticks as a hand may leave them: none stops more than itself."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.factory import World
+
+OF_EMAIL = [("stage", "email", ""), ("circuit", "email", ""), ("tenant", "email", "*"), ("key", "kate", "default")]
+
+
+def limit(world: World, kind: str, name: str, tenant_id: str = "", **values: Any) -> None:
+    """Set a limit by plain SQL."""
+    columns = ", ".join(["kind", "name", "tenant_id", *values])
+    places = ", ".join(["%s"] * (3 + len(values)))
+    world.run(f"insert into giftcard_limits ({columns}) values ({places})", kind, name, tenant_id, *values.values())
+
+
+@pytest.mark.parametrize("per_second", [5e-324, 1e-300, 1e-9, "NaN", "Infinity"])
+def test_a_rate_that_no_calendar_holds_is_refused(world: World, per_second: Any) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        limit(world, "stage", "email", per_second=per_second)
+
+
+@pytest.mark.parametrize("key", OF_EMAIL)
+@pytest.mark.parametrize("per_second", [0.0001, 10_000])
+def test_the_slowest_and_the_fastest_rate_hold_up_no_other_stage(
+    world: World, key: tuple[str, str, str], per_second: float
+) -> None:
+    limit(world, *key, per_second=per_second, burst=100_000)
+    for _ in range(3):
+        world.enqueue(concurrency_key="kate")
+        world.enqueue("payment")
+        assert "payment" in [job.stage for job in world.claim(10)]
+        world.later(1)
+
+
+BROUGHT = [
+    [], 7, "x", {"email": "x"}, {"email": [1]}, {"email": {"runs": "x"}}, {"email": {"runs": 1e300}},
+    {"email": {"per_second": 0}}, {"email": {"per_second": 1e-300}}, {"email": {"per_second": "x"}},
+    {"email": {"per_second": 1, "burst": "x"}}, {"email": {"per_second": 2.7e-10, "burst": 100_000}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", BROUGHT, ids=str)
+def test_limits_that_a_tick_brings_are_taken_within_bounds(world: World, limits: Any) -> None:
+    world.enqueue()
+    world.enqueue("payment")
+    tick = world.begin(limit=0)
+    world.run("update giftcard_ticks set limits = %s", psycopg.types.json.Jsonb(limits))
+    assert "payment" in [job.stage for job in tick.advance(limit=5).jobs]
+    job_id = world.enqueue()
+    assert world.rows(
+        "select giftcard_waiting_for(j, null, null, %s) from giftcard_jobs j where id = %s", world.now, job_id
+    )
+
+
+def test_a_number_is_a_limit_of_runs_and_a_burst_is_at_least_one(world: World) -> None:
+    brought = {"a": 2, "b": {"per_second": 3, "burst": 0.5}, "c": {"burst": 5}}
+    effective = world.call("effective_limits", defaults=brought)
+    assert effective == {"stage a": {"runs": 2}, "stage b": {"per_second": 3, "burst": 1}, "stage c": {}}
