@@ -1468,7 +1468,8 @@ begin
   if p_limit ? 'runs' then
     slots := public.giftcard_lock_slots(p_key, (p_limit ->> 'runs')::integer, p_want, p_claim_key, p_now);
     allowed := cardinality(slots);
-    until := case when allowed < p_want then p_now + interval '1 second' end;  -- nothing notifies of a free slot
+    -- Nothing notifies of a free slot. A limit of 0 has none to wait for.
+    until := case when allowed < p_want and p_limit ->> 'runs' <> '0' then p_now + interval '1 second' end;
   end if;
   if not p_limit ? 'per_second' or allowed = 0 then
     return;
@@ -1528,7 +1529,8 @@ begin
       r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
       allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
                       else r.allowed end;
-      until := greatest(until, r.until);
+      -- Where nothing may start until a limit changes, there is nothing to wait for.
+      until := case when r.allowed = 0 and r.until is null then null else greatest(until, r.until) end;
       reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
     end if;
   end loop;
@@ -2058,8 +2060,11 @@ begin
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
   s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
-  -- Nothing notifies of the end of a run.
-  s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
+  -- Nothing notifies of the end of a run, by which a key becomes free; one whose limit is 0 does not. a.until is that of
+  -- tenants.
+  s.limited_until := least(s.limited_until, a.until, case when exists (
+    select from unnest(s.busy) b where starts_with(b, 'key ') and s.limits -> b ->> 'runs' is distinct from '0')
+    then p_now + interval '1 second' end);
   return s;
 end $$;
 -- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.

@@ -89,7 +89,8 @@ begin
   if p_limit ? 'runs' then
     slots := public.giftcard_lock_slots(p_key, (p_limit ->> 'runs')::integer, p_want, p_claim_key, p_now);
     allowed := cardinality(slots);
-    until := case when allowed < p_want then p_now + interval '1 second' end;  -- nothing notifies of a free slot
+    -- Nothing notifies of a free slot. A limit of 0 has none to wait for.
+    until := case when allowed < p_want and p_limit ->> 'runs' <> '0' then p_now + interval '1 second' end;
   end if;
   if not p_limit ? 'per_second' or allowed = 0 then
     return;
@@ -149,7 +150,8 @@ begin
       r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
       allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
                       else r.allowed end;
-      until := greatest(until, r.until);
+      -- Where nothing may start until a limit changes, there is nothing to wait for.
+      until := case when r.allowed = 0 and r.until is null then null else greatest(until, r.until) end;
       reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
     end if;
   end loop;

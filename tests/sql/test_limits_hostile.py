@@ -60,3 +60,20 @@ def test_a_number_is_a_limit_of_runs_and_a_burst_is_at_least_one(world: World) -
     brought = {"a": 2, "b": {"per_second": 3, "burst": 0.5}, "c": {"burst": 5}}
     effective = world.call("effective_limits", defaults=brought)
     assert effective == {"stage a": {"runs": 2}, "stage b": {"per_second": 3, "burst": 1}, "stage c": {}}
+
+
+@pytest.mark.parametrize("key", [*OF_EMAIL, ("tenant", "email", "default")])
+def test_a_tick_does_not_wait_for_what_a_limit_of_0_holds(world: World, key: tuple[str, str, str]) -> None:
+    """Nothing but a person's act lets it start: a tick that scans each second, and wakes the next one, is in vain."""
+    world.enqueue(concurrency_key="kate")
+    limit(world, *key, runs=0)
+    tick = world.begin(linger_seconds=30)
+    assert (tick.step.next_due_in, tick.step.stopped_because) == (None, "drained")
+
+
+def test_a_circuit_of_limit_0_in_a_full_stage_is_not_waited_for(world: World) -> None:
+    world.claimed("payment")
+    world.enqueue("payment", circuit="payment:a")
+    limit(world, "stage", "payment", runs=2)
+    limit(world, "circuit", "payment:a", runs=0)
+    assert world.begin(linger_seconds=30).step.stopped_because == "drained"
