@@ -158,8 +158,7 @@ begin
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
   s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
-  -- Nothing notifies of the end of a run, by which a key becomes free; one whose limit is 0 does not. a.until is that of
-  -- tenants.
+  -- Nothing notifies of the end of a run, by which a key becomes free. One whose limit is 0 never does.
   s.limited_until := least(s.limited_until, a.until, case when exists (
     select from unnest(s.busy) b where starts_with(b, 'key ') and s.limits -> b ->> 'runs' is distinct from '0')
     then p_now + interval '1 second' end);

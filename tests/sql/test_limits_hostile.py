@@ -77,3 +77,40 @@ def test_a_circuit_of_limit_0_in_a_full_stage_is_not_waited_for(world: World) ->
     limit(world, "stage", "payment", runs=2)
     limit(world, "circuit", "payment:a", runs=0)
     assert world.begin(linger_seconds=30).step.stopped_because == "drained"
+
+
+def half_open(world: World) -> None:
+    """Leave the circuit of emails half-open, with no job."""
+    world.open_circuit()
+    world.run("delete from giftcard_jobs")
+    world.later(61)
+
+
+@pytest.mark.parametrize("key", [("tenant", "email", "whale"), ("key", "kate", "whale")])
+def test_what_a_limit_holds_back_is_no_probe(world: World, key: tuple[str, str, str]) -> None:
+    """Else a paused tenant keeps the circuit of all others open."""
+    half_open(world)
+    for _ in range(60):
+        world.enqueue(tenant_id="whale", concurrency_key="kate", delay_seconds=-60)
+    probe = world.enqueue()
+    limit(world, *key, runs=0)
+    assert [job.id for job in world.claim(5)] == [probe]
+
+
+def test_a_job_of_a_busy_key_is_no_probe(world: World) -> None:
+    half_open(world)
+    world.claimed("payment", concurrency_key="kate")
+    world.enqueue(concurrency_key="kate", delay_seconds=-60)
+    probe = world.enqueue()
+    assert [job.id for job in world.claim(5)] == [probe]
+
+
+def test_a_tick_waits_for_the_end_of_a_probe_but_not_of_a_limit_of_0(world: World) -> None:
+    half_open(world)
+    world.enqueue()
+    world.enqueue()
+    (probe,) = world.claim(5)
+    assert world.begin(linger_seconds=30).step.next_due_in == 1
+    world.run("delete from giftcard_jobs where id = %s", probe.id)
+    limit(world, "stage", "email", runs=0)
+    assert world.begin(linger_seconds=30).step.stopped_because == "drained"
