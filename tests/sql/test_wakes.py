@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.factory import World
 
@@ -72,6 +73,16 @@ def test_a_wake_is_spared_while_a_tick_waits_for_jobs(world: World, begun: dict[
     world.begin(**{"limit": 1, "live_seconds": 130} | begun)
     world.later(2)
     assert world.call("take_wake") is woken
+
+
+@pytest.mark.parametrize(
+    "wake", [[], 7, {"limit": "x", "seconds": 50}, {"limit": 10, "seconds": "x"}, {"limit": 10, "seconds": -1e300}]
+)
+def test_a_tick_whose_row_makes_no_sense_spares_no_wake(world: World, wake: Any) -> None:
+    world.enqueue()
+    world.begin()
+    world.run("update giftcard_ticks set wake = %s", Jsonb(wake))
+    assert world.call("take_wake")
 
 
 def test_a_wake_without_a_tick_counts_as_lost(world: World) -> None:
