@@ -38,7 +38,7 @@ begin
   end if;
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n <= p_runs and s.lease_id is distinct from p_claim_key
+     where s.key = p_key and s.n between 1 and p_runs and s.lease_id is distinct from p_claim_key
        and (select true from public.giftcard_jobs j
              where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
                and j.lease_expires_at > p_now limit 1) is null

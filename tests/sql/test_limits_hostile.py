@@ -4,6 +4,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.factory import World
 
@@ -48,7 +49,7 @@ def test_limits_that_a_tick_brings_are_taken_within_bounds(world: World, limits:
     world.enqueue()
     world.enqueue("payment")
     tick = world.begin(limit=0)
-    world.run("update giftcard_ticks set limits = %s", psycopg.types.json.Jsonb(limits))
+    world.run("update giftcard_ticks set limits = %s", Jsonb(limits))
     assert "payment" in [job.stage for job in tick.advance(limit=5).jobs]
     job_id = world.enqueue()
     assert world.rows(
@@ -114,3 +115,11 @@ def test_a_tick_waits_for_the_end_of_a_probe_but_not_of_a_limit_of_0(world: Worl
     world.run("delete from giftcard_jobs where id = %s", probe.id)
     limit(world, "stage", "email", runs=0)
     assert world.begin(linger_seconds=30).step.stopped_because == "drained"
+
+
+def test_slots_without_a_number_are_no_places(world: World) -> None:
+    for _ in range(5):
+        world.enqueue()
+    limit(world, "stage", "email", runs=2)
+    world.run("insert into giftcard_slots (key, n) select 'stage email', n from generate_series(-9, 0) n")
+    assert len(world.claim(10)) == 2
