@@ -181,6 +181,7 @@ begin
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
         v_share := s.allowed;
         continue when v_share = 0;
+        q.plain := q.plain and not public.giftcard_limits_tenants(s.limits, q.circuit);  -- may be set since the scan
       end if;
       q.plain := coalesce(q.plain, public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now));
       if q.plain then

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support.factory import World
+from tests.support.factory import World, done
 
 OF_EMAIL = [("stage", "email", ""), ("circuit", "email", ""), ("tenant", "email", "*"), ("key", "kate", "default")]
 
@@ -123,3 +123,12 @@ def test_slots_without_a_number_are_no_places(world: World) -> None:
     limit(world, "stage", "email", runs=2)
     world.run("insert into giftcard_slots (key, n) select 'stage email', n from generate_series(-9, 0) n")
     assert len(world.claim(10)) == 2
+
+
+def test_a_limit_of_a_tenant_holds_from_the_next_claim_on(world: World) -> None:
+    """Also while a tick continues from its cursors."""
+    for _ in range(9):
+        world.enqueue()
+    tick = world.begin(limit=2)
+    limit(world, "tenant", "email", "default", runs=0)
+    assert tick.advance(*map(done, tick.jobs), limit=2).jobs == ()
