@@ -1797,6 +1797,15 @@ begin
               else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
 end $$;
 
+-- Return whether a limit holds back all jobs of a tenant in a stage: one of 0, or one that is known to be used up.
+create function public.giftcard_is_held_back(s public.giftcard_claim_state, p_stage text, p_tenant_id text)
+returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return 'tenant ' || p_stage || ' ' || p_tenant_id = any (s.busy)
+         or coalesce(public.giftcard_tenant_limit(s.limits, p_stage, p_tenant_id) ->> 'runs' = '0', false);
+end $$;
+
 -- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
 -- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
 create function public.giftcard_walk_tenants(
@@ -1805,18 +1814,22 @@ create function public.giftcard_walk_tenants(
 returns table (tenant_id text, has_turn boolean, weight integer)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
-  v_key text := 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ';
+  v_stage text := public.giftcard_stage_of(p_circuit);
+  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
 begin
   return query with recursive walk as (
-    (select f.tenant_id, f.scheduled_at <= p_now and v_key || f.tenant_id <> all (s.busy) as has_turn, 1 as seen,
-            0 as found
+    (select f.tenant_id, 1 as seen, 0 as found,
+            f.scheduled_at <= p_now
+              and not (v_limited and public.giftcard_is_held_back(s, v_stage, f.tenant_id)) as has_turn
        from public.giftcard_jobs f
       where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
         and f.tenant_id > p_after
       order by f.tenant_id, f.scheduled_at, f.id limit 1)
     union all
-    select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
-      select j.tenant_id, j.scheduled_at <= p_now and v_key || j.tenant_id <> all (s.busy) as has_turn
+    select n.tenant_id, w.seen + 1, w.found + w.has_turn::integer, n.has_turn from walk w cross join lateral (
+      select j.tenant_id,
+             j.scheduled_at <= p_now
+               and not (v_limited and public.giftcard_is_held_back(s, v_stage, j.tenant_id)) as has_turn
         from public.giftcard_jobs j
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
        order by j.tenant_id, j.scheduled_at, j.id limit 1) n
@@ -1874,7 +1887,7 @@ begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
   t.tenant_id := coalesce(t.tenant_id, '');
   v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
-               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
+               and not public.giftcard_is_held_back(s, public.giftcard_stage_of(p_circuit), t.tenant_id);
   n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
   -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
   select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),
@@ -1981,7 +1994,11 @@ begin
     having count(*) >= coalesce(
       (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
     union
-    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0');
+    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
+    union
+    select r.key from public.giftcard_rates r
+     where r.key = any (array(select k from jsonb_object_keys(p_limits) k where k like 'key %'))
+       and p_limits -> r.key ? 'per_second' and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.
@@ -1996,6 +2013,30 @@ begin
        and j.id <> all (s.ids) and j.id <> all (s.skipped) and j.id <> all (p_ids)
        and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
      order by j.scheduled_at, j.id limit p_wanted for update skip locked);
+end $$;
+
+-- Pick up to p_wanted of the 1,000 oldest due jobs of a lane whose tenants and keys are not known to be held back: for
+-- lanes with limits by tenant, where the walk over tenants has found too few. It passes many that have nothing due.
+create function public.giftcard_pick_allowed(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  -- Twice as many as are wanted: another claim may hold some.
+  v_ids bigint[] := array(
+    select o.id from (
+      select j.id, j.stage, j.tenant_id, j.concurrency_key from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.scheduled_at <= p_now
+         and j.id <> all (s.ids) and j.id <> all (s.skipped)
+       order by j.scheduled_at, j.id limit 1000) o
+     where not public.giftcard_is_held_back(s, o.stage, o.tenant_id)
+       and (o.concurrency_key is null or 'key ' || o.tenant_id || ' ' || o.concurrency_key <> all (s.busy))
+     limit 2 * p_wanted);
+begin
+  v_ids := array(
+    select l.id from unnest(v_ids) u(id) cross join lateral (
+      select j.id from public.giftcard_jobs j
+       where j.id = u.id and j.status = 'queued' and j.scheduled_at <= p_now for update skip locked) l);
+  return v_ids[1 : p_wanted];
 end $$;
 
 -- Pick up to p_wanted due jobs of one lane. p_ids: those that this claim has picked of the circuit already. With limits
@@ -2018,7 +2059,10 @@ begin
   if v_by_tenant > 0 then
     v_got := public.giftcard_pick_by_tenant(s, p_circuit, p_lane, v_by_tenant, p_now);
   end if;
-  if not v_limited and cardinality(v_got) < p_wanted then
+  if v_limited and cardinality(v_got) < p_wanted then
+    s.ids := s.ids || v_got;
+    v_got := v_got || public.giftcard_pick_allowed(s, p_circuit, p_lane, p_wanted - cardinality(v_got), p_now);
+  elsif cardinality(v_got) < p_wanted then
     v_got := v_got || public.giftcard_pick_oldest(
       s, p_circuit, p_lane, p_wanted - cardinality(v_got), v_got, p_now);
   end if;
@@ -2074,7 +2118,8 @@ begin
   s.got := a.admitted;
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
-  s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  s.more := p_only_job_id is null and cardinality(v_picked) = p_wanted
+            and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
   -- Nothing notifies of the end of a run, by which a key becomes free. One whose limit is 0 never does.
   s.limited_until := least(s.limited_until, a.until, case when exists (
     select from unnest(s.busy) b where starts_with(b, 'key ') and s.limits -> b ->> 'runs' is distinct from '0')

@@ -9,6 +9,15 @@ begin
               else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
 end $$;
 
+-- Return whether a limit holds back all jobs of a tenant in a stage: one of 0, or one that is known to be used up.
+create function public.giftcard_is_held_back(s public.giftcard_claim_state, p_stage text, p_tenant_id text)
+returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return 'tenant ' || p_stage || ' ' || p_tenant_id = any (s.busy)
+         or coalesce(public.giftcard_tenant_limit(s.limits, p_stage, p_tenant_id) ->> 'runs' = '0', false);
+end $$;
+
 -- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
 -- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
 create function public.giftcard_walk_tenants(
@@ -17,18 +26,22 @@ create function public.giftcard_walk_tenants(
 returns table (tenant_id text, has_turn boolean, weight integer)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
-  v_key text := 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ';
+  v_stage text := public.giftcard_stage_of(p_circuit);
+  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
 begin
   return query with recursive walk as (
-    (select f.tenant_id, f.scheduled_at <= p_now and v_key || f.tenant_id <> all (s.busy) as has_turn, 1 as seen,
-            0 as found
+    (select f.tenant_id, 1 as seen, 0 as found,
+            f.scheduled_at <= p_now
+              and not (v_limited and public.giftcard_is_held_back(s, v_stage, f.tenant_id)) as has_turn
        from public.giftcard_jobs f
       where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
         and f.tenant_id > p_after
       order by f.tenant_id, f.scheduled_at, f.id limit 1)
     union all
-    select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
-      select j.tenant_id, j.scheduled_at <= p_now and v_key || j.tenant_id <> all (s.busy) as has_turn
+    select n.tenant_id, w.seen + 1, w.found + w.has_turn::integer, n.has_turn from walk w cross join lateral (
+      select j.tenant_id,
+             j.scheduled_at <= p_now
+               and not (v_limited and public.giftcard_is_held_back(s, v_stage, j.tenant_id)) as has_turn
         from public.giftcard_jobs j
        where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
        order by j.tenant_id, j.scheduled_at, j.id limit 1) n
@@ -86,7 +99,7 @@ begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
   t.tenant_id := coalesce(t.tenant_id, '');
   v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
-               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
+               and not public.giftcard_is_held_back(s, public.giftcard_stage_of(p_circuit), t.tenant_id);
   n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
   -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
   select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),

@@ -132,3 +132,41 @@ def test_a_limit_of_a_tenant_holds_from_the_next_claim_on(world: World) -> None:
     tick = world.begin(limit=2)
     limit(world, "tenant", "email", "default", runs=0)
     assert tick.advance(*map(done, tick.jobs), limit=2).jobs == ()
+
+
+def many(world: World, tenants: int, *, due_in: str) -> None:
+    """Queue a job of each of so many tenants."""
+    world.run(
+        "insert into giftcard_jobs (tenant_id, correlation_id, stage, scheduled_at)"
+        " select 't-' || n, 'flow-' || n, 'email', %s::timestamptz + %s::interval from generate_series(1, %s) n",
+        world.now, due_in, tenants,
+    )  # fmt: skip
+
+
+def test_tenants_with_nothing_due_hide_no_job_where_tenants_have_limits(world: World) -> None:
+    many(world, 500, due_in="1 day")
+    limit(world, "tenant", "email", "another", runs=1)
+    assert world.claim(5, limits={}) == []
+    due = world.enqueue(tenant_id="t-250")
+    assert [job.id for job in world.claim(5)] == [due]
+
+
+@pytest.mark.parametrize("wanted", [1, 10])
+def test_paused_tenants_hide_no_job_of_another(world: World, wanted: int) -> None:
+    many(world, 500, due_in="-1 hour")
+    limit(world, "tenant", "email", "*", runs=0)
+    limit(world, "tenant", "email", "t-250", runs=1)
+    assert [job.tenant_id for job in world.claim(wanted)] == ["t-250"]
+
+
+@pytest.mark.parametrize("wanted", [1, 10, 100])
+def test_keys_whose_rates_are_used_up_hide_no_job_behind_them(world: World, wanted: int) -> None:
+    keys = [f"key-{n}" for n in range(150)]
+    for key in keys:
+        limit(world, "key", key, "default", runs=10, per_second=0.001)
+        world.enqueue(concurrency_key=key)
+    assert len(world.claim(1000)) == 150
+    for key in keys:
+        world.enqueue(concurrency_key=key, delay_seconds=-60)
+    free = world.enqueue()
+    assert [job.id for job in world.claim(wanted)] == [free]
