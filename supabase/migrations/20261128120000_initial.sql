@@ -630,12 +630,14 @@ begin
        and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
--- Return whether wakes are so frequent (ten in this minute) that a tick which waits for the next job costs less.
+-- Return whether a tick had better wait for the next job than end: wakes are so frequent (ten in this minute) that it
+-- costs less, or the last one was less than a second ago, so that what is enqueued now could wake none.
 create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return exists (select from public.giftcard_wakes
-                  where id = 1 and minute = date_trunc('minute', p_now) and in_minute >= 10);
+                  where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
+                                    or sent_at > p_now - interval '1 second' and sent_at <= p_now));
 end $$;
 
 -- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows
@@ -1997,8 +1999,9 @@ begin
     select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
     union
     select r.key from public.giftcard_rates r
-     where r.key = any (array(select k from jsonb_object_keys(p_limits) k where k like 'key %'))
-       and p_limits -> r.key ? 'per_second' and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
+     where r.key = any (array(
+       select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ? 'per_second'))
+       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.

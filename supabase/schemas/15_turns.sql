@@ -67,8 +67,9 @@ begin
     select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
     union
     select r.key from public.giftcard_rates r
-     where r.key = any (array(select k from jsonb_object_keys(p_limits) k where k like 'key %'))
-       and p_limits -> r.key ? 'per_second' and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
+     where r.key = any (array(
+       select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ? 'per_second'))
+       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.

@@ -92,3 +92,17 @@ def test_a_tick_waits_for_more_where_wakes_are_frequent(world: World) -> None:
     assert world.begin(linger_seconds=50).step.stopped_because == "drained"
     world.later(60)
     assert world.begin(wake=URL, linger_seconds=50).step.stopped_because == "drained"
+
+
+def test_a_tick_waits_while_no_other_could_be_woken(world: World) -> None:
+    """What is enqueued less than a second after a wake wakes none: it must find the tick that this wake began."""
+    assert world.call("take_wake")
+    world.later(0.2)
+    tick = world.begin(wake=URL, linger_seconds=50, source="wake")
+    assert tick.step.stopped_because is None
+    job_id = world.enqueue()
+    assert not world.call("take_wake")
+    world.later(1)
+    (job,) = tick.advance(limit=1, wake=URL, linger_seconds=50).jobs
+    assert job.id == job_id
+    assert advance(world, tick, URL, linger_seconds=50).stopped_because == "drained"
