@@ -105,8 +105,8 @@ begin
         s.ids := s.ids || v_id;
         s.remaining := s.remaining - 1;
       end if;
-      exit when a.admitted <> '{}' or p_only_job_id is not null;
       s.busy := s.busy || a.busy;
+      exit when a.admitted <> '{}' or p_only_job_id is not null;
     end loop;
   end loop;
   return s;
