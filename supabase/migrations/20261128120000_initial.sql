@@ -615,15 +615,15 @@ alter table public.giftcard_ticks add column wake jsonb;
 comment on column public.giftcard_ticks.wake is
   'How long it waits for jobs and how many it starts, by which a wake is spared; null: waking is off.';
 
--- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 60, which are more
--- than begin while one waits. One whose row makes no sense does not count.
+-- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 200: a fleet may have
+-- a hundred (GIFTCARD_FLEET_TICKS). One whose row makes no sense does not count.
 create function public.giftcard_waiting_ticks(p_now timestamptz) returns integer
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return (
     select count(*)::integer from (
       select ended_at, live_until, only_stage, only_job_id, started, started_at, wake
-        from public.giftcard_ticks order by id desc limit 60) t
+        from public.giftcard_ticks order by id desc limit 200) t
      where t.ended_at is null and t.live_until > p_now and t.wake is not null
        and t.only_stage is null and t.only_job_id is null
        and t.started < public.giftcard_limit_number(t.wake, 'limit', 1e9)
@@ -1086,7 +1086,7 @@ returns double precision
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return greatest(0, public.giftcard_burst(p_limit) + 1e-6
-    - extract(epoch from greatest(coalesce(r.full_at, p_now), p_now) - p_now)::double precision
+    - extract(epoch from least(greatest(r.full_at, p_now), p_now + interval '9000000 hours') - p_now)::double precision
       * (p_limit ->> 'per_second')::double precision);
 end $$;
 
@@ -1969,10 +1969,13 @@ begin
     union
     select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
     union
+    -- Used up; a row of another clock is not: giftcard_lock_rate lets it begin anew.
     select r.key from public.giftcard_rates r
      where r.key = any (array(
        select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ? 'per_second'))
-       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
+       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now
+       and r.full_at <= p_now + make_interval(secs => 1 + public.giftcard_burst(p_limits -> r.key)
+                                                          / (p_limits -> r.key ->> 'per_second')::double precision));
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.

@@ -166,7 +166,7 @@ returns double precision
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return greatest(0, public.giftcard_burst(p_limit) + 1e-6
-    - extract(epoch from greatest(coalesce(r.full_at, p_now), p_now) - p_now)::double precision
+    - extract(epoch from least(greatest(r.full_at, p_now), p_now + interval '9000000 hours') - p_now)::double precision
       * (p_limit ->> 'per_second')::double precision);
 end $$;
 

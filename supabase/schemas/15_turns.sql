@@ -66,10 +66,13 @@ begin
     union
     select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
     union
+    -- Used up; a row of another clock is not: giftcard_lock_rate lets it begin anew.
     select r.key from public.giftcard_rates r
      where r.key = any (array(
        select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ? 'per_second'))
-       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now);
+       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now
+       and r.full_at <= p_now + make_interval(secs => 1 + public.giftcard_burst(p_limits -> r.key)
+                                                          / (p_limits -> r.key ->> 'per_second')::double precision));
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.
