@@ -177,8 +177,10 @@ def test_keys_whose_rates_are_used_up_hide_no_job_behind_them(world: World, want
 def test_a_rate_of_no_clock_begins_anew(world: World, key: tuple[str, str, str], full_at: str) -> None:
     job_id = world.enqueue(concurrency_key="kate")
     limit(world, *key, per_second=1)
-    name = "key default kate" if key[0] == "key" else "tenant email default" if key[0] == "tenant" else f"{key[0]} email"
-    world.run("insert into giftcard_rates (key, full_at) values (%s, %s)", name, full_at)
+    names = {"key": "key default kate", "tenant": "tenant email default"}
+    world.run(
+        "insert into giftcard_rates (key, full_at) values (%s, %s)", names.get(key[0], f"{key[0]} email"), full_at
+    )
     assert world.rows("select giftcard_waiting_for(j, null, null, %s) from giftcard_jobs j", world.now)
     started = world.claim(5)
     world.later(2)

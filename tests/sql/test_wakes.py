@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -120,3 +121,12 @@ def test_a_decision_that_fails_fails_no_enqueue(world: World) -> None:
     assert (answer["wake"], answer["jobs"][0]["status"]) == (False, "queued")
     assert counts(world, "failed") == [1]
     assert "broken" in world.call("waking")["error"]
+
+
+def test_a_locked_table_holds_no_enqueue_up(world: World, database_url: str) -> None:
+    world.connection.commit()
+    with psycopg.connect(database_url) as other:
+        other.execute("lock table giftcard_wakes in access exclusive mode")
+        world.run("set statement_timeout = '5s'")
+        enqueued = world.call("enqueue_and_wake", jobs=[{"stage": "email", "correlation_id": "flow-1"}])
+    assert (enqueued["jobs"][0]["created"], enqueued["wake"]) == (True, False)
