@@ -615,18 +615,19 @@ alter table public.giftcard_ticks add column wake jsonb;
 comment on column public.giftcard_ticks.wake is
   'How long it waits for jobs and how many it starts, by which a wake is spared; null: waking is off.';
 
--- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 60, which are more
--- than begin while one waits.
+-- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 200: a fleet may have
+-- a hundred (GIFTCARD_FLEET_TICKS). One whose row makes no sense does not count.
 create function public.giftcard_waiting_ticks(p_now timestamptz) returns integer
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return (
     select count(*)::integer from (
       select ended_at, live_until, only_stage, only_job_id, started, started_at, wake
-        from public.giftcard_ticks order by id desc limit 60) t
+        from public.giftcard_ticks order by id desc limit 200) t
      where t.ended_at is null and t.live_until > p_now and t.wake is not null
-       and t.only_stage is null and t.only_job_id is null and t.started < (t.wake ->> 'limit')::integer
-       and t.started_at + make_interval(secs => (t.wake ->> 'seconds')::double precision) > p_now);
+       and t.only_stage is null and t.only_job_id is null
+       and t.started < public.giftcard_limit_number(t.wake, 'limit', 1e9)
+       and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
 -- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
@@ -938,7 +939,7 @@ create table public.giftcard_limits (
   constraint giftcard_limits_kind_is_known check (kind in ('stage', 'circuit', 'tenant', 'key')),
   constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
   constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
-  constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
+  constraint giftcard_limits_rate_is_positive check (per_second between 0.0001 and 10000),
   constraint giftcard_limits_burst_is_positive check (
     burst is null or burst between 1 and 100000 and per_second is not null),
   constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
@@ -1014,6 +1015,21 @@ begin
                                       when 'key' then p_tenant_id || ' ' || p_name else p_name end;
 end $$;
 
+-- Return a limit that a tick has brought, within bounds: {runs, per_second, burst}, without what is no number. A number
+-- is a limit of runs. A rate has at least a start in four months: no burst of it reaches beyond the calendar.
+create function public.giftcard_sound_limit(p_value jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v jsonb := case jsonb_typeof(p_value) when 'number' then jsonb_build_object('runs', p_value) else p_value end;
+  v_per_second numeric := nullif(public.giftcard_limit_number(v, 'per_second', 10000), 0);
+begin
+  return jsonb_strip_nulls(jsonb_build_object(
+    'runs', public.giftcard_limit_number(v, 'runs', 10000)::integer,
+    'per_second', case when v_per_second is not null then greatest(v_per_second, 1e-7) end,
+    'burst', case when v_per_second is not null and jsonb_typeof(v -> 'burst') = 'number'
+                  then greatest(public.giftcard_limit_number(v, 'burst', 100000), 1) end));
+end $$;
+
 -- Return the limits in force, by key: {"stage payment": {"runs": 2, "per_second": 10, "burst": 20}}. p_defaults: those
 -- of the settings, by stage; a number is a limit of runs. A row replaces runs, or the rate with its burst, or both.
 create function public.giftcard_effective_limits(p_defaults jsonb, p_now timestamptz) returns jsonb
@@ -1021,9 +1037,8 @@ language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (
     with defaults as (
-      select 'stage ' || d.key as key,
-             case jsonb_typeof(d.value) when 'number' then jsonb_build_object('runs', d.value) else d.value end as value
-        from jsonb_each(p_defaults) d where jsonb_typeof(d.value) in ('number', 'object')),
+      select 'stage ' || d.key as key, public.giftcard_sound_limit(d.value) as value
+        from jsonb_each(case jsonb_typeof(p_defaults) when 'object' then p_defaults else '{}' end) d),
     overrides as (
       select public.giftcard_limit_key(l.kind, l.name, l.tenant_id) as key, l.per_second is not null as is_rate,
              jsonb_strip_nulls(jsonb_build_object('runs', l.runs, 'per_second', l.per_second, 'burst', l.burst))
@@ -1058,13 +1073,13 @@ begin
            where s.key = p_key and public.giftcard_is_taken(s, p_claim_key, p_now));
 end $$;
 
--- Return when one more may start at a rate: p_now or before, if it may now. p_limit: a limit of the key, with
+-- Return when one more may start at a rate: p_now, if it may now. p_limit: a limit of the key, with
 -- per_second. full_at of a clock that has jumped counts for a whole burst at most.
 create function public.giftcard_starts_at(p_limit jsonb, r public.giftcard_rates, p_now timestamptz) returns timestamptz
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return greatest(r.held_until, p_now - make_interval(secs => public.giftcard_tokens(p_limit, r, p_now) - 1)
-                                        / (p_limit ->> 'per_second')::double precision);
+  return greatest(r.held_until, p_now + make_interval(
+    secs => greatest(0, 1 - public.giftcard_tokens(p_limit, r, p_now)) / (p_limit ->> 'per_second')::double precision));
 end $$;
 
 -- Return how many a key's rate allows to start now; below 1: none.
@@ -1073,7 +1088,7 @@ returns double precision
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return greatest(0, public.giftcard_burst(p_limit) + 1e-6
-    - extract(epoch from greatest(coalesce(r.full_at, p_now), p_now) - p_now)::double precision
+    - extract(epoch from least(greatest(r.full_at, p_now), p_now + interval '9000000 hours') - p_now)::double precision
       * (p_limit ->> 'per_second')::double precision);
 end $$;
 
@@ -1171,7 +1186,8 @@ begin
 end $$;
 
 -- Admit the first of the picked jobs of each concurrency key that is free, and all others as they are. The caller holds
--- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
+-- them. busy: keys that let no more start, those of the admitted jobs too: these run only once the claim marks them.
+-- limited: jobs of keys that have a limit of their own.
 create function public.giftcard_admit_by_key(
   p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
 language plpgsql volatile security invoker set search_path = '' as $$
@@ -1202,7 +1218,8 @@ begin
        select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
       left join free f on f.tenant_id = j.tenant_id and f.concurrency_key = j.concurrency_key)
   select coalesce(array_agg(r.id order by r.n) filter (where r.may_start), '{}'),
-         coalesce(array_agg(distinct r.key) filter (where not r.may_start), '{}') into admitted, busy from ranked r;
+         coalesce(array_agg(distinct r.key) filter (where not p_limits ? r.key), '{}')
+    into admitted, busy from ranked r;
 end $$;
 
 -- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds
@@ -1329,7 +1346,7 @@ begin
          min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
                                  when 'probing' then greatest(q.head_at, p_now + interval '1 second')
                                  else q.head_at end)
-           filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
+           filter (where not q.due or p_limit <= 0)
     into open, half_open, next_due_at
     from (select h.*, h.availability in ('ready', 'probing')
                       and (h.head_at <= p_now or t.only_job_id is not null) as due
@@ -1410,7 +1427,7 @@ begin
   end if;
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n <= p_runs and s.lease_id is distinct from p_claim_key
+     where s.key = p_key and s.n between 1 and p_runs and s.lease_id is distinct from p_claim_key
        and (select true from public.giftcard_jobs j
              where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
                and j.lease_expires_at > p_now limit 1) is null
@@ -1461,7 +1478,8 @@ begin
   if p_limit ? 'runs' then
     slots := public.giftcard_lock_slots(p_key, (p_limit ->> 'runs')::integer, p_want, p_claim_key, p_now);
     allowed := cardinality(slots);
-    until := case when allowed < p_want then p_now + interval '1 second' end;  -- nothing notifies of a free slot
+    -- Nothing notifies of a free slot. A limit of 0 has none to wait for.
+    until := case when allowed < p_want and p_limit ->> 'runs' <> '0' then p_now + interval '1 second' end;
   end if;
   if not p_limit ? 'per_second' or allowed = 0 then
     return;
@@ -1521,7 +1539,8 @@ begin
       r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
       allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
                       else r.allowed end;
-      until := greatest(until, r.until);
+      -- Where nothing may start until a limit changes, there is nothing to wait for.
+      until := case when r.allowed = 0 and r.until is null then null else greatest(until, r.until) end;
       reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
     end if;
   end loop;
@@ -1568,7 +1587,7 @@ create type public.giftcard_claim_state as (
   claimed_from text[],
   served jsonb,                       -- jobs that the tick has started, by circuit
   limits jsonb,                       -- as giftcard_effective_limits returns them; {}: none
-  limited_until timestamptz,          -- when what a limit holds back may start; null: none does
+  limited_until timestamptz,          -- when what a limit or a probe holds back may start; null: none does
   busy text[],                        -- keys whose jobs cannot start now; null: not known, as no job has had a key
   skipped bigint[],                   -- jobs to pass over
   tick_id bigint,
@@ -1581,9 +1600,10 @@ create type public.giftcard_claim_state as (
 );
 
 -- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
--- attempts. null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
+-- attempts. p_busy: keys of limits whose jobs cannot start now. null: a probe runs, another claim is choosing one, or
+-- nothing is due. Records the change open → half_open.
 create function public.giftcard_pick_probe(
-  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_busy text[], p_now timestamptz) returns bigint
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -1603,7 +1623,8 @@ begin
        select l.lane, q.* from public.giftcard_lanes(p_circuit) l(lane) cross join lateral (
          select n.id, n.attempts, n.scheduled_at from public.giftcard_jobs n
           where n.status = 'queued' and n.circuit = p_circuit and (-n.priority) = l.lane and n.scheduled_at <= p_now
-            and n.id <> all (p_skipped)
+            and n.id <> all (p_skipped) and 'tenant ' || n.stage || ' ' || n.tenant_id <> all (p_busy)
+            and (n.concurrency_key is null or 'key ' || n.tenant_id || ' ' || n.concurrency_key <> all (p_busy))
           order by n.scheduled_at, n.id limit 50) q
         order by l.lane, q.scheduled_at, q.id limit 50) f
       order by f.attempts, f.lane, f.scheduled_at, f.id limit 1))
@@ -1616,10 +1637,10 @@ end $$;
 
 -- Pick a probe, unless that fails: the circuit at fault stays as it is, and ticks pass over it for ten minutes.
 create function public.giftcard_try_pick_probe(
-  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_busy text[], p_now timestamptz) returns bigint
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  return public.giftcard_pick_probe(p_circuit, p_only_job_id, p_skipped, p_now);
+  return public.giftcard_pick_probe(p_circuit, p_only_job_id, p_skipped, p_busy, p_now);
 exception when others then
   if public.giftcard_is_unavailable(sqlstate) then
     raise;
@@ -1629,7 +1650,8 @@ exception when others then
   return null;
 end $$;
 
--- Pick one job as the probe of each half-open circuit, while jobs are wanted. p_one_by_one: as in giftcard_claim_for.
+-- Pick one job as the probe of each half-open circuit, while jobs are wanted. What the limits of its tenant or its key
+-- hold back is no probe: the next one is tried, up to 20 a circuit. p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_pick_probes(
   s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_one_by_one boolean, p_now timestamptz)
 returns public.giftcard_claim_state
@@ -1645,16 +1667,26 @@ begin
     r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, 1, s.claim_key, p_now);
     s.limited_until := least(s.limited_until, r.until);
     continue when r.allowed = 0;
-    v_id := case when p_one_by_one
-                 then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now)
-                 else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now) end;
-    continue when v_id is null;
-    a := public.giftcard_admit(s.limits, array[v_id], s.claim_key, p_now);
-    s.limited_until := least(s.limited_until, a.until);
-    continue when a.admitted = '{}';
-    perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
-    s.ids := s.ids || v_id;
-    s.remaining := s.remaining - 1;
+    s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
+    for i in 1 .. 20 loop
+      v_id := case when p_one_by_one
+                   then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, s.busy, p_now)
+                   else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, s.busy, p_now) end;
+      if i = 1 and v_id is null then
+        s.limited_until := least(s.limited_until, p_now + interval '1 second');  -- nothing notifies of a probe's end
+      end if;
+      exit when v_id is null;
+      a := public.giftcard_admit(s.limits, array[v_id], s.claim_key, p_now);
+      s.limited_until := least(s.limited_until, case when a.admitted = '{}' then a.until
+                                                     else p_now + interval '1 second' end);
+      if a.admitted <> '{}' then
+        perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
+        s.ids := s.ids || v_id;
+        s.remaining := s.remaining - 1;
+      end if;
+      s.busy := s.busy || a.busy;
+      exit when a.admitted <> '{}' or p_only_job_id is not null;
+    end loop;
   end loop;
   return s;
 end $$;
@@ -1728,6 +1760,7 @@ begin
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
         v_share := s.allowed;
         continue when v_share = 0;
+        q.plain := q.plain and not public.giftcard_limits_tenants(s.limits, q.circuit);  -- may be set since the scan
       end if;
       q.plain := coalesce(q.plain, public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now));
       if q.plain then
@@ -1772,6 +1805,15 @@ begin
   return least(100, greatest(1, coalesce((p_weights ->> p_tenant_id)::numeric::integer, 1)));
 end $$;
 
+-- Return whether a limit holds back all jobs of a tenant in a stage: one of 0, or one that is known to be used up.
+create function public.giftcard_is_held_back(s public.giftcard_claim_state, p_stage text, p_tenant_id text)
+returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return 'tenant ' || p_stage || ' ' || p_tenant_id = any (s.busy)
+         or coalesce(public.giftcard_tenant_limit(s.limits, p_stage, p_tenant_id) ->> 'runs' = '0', false);
+end $$;
+
 -- Return the tenants that have a turn now in a lane, the next one first, p_most at most, and the weight of each.
 -- p_last: the tenant of the last turn (empty: none); where its turn goes on, it comes first, else last. stopped_at: the
 -- last one walked over, if there may be more behind it; empty: the walk has gone round. One walk: to the end, then from
@@ -1787,8 +1829,8 @@ begin
     select p_last collate "C" as tenant_id, p_goes_on as has_turn, p_last = '' as again, 0 as seen, 0 as found
     union all
     select n.tenant_id,
-           n.due and (s.busy = '{}' or public.giftcard_limit_key(
-             'tenant', public.giftcard_stage_of(p_circuit), n.tenant_id) <> all (s.busy)),
+           n.due and (s.limits = '{}' or not public.giftcard_is_held_back(
+             s, public.giftcard_stage_of(p_circuit), n.tenant_id)),
            n.again, w.seen + 1, w.found + w.has_turn::integer
       from walk w cross join lateral (
         -- Postgres reads the second part only where the first has no row.
@@ -1827,7 +1869,8 @@ declare
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
   if s.weights <> '{}' and t.tenant_id <> '' then
-    v_goes_on := t.taken < public.giftcard_weight(s.weights, t.tenant_id);
+    v_goes_on := t.taken < public.giftcard_weight(s.weights, t.tenant_id)
+                 and not public.giftcard_is_held_back(s, public.giftcard_stage_of(p_circuit), t.tenant_id);
   end if;
   n := public.giftcard_tenants_in_turn(
     s, p_circuit, p_lane, coalesce(t.tenant_id, ''), v_goes_on, least(p_wanted, 25), p_now);
@@ -1926,7 +1969,15 @@ begin
     having count(*) >= coalesce(
       (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
     union
-    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0');
+    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
+    union
+    -- Used up; a row of another clock is not: giftcard_lock_rate lets it begin anew.
+    select r.key from public.giftcard_rates r
+     where r.key = any (array(
+       select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ? 'per_second'))
+       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now
+       and r.full_at <= p_now + make_interval(secs => 1 + public.giftcard_burst(p_limits -> r.key)
+                                                          / (p_limits -> r.key ->> 'per_second')::double precision));
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.
@@ -1941,6 +1992,30 @@ begin
        and j.id <> all (s.ids) and j.id <> all (s.skipped) and j.id <> all (p_ids)
        and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
      order by j.scheduled_at, j.id limit p_wanted for update skip locked);
+end $$;
+
+-- Pick up to p_wanted of the 1,000 oldest due jobs of a lane whose tenants and keys are not known to be held back: for
+-- lanes with limits by tenant, where the walk over tenants has found too few. It passes many that have nothing due.
+create function public.giftcard_pick_allowed(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  -- Twice as many as are wanted: another claim may hold some.
+  v_ids bigint[] := array(
+    select o.id from (
+      select j.id, j.stage, j.tenant_id, j.concurrency_key from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.scheduled_at <= p_now
+         and j.id <> all (s.ids) and j.id <> all (s.skipped)
+       order by j.scheduled_at, j.id limit 1000) o
+     where not public.giftcard_is_held_back(s, o.stage, o.tenant_id)
+       and (o.concurrency_key is null or 'key ' || o.tenant_id || ' ' || o.concurrency_key <> all (s.busy))
+     limit 2 * p_wanted);
+begin
+  v_ids := array(
+    select l.id from unnest(v_ids) u(id) cross join lateral (
+      select j.id from public.giftcard_jobs j
+       where j.id = u.id and j.status = 'queued' and j.scheduled_at <= p_now for update skip locked) l);
+  return v_ids[1 : p_wanted];
 end $$;
 
 -- Pick up to p_wanted due jobs of one lane. p_ids: those that this claim has picked of the circuit already. With limits
@@ -1963,7 +2038,10 @@ begin
   if v_by_tenant > 0 then
     v_got := public.giftcard_pick_by_tenant(s, p_circuit, p_lane, v_by_tenant, p_now);
   end if;
-  if not v_limited and cardinality(v_got) < p_wanted then
+  if v_limited and cardinality(v_got) < p_wanted then
+    s.ids := s.ids || v_got;
+    v_got := v_got || public.giftcard_pick_allowed(s, p_circuit, p_lane, p_wanted - cardinality(v_got), p_now);
+  elsif cardinality(v_got) < p_wanted then
     v_got := v_got || public.giftcard_pick_oldest(
       s, p_circuit, p_lane, p_wanted - cardinality(v_got), v_got, p_now);
   end if;
@@ -2027,9 +2105,12 @@ begin
   s.got := a.admitted;
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
-  s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
-  -- Nothing notifies of the end of a run.
-  s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
+  s.more := p_only_job_id is null and cardinality(v_picked) = p_wanted
+            and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  -- Nothing notifies of the end of a run, by which a key becomes free. One whose limit is 0 never does.
+  s.limited_until := least(s.limited_until, a.until, case when exists (
+    select from unnest(s.busy) b where starts_with(b, 'key ') and s.limits -> b ->> 'runs' is distinct from '0')
+    then p_now + interval '1 second' end);
   return s;
 end $$;
 -- Commits: lateness counts from scheduled_at, and no job can be claimed before the transaction commits that queues it.
@@ -4446,7 +4527,7 @@ begin
               left join pg_catalog.pg_proc p on p.oid = public.giftcard_settle_function(f.name)) l);
 end $$;
 -- Waking: who wakes a tick. An enqueue does, and a tick that leaves work or knows when the next is due. A wake that
--- fails is counted and fails nothing else.
+-- fails is counted and fails nothing else. A table that someone has locked is not waited for longer than 100 ms.
 
 -- Count a wake that could not be sent.
 create function public.giftcard_count_failed_wake(p_error text, p_now timestamptz) returns void
@@ -4463,7 +4544,8 @@ end $$;
 -- rollback. Return whether a wake was queued.
 create function public.giftcard_send_wake(
   p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off
+set lock_timeout = '100ms' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   w public.giftcard_wakes;
@@ -4534,7 +4616,7 @@ alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update
 -- own address; pg_net needs no caller.
 create function public.giftcard_wake_next(
   p_wake jsonb, p_ticks integer, p_catches_up boolean, p_now timestamptz) returns boolean
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set lock_timeout = '100ms' as $$
 begin
   if p_wake ->> 'mode' = 'pg_net' then
     perform public.giftcard_send_wake(p_ticks, p_catches_up, p_now);

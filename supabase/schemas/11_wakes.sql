@@ -38,18 +38,19 @@ alter table public.giftcard_ticks add column wake jsonb;
 comment on column public.giftcard_ticks.wake is
   'How long it waits for jobs and how many it starts, by which a wake is spared; null: waking is off.';
 
--- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 60, which are more
--- than begin while one waits.
+-- Return how many live ticks start jobs: within their time, and below their limit. Of the newest 200: a fleet may have
+-- a hundred (GIFTCARD_FLEET_TICKS). One whose row makes no sense does not count.
 create function public.giftcard_waiting_ticks(p_now timestamptz) returns integer
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return (
     select count(*)::integer from (
       select ended_at, live_until, only_stage, only_job_id, started, started_at, wake
-        from public.giftcard_ticks order by id desc limit 60) t
+        from public.giftcard_ticks order by id desc limit 200) t
      where t.ended_at is null and t.live_until > p_now and t.wake is not null
-       and t.only_stage is null and t.only_job_id is null and t.started < (t.wake ->> 'limit')::integer
-       and t.started_at + make_interval(secs => (t.wake ->> 'seconds')::double precision) > p_now);
+       and t.only_stage is null and t.only_job_id is null
+       and t.started < public.giftcard_limit_number(t.wake, 'limit', 1e9)
+       and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
 -- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)

@@ -17,7 +17,7 @@ create table public.giftcard_limits (
   constraint giftcard_limits_kind_is_known check (kind in ('stage', 'circuit', 'tenant', 'key')),
   constraint giftcard_limits_tenant_fits_kind check (name <> '' and (tenant_id <> '') = (kind in ('tenant', 'key'))),
   constraint giftcard_limits_runs_are_counted check (runs between 0 and 10000),
-  constraint giftcard_limits_rate_is_positive check (per_second > 0 and per_second <= 10000),
+  constraint giftcard_limits_rate_is_positive check (per_second between 0.0001 and 10000),
   constraint giftcard_limits_burst_is_positive check (
     burst is null or burst between 1 and 100000 and per_second is not null),
   constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
@@ -93,6 +93,21 @@ begin
                                       when 'key' then p_tenant_id || ' ' || p_name else p_name end;
 end $$;
 
+-- Return a limit that a tick has brought, within bounds: {runs, per_second, burst}, without what is no number. A number
+-- is a limit of runs. A rate has at least a start in four months: no burst of it reaches beyond the calendar.
+create function public.giftcard_sound_limit(p_value jsonb) returns jsonb
+language plpgsql immutable security invoker set search_path = '' as $$
+declare
+  v jsonb := case jsonb_typeof(p_value) when 'number' then jsonb_build_object('runs', p_value) else p_value end;
+  v_per_second numeric := nullif(public.giftcard_limit_number(v, 'per_second', 10000), 0);
+begin
+  return jsonb_strip_nulls(jsonb_build_object(
+    'runs', public.giftcard_limit_number(v, 'runs', 10000)::integer,
+    'per_second', case when v_per_second is not null then greatest(v_per_second, 1e-7) end,
+    'burst', case when v_per_second is not null and jsonb_typeof(v -> 'burst') = 'number'
+                  then greatest(public.giftcard_limit_number(v, 'burst', 100000), 1) end));
+end $$;
+
 -- Return the limits in force, by key: {"stage payment": {"runs": 2, "per_second": 10, "burst": 20}}. p_defaults: those
 -- of the settings, by stage; a number is a limit of runs. A row replaces runs, or the rate with its burst, or both.
 create function public.giftcard_effective_limits(p_defaults jsonb, p_now timestamptz) returns jsonb
@@ -100,9 +115,8 @@ language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (
     with defaults as (
-      select 'stage ' || d.key as key,
-             case jsonb_typeof(d.value) when 'number' then jsonb_build_object('runs', d.value) else d.value end as value
-        from jsonb_each(p_defaults) d where jsonb_typeof(d.value) in ('number', 'object')),
+      select 'stage ' || d.key as key, public.giftcard_sound_limit(d.value) as value
+        from jsonb_each(case jsonb_typeof(p_defaults) when 'object' then p_defaults else '{}' end) d),
     overrides as (
       select public.giftcard_limit_key(l.kind, l.name, l.tenant_id) as key, l.per_second is not null as is_rate,
              jsonb_strip_nulls(jsonb_build_object('runs', l.runs, 'per_second', l.per_second, 'burst', l.burst))
@@ -137,13 +151,13 @@ begin
            where s.key = p_key and public.giftcard_is_taken(s, p_claim_key, p_now));
 end $$;
 
--- Return when one more may start at a rate: p_now or before, if it may now. p_limit: a limit of the key, with
+-- Return when one more may start at a rate: p_now, if it may now. p_limit: a limit of the key, with
 -- per_second. full_at of a clock that has jumped counts for a whole burst at most.
 create function public.giftcard_starts_at(p_limit jsonb, r public.giftcard_rates, p_now timestamptz) returns timestamptz
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return greatest(r.held_until, p_now - make_interval(secs => public.giftcard_tokens(p_limit, r, p_now) - 1)
-                                        / (p_limit ->> 'per_second')::double precision);
+  return greatest(r.held_until, p_now + make_interval(
+    secs => greatest(0, 1 - public.giftcard_tokens(p_limit, r, p_now)) / (p_limit ->> 'per_second')::double precision));
 end $$;
 
 -- Return how many a key's rate allows to start now; below 1: none.
@@ -152,7 +166,7 @@ returns double precision
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return greatest(0, public.giftcard_burst(p_limit) + 1e-6
-    - extract(epoch from greatest(coalesce(r.full_at, p_now), p_now) - p_now)::double precision
+    - extract(epoch from least(greatest(r.full_at, p_now), p_now + interval '9000000 hours') - p_now)::double precision
       * (p_limit ->> 'per_second')::double precision);
 end $$;
 

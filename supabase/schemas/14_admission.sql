@@ -29,7 +29,8 @@ begin
 end $$;
 
 -- Admit the first of the picked jobs of each concurrency key that is free, and all others as they are. The caller holds
--- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
+-- them. busy: keys that let no more start, those of the admitted jobs too: these run only once the claim marks them.
+-- limited: jobs of keys that have a limit of their own.
 create function public.giftcard_admit_by_key(
   p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
 language plpgsql volatile security invoker set search_path = '' as $$
@@ -60,7 +61,8 @@ begin
        select o.tenant_id, o.concurrency_key from public.giftcard_jobs o where o.id = u.id limit 1) j
       left join free f on f.tenant_id = j.tenant_id and f.concurrency_key = j.concurrency_key)
   select coalesce(array_agg(r.id order by r.n) filter (where r.may_start), '{}'),
-         coalesce(array_agg(distinct r.key) filter (where not r.may_start), '{}') into admitted, busy from ranked r;
+         coalesce(array_agg(distinct r.key) filter (where not p_limits ? r.key), '{}')
+    into admitted, busy from ranked r;
 end $$;
 
 -- Admit picked jobs under the limits of their tenants and concurrency keys, and take what these need. The caller holds

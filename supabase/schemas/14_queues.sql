@@ -75,7 +75,7 @@ begin
          min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
                                  when 'probing' then greatest(q.head_at, p_now + interval '1 second')
                                  else q.head_at end)
-           filter (where not q.due or q.availability = 'probing' or p_limit <= 0)
+           filter (where not q.due or p_limit <= 0)
     into open, half_open, next_due_at
     from (select h.*, h.availability in ('ready', 'probing')
                       and (h.head_at <= p_now or t.only_job_id is not null) as due

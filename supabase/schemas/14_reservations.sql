@@ -40,7 +40,7 @@ begin
   end if;
   v_slots := array(
     select s.n from public.giftcard_slots s
-     where s.key = p_key and s.n <= p_runs and s.lease_id is distinct from p_claim_key
+     where s.key = p_key and s.n between 1 and p_runs and s.lease_id is distinct from p_claim_key
        and (select true from public.giftcard_jobs j
              where j.id = s.job_id and j.status = v_running and j.lease_id is not distinct from s.lease_id
                and j.lease_expires_at > p_now limit 1) is null
@@ -91,7 +91,8 @@ begin
   if p_limit ? 'runs' then
     slots := public.giftcard_lock_slots(p_key, (p_limit ->> 'runs')::integer, p_want, p_claim_key, p_now);
     allowed := cardinality(slots);
-    until := case when allowed < p_want then p_now + interval '1 second' end;  -- nothing notifies of a free slot
+    -- Nothing notifies of a free slot. A limit of 0 has none to wait for.
+    until := case when allowed < p_want and p_limit ->> 'runs' <> '0' then p_now + interval '1 second' end;
   end if;
   if not p_limit ? 'per_second' or allowed = 0 then
     return;
@@ -151,7 +152,8 @@ begin
       r := public.giftcard_reserve(v_key, p_limits -> v_key, allowed, p_claim_key, p_now);
       allowed := case when starts_with(v_key, 'stage ') and r.allowed < p_want then (r.allowed + p_same - 1) / p_same
                       else r.allowed end;
-      until := greatest(until, r.until);
+      -- Where nothing may start until a limit changes, there is nothing to wait for.
+      until := case when r.allowed = 0 and r.until is null then null else greatest(until, r.until) end;
       reserved := reserved || jsonb_build_object(v_key, coalesce(r.slots, '{}'));
     end if;
   end loop;

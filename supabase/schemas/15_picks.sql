@@ -8,7 +8,7 @@ create type public.giftcard_claim_state as (
   claimed_from text[],
   served jsonb,                       -- jobs that the tick has started, by circuit
   limits jsonb,                       -- as giftcard_effective_limits returns them; {}: none
-  limited_until timestamptz,          -- when what a limit holds back may start; null: none does
+  limited_until timestamptz,          -- when what a limit or a probe holds back may start; null: none does
   busy text[],                        -- keys whose jobs cannot start now; null: not known, as no job has had a key
   skipped bigint[],                   -- jobs to pass over
   tick_id bigint,
@@ -21,9 +21,10 @@ create type public.giftcard_claim_state as (
 );
 
 -- Lock the probe of a half-open circuit and return its id: among the first 50 due jobs the one with the fewest
--- attempts. null: a probe runs, another claim is choosing one, or nothing is due. Records the change open → half_open.
+-- attempts. p_busy: keys of limits whose jobs cannot start now. null: a probe runs, another claim is choosing one, or
+-- nothing is due. Records the change open → half_open.
 create function public.giftcard_pick_probe(
-  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_busy text[], p_now timestamptz) returns bigint
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -43,7 +44,8 @@ begin
        select l.lane, q.* from public.giftcard_lanes(p_circuit) l(lane) cross join lateral (
          select n.id, n.attempts, n.scheduled_at from public.giftcard_jobs n
           where n.status = 'queued' and n.circuit = p_circuit and (-n.priority) = l.lane and n.scheduled_at <= p_now
-            and n.id <> all (p_skipped)
+            and n.id <> all (p_skipped) and 'tenant ' || n.stage || ' ' || n.tenant_id <> all (p_busy)
+            and (n.concurrency_key is null or 'key ' || n.tenant_id || ' ' || n.concurrency_key <> all (p_busy))
           order by n.scheduled_at, n.id limit 50) q
         order by l.lane, q.scheduled_at, q.id limit 50) f
       order by f.attempts, f.lane, f.scheduled_at, f.id limit 1))
@@ -56,10 +58,10 @@ end $$;
 
 -- Pick a probe, unless that fails: the circuit at fault stays as it is, and ticks pass over it for ten minutes.
 create function public.giftcard_try_pick_probe(
-  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_now timestamptz) returns bigint
+  p_circuit text, p_only_job_id bigint, p_skipped bigint[], p_busy text[], p_now timestamptz) returns bigint
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  return public.giftcard_pick_probe(p_circuit, p_only_job_id, p_skipped, p_now);
+  return public.giftcard_pick_probe(p_circuit, p_only_job_id, p_skipped, p_busy, p_now);
 exception when others then
   if public.giftcard_is_unavailable(sqlstate) then
     raise;
@@ -69,7 +71,8 @@ exception when others then
   return null;
 end $$;
 
--- Pick one job as the probe of each half-open circuit, while jobs are wanted. p_one_by_one: as in giftcard_claim_for.
+-- Pick one job as the probe of each half-open circuit, while jobs are wanted. What the limits of its tenant or its key
+-- hold back is no probe: the next one is tried, up to 20 a circuit. p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_pick_probes(
   s public.giftcard_claim_state, p_half_open text[], p_only_job_id bigint, p_one_by_one boolean, p_now timestamptz)
 returns public.giftcard_claim_state
@@ -85,16 +88,26 @@ begin
     r := public.giftcard_reserve_starts(s.limits, v_circuit, 1, 1, s.claim_key, p_now);
     s.limited_until := least(s.limited_until, r.until);
     continue when r.allowed = 0;
-    v_id := case when p_one_by_one
-                 then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now)
-                 else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, p_now) end;
-    continue when v_id is null;
-    a := public.giftcard_admit(s.limits, array[v_id], s.claim_key, p_now);
-    s.limited_until := least(s.limited_until, a.until);
-    continue when a.admitted = '{}';
-    perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
-    s.ids := s.ids || v_id;
-    s.remaining := s.remaining - 1;
+    s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
+    for i in 1 .. 20 loop
+      v_id := case when p_one_by_one
+                   then public.giftcard_try_pick_probe(v_circuit, p_only_job_id, s.skipped, s.busy, p_now)
+                   else public.giftcard_pick_probe(v_circuit, p_only_job_id, s.skipped, s.busy, p_now) end;
+      if i = 1 and v_id is null then
+        s.limited_until := least(s.limited_until, p_now + interval '1 second');  -- nothing notifies of a probe's end
+      end if;
+      exit when v_id is null;
+      a := public.giftcard_admit(s.limits, array[v_id], s.claim_key, p_now);
+      s.limited_until := least(s.limited_until, case when a.admitted = '{}' then a.until
+                                                     else p_now + interval '1 second' end);
+      if a.admitted <> '{}' then
+        perform public.giftcard_take_starts(s.limits, r.reserved, a.admitted, s.claim_key, p_now);
+        s.ids := s.ids || v_id;
+        s.remaining := s.remaining - 1;
+      end if;
+      s.busy := s.busy || a.busy;
+      exit when a.admitted <> '{}' or p_only_job_id is not null;
+    end loop;
   end loop;
   return s;
 end $$;
@@ -168,6 +181,7 @@ begin
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
         v_share := s.allowed;
         continue when v_share = 0;
+        q.plain := q.plain and not public.giftcard_limits_tenants(s.limits, q.circuit);  -- may be set since the scan
       end if;
       q.plain := coalesce(q.plain, public.giftcard_is_plain(s.limits, q, v_share, p_only_job_id, p_now));
       if q.plain then

@@ -8,6 +8,15 @@ begin
   return least(100, greatest(1, coalesce((p_weights ->> p_tenant_id)::numeric::integer, 1)));
 end $$;
 
+-- Return whether a limit holds back all jobs of a tenant in a stage: one of 0, or one that is known to be used up.
+create function public.giftcard_is_held_back(s public.giftcard_claim_state, p_stage text, p_tenant_id text)
+returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return 'tenant ' || p_stage || ' ' || p_tenant_id = any (s.busy)
+         or coalesce(public.giftcard_tenant_limit(s.limits, p_stage, p_tenant_id) ->> 'runs' = '0', false);
+end $$;
+
 -- Return the tenants that have a turn now in a lane, the next one first, p_most at most, and the weight of each.
 -- p_last: the tenant of the last turn (empty: none); where its turn goes on, it comes first, else last. stopped_at: the
 -- last one walked over, if there may be more behind it; empty: the walk has gone round. One walk: to the end, then from
@@ -23,8 +32,8 @@ begin
     select p_last collate "C" as tenant_id, p_goes_on as has_turn, p_last = '' as again, 0 as seen, 0 as found
     union all
     select n.tenant_id,
-           n.due and (s.busy = '{}' or public.giftcard_limit_key(
-             'tenant', public.giftcard_stage_of(p_circuit), n.tenant_id) <> all (s.busy)),
+           n.due and (s.limits = '{}' or not public.giftcard_is_held_back(
+             s, public.giftcard_stage_of(p_circuit), n.tenant_id)),
            n.again, w.seen + 1, w.found + w.has_turn::integer
       from walk w cross join lateral (
         -- Postgres reads the second part only where the first has no row.
@@ -63,7 +72,8 @@ declare
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
   if s.weights <> '{}' and t.tenant_id <> '' then
-    v_goes_on := t.taken < public.giftcard_weight(s.weights, t.tenant_id);
+    v_goes_on := t.taken < public.giftcard_weight(s.weights, t.tenant_id)
+                 and not public.giftcard_is_held_back(s, public.giftcard_stage_of(p_circuit), t.tenant_id);
   end if;
   n := public.giftcard_tenants_in_turn(
     s, p_circuit, p_lane, coalesce(t.tenant_id, ''), v_goes_on, least(p_wanted, 25), p_now);

@@ -64,7 +64,15 @@ begin
     having count(*) >= coalesce(
       (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
     union
-    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0');
+    select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
+    union
+    -- Used up; a row of another clock is not: giftcard_lock_rate lets it begin anew.
+    select r.key from public.giftcard_rates r
+     where r.key = any (array(
+       select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ? 'per_second'))
+       and public.giftcard_starts_at(p_limits -> r.key, r, p_now) > p_now
+       and r.full_at <= p_now + make_interval(secs => 1 + public.giftcard_burst(p_limits -> r.key)
+                                                          / (p_limits -> r.key ->> 'per_second')::double precision));
 end $$;
 
 -- Pick up to p_wanted of the oldest due jobs of a lane, without p_ids.
@@ -79,6 +87,30 @@ begin
        and j.id <> all (s.ids) and j.id <> all (s.skipped) and j.id <> all (p_ids)
        and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
      order by j.scheduled_at, j.id limit p_wanted for update skip locked);
+end $$;
+
+-- Pick up to p_wanted of the 1,000 oldest due jobs of a lane whose tenants and keys are not known to be held back: for
+-- lanes with limits by tenant, where the walk over tenants has found too few. It passes many that have nothing due.
+create function public.giftcard_pick_allowed(
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  -- Twice as many as are wanted: another claim may hold some.
+  v_ids bigint[] := array(
+    select o.id from (
+      select j.id, j.stage, j.tenant_id, j.concurrency_key from public.giftcard_jobs j
+       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.scheduled_at <= p_now
+         and j.id <> all (s.ids) and j.id <> all (s.skipped)
+       order by j.scheduled_at, j.id limit 1000) o
+     where not public.giftcard_is_held_back(s, o.stage, o.tenant_id)
+       and (o.concurrency_key is null or 'key ' || o.tenant_id || ' ' || o.concurrency_key <> all (s.busy))
+     limit 2 * p_wanted);
+begin
+  v_ids := array(
+    select l.id from unnest(v_ids) u(id) cross join lateral (
+      select j.id from public.giftcard_jobs j
+       where j.id = u.id and j.status = 'queued' and j.scheduled_at <= p_now for update skip locked) l);
+  return v_ids[1 : p_wanted];
 end $$;
 
 -- Pick up to p_wanted due jobs of one lane. p_ids: those that this claim has picked of the circuit already. With limits
@@ -101,7 +133,10 @@ begin
   if v_by_tenant > 0 then
     v_got := public.giftcard_pick_by_tenant(s, p_circuit, p_lane, v_by_tenant, p_now);
   end if;
-  if not v_limited and cardinality(v_got) < p_wanted then
+  if v_limited and cardinality(v_got) < p_wanted then
+    s.ids := s.ids || v_got;
+    v_got := v_got || public.giftcard_pick_allowed(s, p_circuit, p_lane, p_wanted - cardinality(v_got), p_now);
+  elsif cardinality(v_got) < p_wanted then
     v_got := v_got || public.giftcard_pick_oldest(
       s, p_circuit, p_lane, p_wanted - cardinality(v_got), v_got, p_now);
   end if;
@@ -165,8 +200,11 @@ begin
   s.got := a.admitted;
   s.busy := s.busy || a.busy;
   -- Jobs of a key that turns out to be busy are passed over from now on; a hundred such keys are enough for one claim.
-  s.more := cardinality(v_picked) = p_wanted and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
-  -- Nothing notifies of the end of a run.
-  s.limited_until := least(s.limited_until, a.until, case when s.busy <> '{}' then p_now + interval '1 second' end);
+  s.more := p_only_job_id is null and cardinality(v_picked) = p_wanted
+            and (s.got <> '{}' or a.busy <> '{}' and cardinality(s.busy) < 100);
+  -- Nothing notifies of the end of a run, by which a key becomes free. One whose limit is 0 never does.
+  s.limited_until := least(s.limited_until, a.until, case when exists (
+    select from unnest(s.busy) b where starts_with(b, 'key ') and s.limits -> b ->> 'runs' is distinct from '0')
+    then p_now + interval '1 second' end);
   return s;
 end $$;

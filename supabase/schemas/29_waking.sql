@@ -1,5 +1,5 @@
 -- Waking: who wakes a tick. An enqueue does, and a tick that leaves work or knows when the next is due. A wake that
--- fails is counted and fails nothing else.
+-- fails is counted and fails nothing else. A table that someone has locked is not waited for longer than 100 ms.
 
 -- Count a wake that could not be sent.
 create function public.giftcard_count_failed_wake(p_error text, p_now timestamptz) returns void
@@ -16,7 +16,8 @@ end $$;
 -- rollback. Return whether a wake was queued.
 create function public.giftcard_send_wake(
   p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off
+set lock_timeout = '100ms' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   w public.giftcard_wakes;
@@ -87,7 +88,7 @@ alter table public.giftcard_jobs disable trigger giftcard_jobs_wake_after_update
 -- own address; pg_net needs no caller.
 create function public.giftcard_wake_next(
   p_wake jsonb, p_ticks integer, p_catches_up boolean, p_now timestamptz) returns boolean
-language plpgsql volatile security invoker set search_path = '' as $$
+language plpgsql volatile security invoker set search_path = '' set lock_timeout = '100ms' as $$
 begin
   if p_wake ->> 'mode' = 'pg_net' then
     perform public.giftcard_send_wake(p_ticks, p_catches_up, p_now);

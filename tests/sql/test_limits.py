@@ -165,6 +165,21 @@ def test_key_counts_in_all_stages_of_its_tenant_only(world: World) -> None:
     assert [job.id for job in world.claim(10)] == [other]
 
 
+def test_one_claim_starts_one_job_of_a_key_from_all_its_circuits(world: World) -> None:
+    for circuit in ("email", "payment", "payment:a", "payment:b"):
+        world.enqueue(circuit.partition(":")[0], circuit=circuit, concurrency_key="kate")
+    assert len(world.claim(10)) == 1
+
+
+def test_probes_share_a_key_too(world: World) -> None:
+    for circuit in ("email", "payment"):
+        world.open_circuit(circuit)
+        world.run("delete from giftcard_jobs")
+        world.enqueue(circuit, concurrency_key="kate", delay_seconds=-60)
+    world.later(61)
+    assert len(world.claim(10)) == 1
+
+
 def test_key_that_is_busy_hides_no_job_behind_it(world: World) -> None:
     each(lambda: world.enqueue(concurrency_key="kate", delay_seconds=-60), 50)
     behind = each(world.enqueue, 3)

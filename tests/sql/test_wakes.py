@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.factory import World
 
@@ -74,6 +76,16 @@ def test_a_wake_is_spared_while_a_tick_waits_for_jobs(world: World, begun: dict[
     assert world.call("take_wake") is woken
 
 
+@pytest.mark.parametrize(
+    "wake", [[], 7, {"limit": "x", "seconds": 50}, {"limit": 10, "seconds": "x"}, {"limit": 10, "seconds": -1e300}]
+)
+def test_a_tick_whose_row_makes_no_sense_spares_no_wake(world: World, wake: Any) -> None:
+    world.enqueue()
+    world.begin()
+    world.run("update giftcard_ticks set wake = %s", Jsonb(wake))
+    assert world.call("take_wake")
+
+
 def test_a_wake_without_a_tick_counts_as_lost(world: World) -> None:
     world.call("take_wake")
     world.later(9)
@@ -109,3 +121,12 @@ def test_a_decision_that_fails_fails_no_enqueue(world: World) -> None:
     assert (answer["wake"], answer["jobs"][0]["status"]) == (False, "queued")
     assert counts(world, "failed") == [1]
     assert "broken" in world.call("waking")["error"]
+
+
+def test_a_locked_table_holds_no_enqueue_up(world: World, database_url: str) -> None:
+    world.connection.commit()
+    with psycopg.connect(database_url) as other:
+        other.execute("lock table giftcard_wakes in access exclusive mode")
+        world.run("set statement_timeout = '5s'")
+        enqueued = world.call("enqueue_and_wake", jobs=[{"stage": "email", "correlation_id": "flow-1"}])
+    assert (enqueued["jobs"][0]["created"], enqueued["wake"]) == (True, False)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from lib.store import codec
 from tests.support.factory import Tick, World, done, each
@@ -104,3 +105,29 @@ def test_a_tick_waits_for_more_where_wakes_are_frequent(world: World) -> None:
     assert world.begin(linger_seconds=50).step.stopped_because == "drained"
     world.later(60)
     assert world.begin(wake=URL, linger_seconds=50).step.stopped_because == "drained"
+
+
+def test_a_tick_waits_while_no_other_could_be_woken(world: World) -> None:
+    """What is enqueued less than a second after a wake wakes none: it must find the tick that this wake began."""
+    assert world.call("take_wake")
+    world.later(0.2)
+    tick = world.begin(wake=URL, linger_seconds=50, source="wake")
+    assert tick.step.stopped_because is None
+    job_id = world.enqueue()
+    assert not world.call("take_wake")
+    world.later(1)
+    (job,) = tick.advance(limit=1, wake=URL, linger_seconds=50).jobs
+    assert job.id == job_id
+    assert advance(world, tick, URL, linger_seconds=50).stopped_because == "drained"
+
+
+def test_a_fleet_of_a_hundred_ticks_wakes_no_more(world: World) -> None:
+    world.enqueue()
+    world.run(
+        "insert into giftcard_ticks (key, source, owner, started_at, live_until, stages, wake)"
+        " select gen_random_uuid(), 'wake', 'worker', %s, %s::timestamptz + interval '2 minutes', '{}', %s"
+        " from generate_series(1, 100)",
+        world.now, world.now, Jsonb(URL | {"ticks": 100, "limit": 10}),
+    )  # fmt: skip
+    assert not world.call("take_wake", ticks=100, catches_up=True)
+    assert world.call("take_wake", ticks=101, catches_up=True)
