@@ -117,6 +117,9 @@ begin
     v_job := public.giftcard_enqueue(
       jsonb_build_array(public.giftcard_follow_up_of(b, v_counts)), p_commits => true, p_now => p_now) -> 0;
     perform public.giftcard_check_changed(((v_job ->> 'id') is not null)::integer, 1);
+    if not (v_job ->> 'created')::boolean then
+      perform public.giftcard_refuse('GC409', format('it exists already: it is job %s', v_job ->> 'id'));
+    end if;
   end if;
   update public.giftcard_batches
      set ended_at = p_now, ended_with = v_counts, follow_up_job_id = (v_job ->> 'id')::bigint, error = null

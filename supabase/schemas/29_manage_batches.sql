@@ -47,8 +47,8 @@ begin
   end if;
   begin
     v_job := public.giftcard_enqueue(jsonb_build_array(public.giftcard_follow_up_of(b, '{}')), p_now => p_now) -> 0;
-    raise exception 'taken back' using errcode = 'GC000';
-  exception when sqlstate 'GC000' then
+    raise exception 'taken back' using errcode = 'GC001';  -- GC000 would be all of GC…
+  exception when sqlstate 'GC001' then
     null;
   end;
   if not (v_job ->> 'created')::boolean then
@@ -97,11 +97,11 @@ begin
   if not found then
     return public.giftcard_repeated_batch(p_name, v_follow_up, p_jobs, coalesce(p_tenant_id, 'default'));
   end if;
-  if v_follow_up is not null then
-    perform public.giftcard_try_follow_up_of(b, v_now);
-  end if;
   if p_jobs <> '[]' then
     v_jobs := public.giftcard_fill_batch(b, p_jobs, v_now);
+  end if;
+  if v_follow_up is not null then
+    perform public.giftcard_try_follow_up_of(b, v_now);  -- after the jobs: it is none of them
   end if;
   update public.giftcard_batches
      set sealed_at = case when not coalesce(p_open, false) then v_now end,
