@@ -1,4 +1,4 @@
-"""Follow-ups that cannot be enqueued at the end: refused as their batch is created, or kept with a reason."""
+"""Follow-ups that cannot be enqueued at the end: refused as their batch is created, kept with a reason, or erased."""
 
 from typing import Any
 
@@ -40,3 +40,19 @@ def test_one_that_another_batch_has_enqueued_meanwhile_is_not_taken_for_its_own(
     world.run("update giftcard_batches set follow_up = %s where id = %s", '{"stage": "payment"}', second["id"])
     assert world.call("end_quiet_batches") == 1
     assert (shown(world, second)["error"], shown(world, second)["state"]) == (None, "ended")
+
+
+@pytest.mark.parametrize("flow", [{"correlation_id": "order-1"}, {}])
+def test_erasing_a_customer_erases_the_follow_ups_of_their_flows(world: World, flow: dict[str, str]) -> None:
+    kate = {"external_id": "CUST-1520", "given_name": "Kate", "family_name": "Rodgers", "email": "kate@example.com"}
+    saved = world.call("save_customer", tenant_id="default", **kate)
+    world.enqueue("customer_ingest", correlation_id="order-1", payload={"customer": kate})
+    hers = create(world, follow_up={"stage": "payment", "payload": {"customer": kate}} | flow)
+    other = create(world, jobs=jobs(1, dedup_key="other"))
+    world.call("erase_customer", customer_id=saved["id"])
+    assert "kate" not in str(world.rows("select follow_up from giftcard_batches"))
+    for batch in (hers, other):
+        for job_id in ids(batch):
+            world.settle(world.claim_one(job_id), Complete())
+    assert (shown(world, hers)["state"], shown(world, hers)["follow_up_job_id"]) == ("ended", None)
+    assert shown(world, other)["follow_up_job_id"]
