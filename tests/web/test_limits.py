@@ -62,8 +62,9 @@ def test_what_other_hands_wrote_is_masked(world: World) -> None:
         "insert into giftcard_limits (kind, name, runs, set_by, reason)"
         " values ('stage', 'email', 1, 'kate@example.com', 'kate@example.com called')"
     )
-    (row,) = ask(world, "GET").json["limits"]
-    assert (row["set_by"], row["reason"]) == ("[email]", "[email] called")
+    for shown in (ask(world, "GET"), world.client.get("/api/status", headers=bearer(ADMIN))):
+        (row,) = shown.json["limits"]
+        assert (row["set_by"], row["reason"]) == ("[email]", "[email] called")
 
 
 @pytest.mark.parametrize("older", ["x", '["stage"]'])
