@@ -164,6 +164,7 @@ begin
   update public.giftcard_batches set sealed_at = v_now where id = p_id and sealed_at is null;
   if found then
     perform public.giftcard_record_act(p_by, b.tenant_id, 'seal_batch', 'batch ' || p_id, '{}', v_now);
+    perform public.giftcard_meet_settles(p_id);
     perform public.giftcard_end_batches(array[p_id], v_now);
   end if;
   return public.giftcard_show_batch(p_id, p_tenant_id);
