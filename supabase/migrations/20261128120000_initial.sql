@@ -1016,7 +1016,7 @@ end $$;
 -- Return the limits in force, by key: {"stage payment": {"runs": 2, "per_second": 10, "burst": 20}}. p_defaults: those
 -- of the settings, by stage; a number is a limit of runs. A row replaces runs, or the rate with its burst, or both.
 create function public.giftcard_effective_limits(p_defaults jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (
     with defaults as (
@@ -1139,7 +1139,8 @@ begin
    where task = p_task and public.giftcard_is_due(last_at, every, v_now);
   return found;
 end $$;
--- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys.
+-- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys. The planner's
+-- settings are those of giftcard_claim_for.
 
 -- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
 create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
@@ -1153,7 +1154,7 @@ end $$;
 -- is not free.
 create function public.giftcard_free_keys(p_tenant_ids text[], p_keys text[], p_now timestamptz)
 returns table (tenant_id text, concurrency_key text)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_locked boolean[] := array(
     select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
@@ -1172,7 +1173,7 @@ end $$;
 -- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
 create function public.giftcard_admit_by_key(
   p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_tenant_ids text[];
   v_keys text[];
@@ -1208,7 +1209,7 @@ end $$;
 create function public.giftcard_admit(
   p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
   out admitted bigint[], out busy text[], out until timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_reserved jsonb := '{}'::jsonb;
   v_first record := public.giftcard_admit_by_key(p_limits, p_ids, p_now);
@@ -1367,15 +1368,15 @@ begin
       order by j.revive_at, j.id limit 1));
 end $$;
 -- Reservations: what limits leave to a claim. Everything is locked with SKIP LOCKED: what another claim decides about
--- now counts as taken, and none waits for another.
+-- now counts as taken, and none waits for another. The planner's settings are those of giftcard_claim_for: setting them
+-- in each function again costs more than what most of these do.
 
 -- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
 -- without this limit, of which there may be more than it allows.
 create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
-     or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
+  if not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
     return;
   elsif not exists (select from public.giftcard_slots where key = p_key) then
     insert into public.giftcard_slots (key, n, job_id, lease_id)
@@ -1393,13 +1394,15 @@ end $$;
 create function public.giftcard_lock_slots(
   p_key text, p_runs integer, p_want integer, p_claim_key uuid, p_now timestamptz) returns integer[]
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = '' as $$
 declare
   v_above bigint := 0::bigint;
   v_slots integer[];
   v_running constant text := 'running';  -- a variable, as in giftcard_is_taken, which is inline here
 begin
-  perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  if p_runs > 0 and not exists (select from public.giftcard_slots where key = p_key and n = p_runs) then
+    perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  end if;
   if exists (select from public.giftcard_slots where key = p_key and n > p_runs) then
     v_above := (select count(*) from public.giftcard_slots s
                  where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now));
@@ -1425,7 +1428,7 @@ end $$;
 -- than its burst takes is of another clock or another limit: it begins anew, with nothing to start.
 create function public.giftcard_lock_rate(p_key text, p_limit jsonb, p_now timestamptz)
 returns public.giftcard_rates
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   r public.giftcard_rates;
   v_empty timestamptz := p_now + make_interval(
@@ -1481,7 +1484,7 @@ end $$;
 -- Take what was reserved under one key, for the jobs p_ids. The caller holds the rows.
 create function public.giftcard_take(
   p_key text, p_limit jsonb, p_slots integer[], p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
   if cardinality(p_ids) = 0 then
     return;
@@ -1688,9 +1691,9 @@ declare
   r record;
 begin
   r := public.giftcard_reserve_starts(
-    s.limits, v_circuit, p_wanted, (
+    s.limits, v_circuit, p_wanted, case when cardinality(s.queues) = p_place then 1 else (
       select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
-       where starts_with(c.circuit || ':', v_stage || ':')), s.claim_key, p_now);
+       where starts_with(c.circuit || ':', v_stage || ':')) end, s.claim_key, p_now);
   s.allowed := r.allowed;
   s.reserved := r.reserved;
   s.limited_until := least(s.limited_until, r.until);
@@ -1762,71 +1765,49 @@ end $$;
 -- their queues.
 
 -- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
-create function public.giftcard_weight(s public.giftcard_claim_state, p_tenant_id text) returns integer
+create function public.giftcard_weight(p_weights jsonb, p_tenant_id text) returns integer
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return case when s.weights = '{}' then 1
-              else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
+  return least(100, greatest(1, coalesce((p_weights ->> p_tenant_id)::numeric::integer, 1)));
 end $$;
 
--- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
--- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
-create function public.giftcard_walk_tenants(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_after text, p_until text, p_most integer,
-  p_now timestamptz)
-returns table (tenant_id text, has_turn boolean, weight integer)
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  v_key text := 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ';
-begin
-  return query with recursive walk as (
-    (select f.tenant_id, f.scheduled_at <= p_now and v_key || f.tenant_id <> all (s.busy) as has_turn, 1 as seen,
-            0 as found
-       from public.giftcard_jobs f
-      where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
-        and f.tenant_id > p_after
-      order by f.tenant_id, f.scheduled_at, f.id limit 1)
-    union all
-    select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
-      select j.tenant_id, j.scheduled_at <= p_now and v_key || j.tenant_id <> all (s.busy) as has_turn
-        from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
-       order by j.tenant_id, j.scheduled_at, j.id limit 1) n
-     where w.found + w.has_turn::integer < p_most and w.seen < 75)
-  select k.tenant_id, k.has_turn, public.giftcard_weight(s, k.tenant_id)
-    from walk k where p_until is null or k.tenant_id <= p_until;
-end $$;
-
--- Return the tenants that have a turn now, the next one first, 25 at most, and the weight of each. stopped_at: the last
--- one walked over, if there may be more behind it; empty: the walk has gone round.
+-- Return the tenants that have a turn now in a lane, the next one first, p_most at most, and the weight of each.
+-- p_last: the tenant of the last turn (empty: none); where its turn goes on, it comes first, else last. stopped_at: the
+-- last one walked over, if there may be more behind it; empty: the walk has gone round. One walk: to the end, then from
+-- the first tenant on; of 75 tenants at most, those whose jobs are not due among them.
 create function public.giftcard_tenants_in_turn(
   s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_last text, p_goes_on boolean, p_most integer,
   p_now timestamptz, out names text[], out weights integer[], out stopped_at text)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
-  v_more record;
-  v_seen bigint;
+  v_seen integer;
 begin
-  -- The walk is over all tenants but the last one; where its turn goes on, it comes first.
-  select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
-         coalesce(array_agg(w.weight) filter (where w.has_turn), '{}'), count(*), max(w.tenant_id)
-    into names, weights, v_seen, stopped_at from (
-    select p_last as tenant_id, true as has_turn, public.giftcard_weight(s, p_last) as weight where p_goes_on
+  with recursive walk as (
+    select p_last collate "C" as tenant_id, p_goes_on as has_turn, p_last = '' as again, 0 as seen, 0 as found
     union all
-    select * from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, null, p_most, p_now)) w;
-  if cardinality(names) >= p_most or v_seen >= 75 then
-    return;
-  end if;
-  stopped_at := '';
-  if p_last <> '' then
-    select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}') as names,
-           coalesce(array_agg(w.weight) filter (where w.has_turn), '{}') as weights, max(w.tenant_id) as stopped_at
-      into v_more from public.giftcard_walk_tenants(
-        s, p_circuit, p_lane, '', p_last, p_most - cardinality(names), p_now) w
-     where not p_goes_on or w.tenant_id < p_last;
-    names := names || v_more.names;
-    weights := weights || v_more.weights;
-    stopped_at := coalesce(v_more.stopped_at, '');
+    select n.tenant_id,
+           n.due and (s.busy = '{}' or public.giftcard_limit_key(
+             'tenant', public.giftcard_stage_of(p_circuit), n.tenant_id) <> all (s.busy)),
+           n.again, w.seen + 1, w.found + w.has_turn::integer
+      from walk w cross join lateral (
+        -- Postgres reads the second part only where the first has no row.
+        (select j.tenant_id, j.scheduled_at <= p_now as due, w.again from public.giftcard_jobs j
+          where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
+          order by j.tenant_id, j.scheduled_at, j.id limit 1)
+        union all
+        (select j.tenant_id, j.scheduled_at <= p_now, true from public.giftcard_jobs j
+          where not w.again and j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane
+          order by j.tenant_id, j.scheduled_at, j.id limit 1)
+        limit 1) n
+     where w.found + w.has_turn::integer < p_most and w.seen < 75
+       and (not n.again or p_last = '' or n.tenant_id < p_last or n.tenant_id = p_last and not p_goes_on))
+  select coalesce(array_agg(k.tenant_id order by k.seen) filter (where k.has_turn), '{}'),
+         coalesce(array_agg(case when s.weights = '{}' then 1 else public.giftcard_weight(s.weights, k.tenant_id) end
+                            order by k.seen) filter (where k.has_turn), '{}'),
+         max(k.seen), (array_agg(k.tenant_id order by k.seen desc))[1]
+    into names, weights, v_seen, stopped_at from walk k;
+  if cardinality(names) < p_most and v_seen < 75 then
+    stopped_at := '';
   end if;
 end $$;
 
@@ -1837,18 +1818,19 @@ create function public.giftcard_pick_by_tenant(
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   t public.giftcard_turns;
-  v_goes_on boolean;  -- the tenant of the last turn has not had its weight in a row
+  v_goes_on boolean := false;  -- the tenant of the last turn has not had its weight in a row
   v_picked bigint[];
   v_last text;
   v_taken integer;
-  n record;           -- whose turn it is
+  n record;                    -- whose turn it is
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
-  t.tenant_id := coalesce(t.tenant_id, '');
-  v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
-               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
-  n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
-  -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
+  if s.weights <> '{}' and t.tenant_id <> '' then
+    v_goes_on := t.taken < public.giftcard_weight(s.weights, t.tenant_id);
+  end if;
+  n := public.giftcard_tenants_in_turn(
+    s, p_circuit, p_lane, coalesce(t.tenant_id, ''), v_goes_on, least(p_wanted, 25), p_now);
+  -- Locks a few more than it picks, where tenants have many turns: of each as many as all turns may need.
   select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),
          (array_agg(x.name order by x.turn desc, x.place desc, x.nth desc))[1],
          (array_agg(x.nth order by x.turn desc, x.place desc, x.nth desc))[1]
@@ -1869,24 +1851,14 @@ begin
     v_last := n.stopped_at;
     v_taken := 100;  -- its turn is over
   end if;
-  perform public.giftcard_keep_turn(p_circuit, v_last, v_taken);
-  return v_picked;
-end $$;
-
--- Keep which tenant had the last turn of a circuit (empty: the next claim begins with the first), and how many of its
--- jobs started in a row; not if another claim holds the row.
-create function public.giftcard_keep_turn(p_circuit text, p_tenant_id text, p_taken integer) returns void
-language plpgsql volatile security invoker set search_path = '' as $$
-begin
-  update public.giftcard_turns set tenant_id = p_tenant_id, taken = p_taken
-   where circuit = (select t.circuit from public.giftcard_turns t where t.circuit = p_circuit for update skip locked);
-  if not found and not exists (select from public.giftcard_turns t where t.circuit = p_circuit)
-     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_circuit, 0)) then
-    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_circuit, p_tenant_id, p_taken)
+  update public.giftcard_turns set tenant_id = v_last, taken = v_taken
+   where circuit = (select f.circuit from public.giftcard_turns f where f.circuit = p_circuit for update skip locked);
+  if t.circuit is null and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_circuit, 0)) then
+    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_circuit, v_last, v_taken)
     on conflict do nothing;
   end if;
+  return v_picked;
 end $$;
-
 -- Turns: how a claim picks from a queue where more than the time of its jobs matters: priorities, tenants, concurrency
 -- keys, limits.
 --
@@ -1927,7 +1899,7 @@ end $$;
 create function public.giftcard_limits_tenants(p_limits jsonb, p_circuit text) returns boolean
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return p_limits <> '{}' and exists (
+  return exists (
     select from jsonb_object_keys(p_limits) k
      where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
 end $$;
@@ -1938,7 +1910,7 @@ create function public.giftcard_is_plain(
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return p_only_job_id is null and cardinality(q.lanes) = 1
-         and not public.giftcard_limits_tenants(p_limits, q.circuit)
+         and (p_limits = '{}' or not public.giftcard_limits_tenants(p_limits, q.circuit))
          and not public.giftcard_takes_turns(q.circuit, q.lanes[1], p_wanted, p_now);
 end $$;
 
@@ -1978,7 +1950,7 @@ returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_tenant integer := 0;
-  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
+  v_limited boolean := s.limits <> '{}' and public.giftcard_limits_tenants(s.limits, p_circuit);
   v_got bigint[] := '{}'::bigint[];
 begin
   s.ids := s.ids || p_ids;
@@ -2036,11 +2008,19 @@ declare
   a record;  -- what the limits of tenants and keys admit
 begin
   s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
-  if p_only_job_id is null then
-    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
-  else
+  if p_only_job_id is not null then
     v_picked := array(select id from public.giftcard_jobs
                        where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
+  elsif cardinality(q.lanes) = 1 then
+    v_picked := public.giftcard_pick_from_lane(s, q.circuit, q.lanes[1], p_wanted, '{}', p_now);
+  else
+    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
+  end if;
+  if s.limits = '{}' and s.busy = '{}' and not exists (
+      select from public.giftcard_jobs where id = any (v_picked) and concurrency_key is not null) then
+    s.got := v_picked;
+    s.more := cardinality(v_picked) = p_wanted;
+    return s;
   end if;
   a := public.giftcard_admit(s.limits, v_picked, s.claim_key, p_now);
   s.got := a.admitted;
@@ -4164,8 +4144,8 @@ begin
   end if;
   begin
     v_job := public.giftcard_enqueue(jsonb_build_array(public.giftcard_follow_up_of(b, '{}')), p_now => p_now) -> 0;
-    raise exception 'taken back' using errcode = 'GC001';  -- GC000 would be all of GC…
-  exception when sqlstate 'GC001' then
+    raise triggered_action_exception;  -- undoes the insert
+  exception when triggered_action_exception then
     null;
   end;
   if not (v_job ->> 'created')::boolean then

@@ -99,7 +99,7 @@ end $$;
 -- Return the limits in force, by key: {"stage payment": {"runs": 2, "per_second": 10, "burst": 20}}. p_defaults: those
 -- of the settings, by stage; a number is a limit of runs. A row replaces runs, or the rate with its burst, or both.
 create function public.giftcard_effective_limits(p_defaults jsonb, p_now timestamptz) returns jsonb
-language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql stable security invoker set search_path = '' as $$
 begin
   return (
     with defaults as (

@@ -1,4 +1,5 @@
--- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys.
+-- Admission: which of the picked jobs may start, under the limits of their tenants and concurrency keys. The planner's
+-- settings are those of giftcard_claim_for.
 
 -- Return the limit of a tenant's jobs of a stage: its own, else that of each tenant; null: none.
 create function public.giftcard_tenant_limit(p_limits jsonb, p_stage text, p_tenant_id text) returns jsonb
@@ -12,7 +13,7 @@ end $$;
 -- is not free.
 create function public.giftcard_free_keys(p_tenant_ids text[], p_keys text[], p_now timestamptz)
 returns table (tenant_id text, concurrency_key text)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_locked boolean[] := array(
     select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
@@ -31,7 +32,7 @@ end $$;
 -- them. busy: keys that let no more start; limited: jobs of keys that have a limit of their own.
 create function public.giftcard_admit_by_key(
   p_limits jsonb, p_ids bigint[], p_now timestamptz, out admitted bigint[], out busy text[], out limited boolean)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_tenant_ids text[];
   v_keys text[];
@@ -67,7 +68,7 @@ end $$;
 create function public.giftcard_admit(
   p_limits jsonb, p_ids bigint[], p_claim_key uuid, p_now timestamptz,
   out admitted bigint[], out busy text[], out until timestamptz)
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_reserved jsonb := '{}'::jsonb;
   v_first record := public.giftcard_admit_by_key(p_limits, p_ids, p_now);

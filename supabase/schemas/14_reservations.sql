@@ -1,13 +1,13 @@
 -- Reservations: what limits leave to a claim. Everything is locked with SKIP LOCKED: what another claim decides about
--- now counts as taken, and none waits for another.
+-- now counts as taken, and none waits for another. The planner's settings are those of giftcard_claim_for: setting them
+-- in each function again costs more than what most of these do.
 
 -- Add the slots of a key that are missing, unless another claim adds them now. The first ones get the runs that began
 -- without this limit, of which there may be more than it allows.
 create function public.giftcard_add_slots(p_key text, p_runs integer, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  if p_runs = 0 or exists (select from public.giftcard_slots where key = p_key and n = p_runs)
-     or not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
+  if not pg_try_advisory_xact_lock(hashtextextended('slots of ' || p_key, 0)) then
     return;
   elsif not exists (select from public.giftcard_slots where key = p_key) then
     insert into public.giftcard_slots (key, n, job_id, lease_id)
@@ -25,13 +25,15 @@ end $$;
 create function public.giftcard_lock_slots(
   p_key text, p_runs integer, p_want integer, p_claim_key uuid, p_now timestamptz) returns integer[]
 language plpgsql volatile security invoker
-set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = '' as $$
 declare
   v_above bigint := 0::bigint;
   v_slots integer[];
   v_running constant text := 'running';  -- a variable, as in giftcard_is_taken, which is inline here
 begin
-  perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  if p_runs > 0 and not exists (select from public.giftcard_slots where key = p_key and n = p_runs) then
+    perform public.giftcard_add_slots(p_key, p_runs, p_now);
+  end if;
   if exists (select from public.giftcard_slots where key = p_key and n > p_runs) then
     v_above := (select count(*) from public.giftcard_slots s
                  where s.key = p_key and s.n > p_runs and public.giftcard_is_taken(s, p_claim_key, p_now));
@@ -57,7 +59,7 @@ end $$;
 -- than its burst takes is of another clock or another limit: it begins anew, with nothing to start.
 create function public.giftcard_lock_rate(p_key text, p_limit jsonb, p_now timestamptz)
 returns public.giftcard_rates
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 declare
   r public.giftcard_rates;
   v_empty timestamptz := p_now + make_interval(
@@ -113,7 +115,7 @@ end $$;
 -- Take what was reserved under one key, for the jobs p_ids. The caller holds the rows.
 create function public.giftcard_take(
   p_key text, p_limit jsonb, p_slots integer[], p_ids bigint[], p_claim_key uuid, p_now timestamptz) returns void
-language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+language plpgsql volatile security invoker set search_path = '' as $$
 begin
   if cardinality(p_ids) = 0 then
     return;

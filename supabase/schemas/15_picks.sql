@@ -132,9 +132,9 @@ declare
   r record;
 begin
   r := public.giftcard_reserve_starts(
-    s.limits, v_circuit, p_wanted, (
+    s.limits, v_circuit, p_wanted, case when cardinality(s.queues) = p_place then 1 else (
       select count(*)::integer from unnest(s.queues[p_place : p_place + 24]) c
-       where starts_with(c.circuit || ':', v_stage || ':')), s.claim_key, p_now);
+       where starts_with(c.circuit || ':', v_stage || ':')) end, s.claim_key, p_now);
   s.allowed := r.allowed;
   s.reserved := r.reserved;
   s.limited_until := least(s.limited_until, r.until);

@@ -2,71 +2,49 @@
 -- their queues.
 
 -- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
-create function public.giftcard_weight(s public.giftcard_claim_state, p_tenant_id text) returns integer
+create function public.giftcard_weight(p_weights jsonb, p_tenant_id text) returns integer
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return case when s.weights = '{}' then 1
-              else least(100, greatest(1, coalesce((s.weights ->> p_tenant_id)::numeric::integer, 1))) end;
+  return least(100, greatest(1, coalesce((p_weights ->> p_tenant_id)::numeric::integer, 1)));
 end $$;
 
--- Walk over the tenants with queued jobs in a lane, after p_after up to p_until (null: the last one), until p_most have
--- a turn: 75 at most. has_turn: one that has due jobs and is not held back by a limit; weight: jobs in a row.
-create function public.giftcard_walk_tenants(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_after text, p_until text, p_most integer,
-  p_now timestamptz)
-returns table (tenant_id text, has_turn boolean, weight integer)
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  v_key text := 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ';
-begin
-  return query with recursive walk as (
-    (select f.tenant_id, f.scheduled_at <= p_now and v_key || f.tenant_id <> all (s.busy) as has_turn, 1 as seen,
-            0 as found
-       from public.giftcard_jobs f
-      where f.status = 'queued' and f.circuit = p_circuit and (-f.priority) = p_lane
-        and f.tenant_id > p_after
-      order by f.tenant_id, f.scheduled_at, f.id limit 1)
-    union all
-    select n.tenant_id, n.has_turn, w.seen + 1, w.found + w.has_turn::integer from walk w cross join lateral (
-      select j.tenant_id, j.scheduled_at <= p_now and v_key || j.tenant_id <> all (s.busy) as has_turn
-        from public.giftcard_jobs j
-       where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
-       order by j.tenant_id, j.scheduled_at, j.id limit 1) n
-     where w.found + w.has_turn::integer < p_most and w.seen < 75)
-  select k.tenant_id, k.has_turn, public.giftcard_weight(s, k.tenant_id)
-    from walk k where p_until is null or k.tenant_id <= p_until;
-end $$;
-
--- Return the tenants that have a turn now, the next one first, 25 at most, and the weight of each. stopped_at: the last
--- one walked over, if there may be more behind it; empty: the walk has gone round.
+-- Return the tenants that have a turn now in a lane, the next one first, p_most at most, and the weight of each.
+-- p_last: the tenant of the last turn (empty: none); where its turn goes on, it comes first, else last. stopped_at: the
+-- last one walked over, if there may be more behind it; empty: the walk has gone round. One walk: to the end, then from
+-- the first tenant on; of 75 tenants at most, those whose jobs are not due among them.
 create function public.giftcard_tenants_in_turn(
   s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_last text, p_goes_on boolean, p_most integer,
   p_now timestamptz, out names text[], out weights integer[], out stopped_at text)
 language plpgsql stable security invoker set search_path = '' as $$
 declare
-  v_more record;
-  v_seen bigint;
+  v_seen integer;
 begin
-  -- The walk is over all tenants but the last one; where its turn goes on, it comes first.
-  select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}'),
-         coalesce(array_agg(w.weight) filter (where w.has_turn), '{}'), count(*), max(w.tenant_id)
-    into names, weights, v_seen, stopped_at from (
-    select p_last as tenant_id, true as has_turn, public.giftcard_weight(s, p_last) as weight where p_goes_on
+  with recursive walk as (
+    select p_last collate "C" as tenant_id, p_goes_on as has_turn, p_last = '' as again, 0 as seen, 0 as found
     union all
-    select * from public.giftcard_walk_tenants(s, p_circuit, p_lane, p_last, null, p_most, p_now)) w;
-  if cardinality(names) >= p_most or v_seen >= 75 then
-    return;
-  end if;
-  stopped_at := '';
-  if p_last <> '' then
-    select coalesce(array_agg(w.tenant_id) filter (where w.has_turn), '{}') as names,
-           coalesce(array_agg(w.weight) filter (where w.has_turn), '{}') as weights, max(w.tenant_id) as stopped_at
-      into v_more from public.giftcard_walk_tenants(
-        s, p_circuit, p_lane, '', p_last, p_most - cardinality(names), p_now) w
-     where not p_goes_on or w.tenant_id < p_last;
-    names := names || v_more.names;
-    weights := weights || v_more.weights;
-    stopped_at := coalesce(v_more.stopped_at, '');
+    select n.tenant_id,
+           n.due and (s.busy = '{}' or public.giftcard_limit_key(
+             'tenant', public.giftcard_stage_of(p_circuit), n.tenant_id) <> all (s.busy)),
+           n.again, w.seen + 1, w.found + w.has_turn::integer
+      from walk w cross join lateral (
+        -- Postgres reads the second part only where the first has no row.
+        (select j.tenant_id, j.scheduled_at <= p_now as due, w.again from public.giftcard_jobs j
+          where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id > w.tenant_id
+          order by j.tenant_id, j.scheduled_at, j.id limit 1)
+        union all
+        (select j.tenant_id, j.scheduled_at <= p_now, true from public.giftcard_jobs j
+          where not w.again and j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane
+          order by j.tenant_id, j.scheduled_at, j.id limit 1)
+        limit 1) n
+     where w.found + w.has_turn::integer < p_most and w.seen < 75
+       and (not n.again or p_last = '' or n.tenant_id < p_last or n.tenant_id = p_last and not p_goes_on))
+  select coalesce(array_agg(k.tenant_id order by k.seen) filter (where k.has_turn), '{}'),
+         coalesce(array_agg(case when s.weights = '{}' then 1 else public.giftcard_weight(s.weights, k.tenant_id) end
+                            order by k.seen) filter (where k.has_turn), '{}'),
+         max(k.seen), (array_agg(k.tenant_id order by k.seen desc))[1]
+    into names, weights, v_seen, stopped_at from walk k;
+  if cardinality(names) < p_most and v_seen < 75 then
+    stopped_at := '';
   end if;
 end $$;
 
@@ -77,18 +55,19 @@ create function public.giftcard_pick_by_tenant(
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   t public.giftcard_turns;
-  v_goes_on boolean;  -- the tenant of the last turn has not had its weight in a row
+  v_goes_on boolean := false;  -- the tenant of the last turn has not had its weight in a row
   v_picked bigint[];
   v_last text;
   v_taken integer;
-  n record;           -- whose turn it is
+  n record;                    -- whose turn it is
 begin
   select * into t from public.giftcard_turns where circuit = p_circuit;
-  t.tenant_id := coalesce(t.tenant_id, '');
-  v_goes_on := coalesce(t.taken < public.giftcard_weight(s, t.tenant_id), false)
-               and 'tenant ' || public.giftcard_stage_of(p_circuit) || ' ' || t.tenant_id <> all (s.busy);
-  n := public.giftcard_tenants_in_turn(s, p_circuit, p_lane, t.tenant_id, v_goes_on, least(p_wanted, 25), p_now);
-  -- Locks a few more than it picks, where tenants have many turns: each as many as all turns may need.
+  if s.weights <> '{}' and t.tenant_id <> '' then
+    v_goes_on := t.taken < public.giftcard_weight(s.weights, t.tenant_id);
+  end if;
+  n := public.giftcard_tenants_in_turn(
+    s, p_circuit, p_lane, coalesce(t.tenant_id, ''), v_goes_on, least(p_wanted, 25), p_now);
+  -- Locks a few more than it picks, where tenants have many turns: of each as many as all turns may need.
   select coalesce(array_agg(x.id order by x.turn, x.place, x.nth), '{}'),
          (array_agg(x.name order by x.turn desc, x.place desc, x.nth desc))[1],
          (array_agg(x.nth order by x.turn desc, x.place desc, x.nth desc))[1]
@@ -109,21 +88,11 @@ begin
     v_last := n.stopped_at;
     v_taken := 100;  -- its turn is over
   end if;
-  perform public.giftcard_keep_turn(p_circuit, v_last, v_taken);
-  return v_picked;
-end $$;
-
--- Keep which tenant had the last turn of a circuit (empty: the next claim begins with the first), and how many of its
--- jobs started in a row; not if another claim holds the row.
-create function public.giftcard_keep_turn(p_circuit text, p_tenant_id text, p_taken integer) returns void
-language plpgsql volatile security invoker set search_path = '' as $$
-begin
-  update public.giftcard_turns set tenant_id = p_tenant_id, taken = p_taken
-   where circuit = (select t.circuit from public.giftcard_turns t where t.circuit = p_circuit for update skip locked);
-  if not found and not exists (select from public.giftcard_turns t where t.circuit = p_circuit)
-     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_circuit, 0)) then
-    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_circuit, p_tenant_id, p_taken)
+  update public.giftcard_turns set tenant_id = v_last, taken = v_taken
+   where circuit = (select f.circuit from public.giftcard_turns f where f.circuit = p_circuit for update skip locked);
+  if t.circuit is null and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_circuit, 0)) then
+    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_circuit, v_last, v_taken)
     on conflict do nothing;
   end if;
+  return v_picked;
 end $$;
-

@@ -38,7 +38,7 @@ end $$;
 create function public.giftcard_limits_tenants(p_limits jsonb, p_circuit text) returns boolean
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return p_limits <> '{}' and exists (
+  return exists (
     select from jsonb_object_keys(p_limits) k
      where starts_with(k, 'tenant ' || public.giftcard_stage_of(p_circuit) || ' '));
 end $$;
@@ -49,7 +49,7 @@ create function public.giftcard_is_plain(
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return p_only_job_id is null and cardinality(q.lanes) = 1
-         and not public.giftcard_limits_tenants(p_limits, q.circuit)
+         and (p_limits = '{}' or not public.giftcard_limits_tenants(p_limits, q.circuit))
          and not public.giftcard_takes_turns(q.circuit, q.lanes[1], p_wanted, p_now);
 end $$;
 
@@ -89,7 +89,7 @@ returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_tenant integer := 0;
-  v_limited boolean := public.giftcard_limits_tenants(s.limits, p_circuit);
+  v_limited boolean := s.limits <> '{}' and public.giftcard_limits_tenants(s.limits, p_circuit);
   v_got bigint[] := '{}'::bigint[];
 begin
   s.ids := s.ids || p_ids;
@@ -147,11 +147,19 @@ declare
   a record;  -- what the limits of tenants and keys admit
 begin
   s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
-  if p_only_job_id is null then
-    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
-  else
+  if p_only_job_id is not null then
     v_picked := array(select id from public.giftcard_jobs
                        where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
+  elsif cardinality(q.lanes) = 1 then
+    v_picked := public.giftcard_pick_from_lane(s, q.circuit, q.lanes[1], p_wanted, '{}', p_now);
+  else
+    v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
+  end if;
+  if s.limits = '{}' and s.busy = '{}' and not exists (
+      select from public.giftcard_jobs where id = any (v_picked) and concurrency_key is not null) then
+    s.got := v_picked;
+    s.more := cardinality(v_picked) = p_wanted;
+    return s;
   end if;
   a := public.giftcard_admit(s.limits, v_picked, s.claim_key, p_now);
   s.got := a.admitted;

@@ -47,8 +47,8 @@ begin
   end if;
   begin
     v_job := public.giftcard_enqueue(jsonb_build_array(public.giftcard_follow_up_of(b, '{}')), p_now => p_now) -> 0;
-    raise exception 'taken back' using errcode = 'GC001';  -- GC000 would be all of GC…
-  exception when sqlstate 'GC001' then
+    raise triggered_action_exception;  -- undoes the insert
+  exception when triggered_action_exception then
     null;
   end;
   if not (v_job ->> 'created')::boolean then
