@@ -48,11 +48,11 @@ def test_a_limit_of_nothing_has_a_warning(door: Door) -> None:
 
 def test_pages_continue_where_the_last_one_ended(door: Door) -> None:
     for name in ("a", "b", "c"):
-        door.says("limits", "set", "key", name, "--tenant", "acme", "--runs", "2")
+        door.says("limits", "set", "tenant", "email", "--tenant", name, "--runs", "2")
     first = door.json("limits", "list", "--limit", "2")
-    assert [row["name"] for row in first["limits"]] == ["a", "b"]
+    assert [row["tenant_id"] for row in first["limits"]] == ["a", "b"]
     second = door.json("limits", "list", "--older", first["older"])
-    assert ([row["name"] for row in second["limits"]], second["older"]) == (["c"], None)
+    assert ([row["tenant_id"] for row in second["limits"]], second["older"]) == (["c"], None)
     assert "--older" in door.says("limits", "list", "--limit", "2")
 
 
