@@ -24,8 +24,8 @@ begin
                  else format('%s has %s running, which is its limit', v_what, p_runs) end);
 end $$;
 
--- Return why a limit holds a job back: {reason, until, text}, with who set it and why; null: none does. p_defaults: the
--- limits of the settings, as each tick records them.
+-- Return why a limit holds a job back: {reason, until, by, text}; null: none does. until: of a rate, when the next may
+-- start, else when the limit ends; by: who set it. p_defaults: the limits of the settings, as each tick records them.
 create function public.giftcard_waiting_for_limit(j public.giftcard_jobs, p_defaults jsonb, p_now timestamptz)
 returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -59,12 +59,14 @@ begin
     exit when v_why is not null;
   end loop;
   return v_why || coalesce((
-    select jsonb_build_object('by', left(l.set_by, 400), 'text', left(concat(
-             v_why ->> 'text', ' (set by ' || l.set_by, ': ' || l.reason, case when l.set_by is not null then ')' end),
-             500))
+    select jsonb_strip_nulls(jsonb_build_object('by', left(l.set_by, 400), 'until', coalesce(v_until, l.until)))
+           || jsonb_build_object('text', left((v_why ->> 'text') || coalesce(' (' || nullif(concat_ws(
+                '; ', 'set by ' || l.set_by || coalesce(': ' || l.reason, ''),
+                'until ' || public.giftcard_time_text(l.until)), '') || ')', ''), 500))
       from public.giftcard_limits l
-     where public.giftcard_limit_key(l.kind, l.name, l.tenant_id) = k.key and l.set_by is not null
-       and (l.until is null or l.until > p_now)), '{}');
+     where public.giftcard_limit_key(l.kind, l.name, l.tenant_id) in (k.key, 'tenant ' || j.stage || ' *')
+       and l.kind = k.kind and (l.until is null or l.until > p_now)
+     order by l.tenant_id desc limit 1), '{}');
 end $$;
 
 -- Return how many queued jobs of its circuit start before a job, at most 1,000: of higher priority, or older.

@@ -216,6 +216,16 @@ def test_job_held_back_by_a_limit_says_which_and_who_set_it(world: World, expect
     assert told["text"].endswith("(set by ann: slow)")
 
 
+def test_limit_of_each_tenant_says_until_when(world: World) -> None:
+    world.sql(
+        "insert into giftcard_limits (kind, name, tenant_id, runs, set_by, until)"
+        " values ('tenant', 'payment', '*', 0, 'ann', '2050-01-01T12:00:00Z')"
+    )
+    told = waits(world, due(world))["waiting_for"]
+    assert (told["reason"], told["by"], told["until"][:4]) == ("tenant_full", "ann", "2050")
+    assert told["text"].endswith("its limit is 0 runs (set by ann; until 2050-01-01 12:00:00Z)")
+
+
 def test_key_without_a_limit_of_its_own_lets_one_run(world: World) -> None:
     due(world, concurrency_key="kate")
     world.value("select giftcard_begin_tick(gen_random_uuid(), 'w', 't', '{\"payment\": 60}', 9, 60, 1)")
