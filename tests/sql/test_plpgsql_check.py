@@ -32,7 +32,7 @@ class Exempt(NamedTuple):
 
 EXEMPT = [
     Exempt(
-        "giftcard_(scan_queues|pick_jobs|pick_oldest|pick_by_tenant)",
+        "giftcard_(scan_queues|pick_jobs|pick_oldest|pick_allowed|pick_by_tenant)",
         "routine is marked as VOLATILE, should be STABLE",
         "it locks the rows that it finds (for update skip locked), which Postgres allows in a volatile function only",
     ),
