@@ -41,7 +41,8 @@ _WELCOME = """
 Gift cards at {url}   (Ctrl-C to stop)
 
   Open it in a browser: the page of operators, signed in.
-  A clock calls the cron endpoint each full minute, and an order wakes a tick before. Mails are written to {mails}.
+  A clock calls the cron endpoint each full minute, and each order wakes a tick within a second.
+  Mails are written to {mails}.
   The tokens are in .local/secrets.json. To send an order, run a tick and see the status:
 
     token() {{ python3 -c 'import json, sys; print(json.load(open(".local/secrets.json"))[sys.argv[1]])' "$1"; }}
@@ -120,7 +121,8 @@ def _environment(url: str) -> dict[str, str]:
         "GIFTCARD_WAKE": "url",
         **secrets_file(LOCAL / "secrets.json"),
     }
-    return defaults | {name: os.environ[name] for name in defaults if os.environ.get(name)} | {"SUPABASE_URL": ""}
+    names = (*defaults, "GIFTCARD_STAGES", "GIFTCARD_TEMPLATES", "GIFTCARD_ORDER_FLOW")  # the command line needs them
+    return defaults | {name: os.environ[name] for name in names if os.environ.get(name)} | {"SUPABASE_URL": ""}
 
 
 def _welcome(stack: ExitStack, variables: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from lib.errors import Invalid
 from lib.jobs.enqueue import check_payload, circuit_for, prepare_requests
 from lib.jobs.registry import Registry
 from lib.jobs.schemas import BulkRequeueRequest, CircuitPage, EnqueueRequest, ErrorsQuery, Filter, Page, StuckQuery
-from lib.jobs.shown import masked, paused_by_setting
+from lib.jobs.shown import masked, masked_limit, paused_by_setting
 from lib.jobs.trouble import error_group, stuck_thing
 from lib.store.connect import database_name
 from lib.store.store import Store
@@ -90,6 +90,7 @@ class Operations:
         registry = self._registry()
         found = self._store.status(stages=registry.ready(self._settings))
         found["dead_letters"] = [masked(job) for job in found["dead_letters"]]
+        found["limits"] = [masked_limit(limit) for limit in found["limits"]]
         if self._settings.giftcard_paused:
             found["killed"] = [paused_by_setting(job) for job in found["killed"]]
         return found | {

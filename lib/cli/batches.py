@@ -176,6 +176,8 @@ def _batch_view(batch: Json) -> Iterator[Part]:
         ("ended at", moment(batch["ended_at"])),
     ]
     yield Table(f"Batch {batch['id']}{': ' + batch['name'] if batch['name'] else ''}", ("", ""), rows)
+    if batch["state"] == "open":
+        yield f"It ends once it is sealed: flask jobs batches seal {batch['id']}"
     if batch["counts"]["error"]:
         yield f"Its dead letters: flask jobs list --batch-id {batch['id']} --status error"
 

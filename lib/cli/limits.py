@@ -3,22 +3,26 @@
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import Any, get_args
 
 import click
 from flask.cli import with_appcontext
 
 from lib.cli.group import BadInput, command_line, jobs, json_option, output
-from lib.cli.known import suggesting
+from lib.cli.known import Word, suggesting
 from lib.cli.options import NAME, TEXT, build, option_name, options_of, reason_option, typed_fields
 from lib.cli.services import limit_service
 from lib.cli.tables import Part, Table, moment
+from lib.errors import Invalid, Refused
 from lib.jobs.limits import described, label, rate
-from lib.jobs.schemas import LimitPage, LimitRemoval, LimitRequest
+from lib.jobs.schemas import LimitKind, LimitPage, LimitRemoval, LimitRequest
 
 Json = dict[str, Any]
 
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+# Fields of the API whose options have other names, as errors have them.
+_FIELDS = {"--per-second": "--rate", "per_second": "--rate", "--for-seconds": "--for", "tenant_id": "--tenant"}
 _HELP = {
     "kind": "stage, circuit, tenant or key.",
     "limit": "Maximum number of rows.",
@@ -28,7 +32,7 @@ _HELP = {
     "until": "When it ends by itself, like 2026-01-31T12:00:00Z.",
 }
 
-_kind = click.argument("limit_kind", metavar="KIND", type=NAME)
+_kind = click.argument("limit_kind", metavar="KIND", type=Word(get_args(LimitKind)))
 _name = click.argument("limit_name", metavar="NAME", type=NAME)
 _tenant = click.option(
     *("--tenant", "--tenant-id", "tenant_id"),
@@ -71,9 +75,9 @@ def set_limit(
     default; a limit that was set before is replaced."""
     values = options | {"kind": limit_kind, "name": limit_name}
     values |= {"per_second": _per_second(starts), "for_seconds": _seconds(duration)}
-    wanted = build(LimitRequest, {name: value for name, value in values.items() if value is not None})
-    with suggesting("stage", limit_name):
-        done = limit_service().set(wanted)
+    given = {name: value for name, value in values.items() if value is not None}
+    with _naming_options(), nullcontext() if limit_kind == "key" else suggesting("stage", limit_name):
+        done = limit_service().set(build(LimitRequest, given))
     output(done, as_json=as_json, view=_set_view)
 
 
@@ -86,8 +90,23 @@ def set_limit(
 def remove(limit_kind: str, limit_name: str, *, as_json: bool, **options: Any) -> None:
     """Remove a limit: the default is in force again."""
     values = {"kind": limit_kind, "name": limit_name} | options
-    wanted = build(LimitRemoval, {name: value for name, value in values.items() if value is not None})
-    output(limit_service().remove(wanted), as_json=as_json, view=_removed_view)
+    given = {name: value for name, value in values.items() if value is not None}
+    with _naming_options():
+        removed = limit_service().remove(build(LimitRemoval, given))
+    output(removed, as_json=as_json, view=_removed_view)
+
+
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Name the options in an error where it has the fields of the API."""
+    try:
+        yield
+    except (BadInput, Invalid, Refused) as error:
+        text = str(error)
+        named = re.sub("|".join(_FIELDS), lambda found: _FIELDS[found[0]], text)
+        if named == text:
+            raise
+        raise BadInput(named) from error
 
 
 def _per_second(text: str | None) -> float | None:

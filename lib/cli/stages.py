@@ -24,6 +24,7 @@ def stages(found: Json) -> Iterator[Part]:
         for s in found["stages"]
     ]
     yield Table("Stages", columns, rows)
+    yield "Concurrency and rate are those of the settings. Limits override them: flask jobs limits list"
     if broken := found.get("broken_stages"):  # older deployments have none
         yield Table("Stages that cannot be loaded: their jobs wait", ("stage", "reason"), list(broken.items()))
     overrides = [

@@ -7,8 +7,8 @@ from lib.caller import Caller
 from lib.errors import Invalid
 from lib.jobs.registry import Registry
 from lib.jobs.schemas import LimitPage, LimitRemoval, LimitRequest
+from lib.jobs.shown import masked_limit
 from lib.store.store import Store
-from lib.telemetry.redact import covered
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ class Limits:
     def find(self, page: LimitPage) -> Json:
         """Return a page of limits, each with what is in force; also the settings' limits of stages without a row."""
         found = self._store.list_limits(**page.model_dump())
-        return found | {"limits": [_shown(limit) for limit in found["limits"]]}
+        return found | {"limits": [masked_limit(limit) for limit in found["limits"]]}
 
     def set(self, request: LimitRequest) -> Json:
         """Set a limit in place of the one with its kind, name and tenant, and return it.
@@ -37,7 +37,7 @@ class Limits:
         if request.kind != "key" and not self._registry().knows(stage):
             raise Invalid(f"there is no stage {stage}", field="name")
         given = request.model_dump() | {"until": request.until and request.until.isoformat()}
-        return _shown(self._store.set_limit(caller=self._caller, **given))
+        return masked_limit(self._store.set_limit(caller=self._caller, **given))
 
     def remove(self, request: LimitRemoval) -> Json:
         """Remove a limit, and return what it was: the default is in force again.
@@ -45,7 +45,7 @@ class Limits:
         Raises:
             Refused: there is none.
         """
-        return _shown(self._store.remove_limit(caller=self._caller, **request.model_dump()))
+        return masked_limit(self._store.remove_limit(caller=self._caller, **request.model_dump()))
 
 
 def label(limit: Json) -> str:
@@ -69,8 +69,3 @@ def described(values: Json) -> str:
     """Return runs and rate in words: `at most 2 at once, 10/s burst 20`."""
     runs = {None: "", 0: "none starts"}.get(values["runs"], f"at most {values['runs']} at once")
     return ", ".join(filter(None, (runs, rate(values)))) or "no limit"
-
-
-def _shown(limit: Json) -> Json:
-    """Mask what may repeat personal data: anyone may write the row by SQL."""
-    return limit | {"reason": covered(limit["reason"]), "set_by": covered(limit["set_by"])}

@@ -41,9 +41,14 @@ def masked(row: Json) -> Json:
     """Return a job or a run with its personal data masked."""
     found = {name: covered(value) if name in _COLUMNS else value for name, value in row.items()}
     waiting = row.get("waiting_for")
-    if waiting and waiting["reason"] == "key_busy":  # its text names the concurrency key
+    if waiting:  # its text may name the concurrency key, and has the reason that a person gave
         found["waiting_for"] = waiting | {"text": covered(waiting["text"])}
     return found
+
+
+def masked_limit(limit: Json) -> Json:
+    """Return a limit with what may repeat personal data masked: anyone may write the row by SQL."""
+    return limit | {"reason": covered(limit["reason"]), "set_by": covered(limit["set_by"])}
 
 
 def initials(value: Any) -> Any:

@@ -17,7 +17,7 @@ _FIXES = {
     "stage_unknown": "flask jobs list --status queued --stage {stage}",
     "circuit_open": "flask jobs circuits reset {name}",
     "circuit_half_open": "flask jobs circuits reset {name}",
-    "stage_full": "flask jobs list --status running --stage {stage}",
+    "stage_full": "flask jobs limits list --kind stage",
     "circuit_full": "flask jobs limits list",
     "tenant_full": "flask jobs limits list",
     "key_busy": "flask jobs list --status running --stage {stage}",

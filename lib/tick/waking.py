@@ -167,6 +167,30 @@ class WakingStore(Store):
         """Run a schedule now, and wake a tick."""
         return self._waking(lambda: super(WakingStore, self).run_schedule(plan, **arguments))
 
+    def create_batch(self, **arguments: Any) -> dict[str, Any]:
+        """Create a batch, and wake a tick for its jobs."""
+        return self._waking(lambda: super(WakingStore, self).create_batch(**arguments))
+
+    def add_to_batch(self, batch_id: int, **arguments: Any) -> dict[str, Any]:
+        """Add jobs to a batch, and wake a tick."""
+        return self._waking(lambda: super(WakingStore, self).add_to_batch(batch_id, **arguments))
+
+    def seal_batch(self, batch_id: int, **arguments: Any) -> dict[str, Any]:
+        """Seal a batch, and wake a tick for the follow-up that is due if it ended."""
+        return self._waking(lambda: super(WakingStore, self).seal_batch(batch_id, **arguments))
+
+    def create_operation(self, **arguments: Any) -> dict[str, Any]:
+        """Create an operation, and wake a tick to begin with it."""
+        return self._waking(lambda: super(WakingStore, self).create_operation(**arguments))
+
+    def set_limit(self, **arguments: Any) -> dict[str, Any]:
+        """Set a limit, and wake a tick: it may let more start than the one before."""
+        return self._waking(lambda: super(WakingStore, self).set_limit(**arguments))
+
+    def remove_limit(self, **arguments: Any) -> dict[str, Any]:
+        """Remove a limit, and wake a tick for what it held back."""
+        return self._waking(lambda: super(WakingStore, self).remove_limit(**arguments))
+
     def begin_tick(self, **arguments: Any) -> Step:
         """Begin a tick, and wake the next one if it leaves work."""
         return self._after(super().begin_tick(**arguments))

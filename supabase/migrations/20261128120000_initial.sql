@@ -630,14 +630,16 @@ begin
        and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
--- Return whether a tick had better wait for the next job than end: wakes are so frequent (ten in this minute) that it
--- costs less, or the last one was less than a second ago, so that what is enqueued now could wake none.
+-- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
+-- that waiting costs less; or, where the application wakes, because the last wake was less than a second ago: a job
+-- that comes now cannot wake, and would wait for the clock. (With pg_net its wake is planned.)
 create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  return exists (select from public.giftcard_wakes
-                  where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
-                                    or sent_at > p_now - interval '1 second' and sent_at <= p_now));
+  return exists (
+    select from public.giftcard_wakes
+     where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
+       or url is null and sent_at > p_now - interval '1 second' and sent_at < p_now + interval '10 seconds'));
 end $$;
 
 -- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows
@@ -942,6 +944,9 @@ create table public.giftcard_limits (
     burst is null or burst between 1 and 100000 and per_second is not null),
   constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
 );
+-- As giftcard_list_limits lists them.
+create index giftcard_limits_listed on public.giftcard_limits
+    (kind, (case kind when 'key' then md5(name) else name end), tenant_id);
 
 comment on table public.giftcard_limits is
   'A limit that overrides the settings, until its end. A plain INSERT (kind, name, runs) is a valid one.';
@@ -1352,7 +1357,7 @@ begin
            where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
              and (t.only_job_id is null
                   or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at, h.circuit) q;
 end $$;
 
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job
@@ -4046,6 +4051,24 @@ begin
            order by batch_id desc, id desc limit 1) is not null;
 end $$;
 
+-- Wait for what ends the last jobs of a batch at this moment: it does not see the seal, so it does not end the batch.
+-- An open job that is free is held until the seal has been committed: what ends that job sees the seal.
+create function public.giftcard_meet_settles(p_batch_id bigint) returns void
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  perform from public.giftcard_jobs
+   where batch_id is not null and batch_id = p_batch_id
+     and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
+   order by batch_id desc, id desc limit 1 for share skip locked;
+  if not found then
+    perform from public.giftcard_jobs
+     where batch_id is not null and batch_id = p_batch_id
+       and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
+     order by id for share;
+  end if;
+end $$;
+
 -- Count the jobs of a batch by status, each up to p_cap: {total, queued, running, completed, error, cancelled}.
 -- Archived jobs are not among them: a job is archived only after the end of its batch.
 create function public.giftcard_batch_counts(p_batch_id bigint, p_cap integer default null) returns jsonb
@@ -4106,6 +4129,9 @@ begin
     v_job := public.giftcard_enqueue(
       jsonb_build_array(public.giftcard_follow_up_of(b, v_counts)), p_commits => true, p_now => p_now) -> 0;
     perform public.giftcard_check_changed(((v_job ->> 'id') is not null)::integer, 1);
+    if not (v_job ->> 'created')::boolean then
+      perform public.giftcard_refuse('GC409', format('it exists already: it is job %s', v_job ->> 'id'));
+    end if;
   end if;
   update public.giftcard_batches
      set ended_at = p_now, ended_with = v_counts, follow_up_job_id = (v_job ->> 'id')::bigint, error = null
@@ -4255,11 +4281,11 @@ begin
   if not found then
     return public.giftcard_repeated_batch(p_name, v_follow_up, p_jobs, coalesce(p_tenant_id, 'default'));
   end if;
-  if v_follow_up is not null then
-    perform public.giftcard_try_follow_up_of(b, v_now);
-  end if;
   if p_jobs <> '[]' then
     v_jobs := public.giftcard_fill_batch(b, p_jobs, v_now);
+  end if;
+  if v_follow_up is not null then
+    perform public.giftcard_try_follow_up_of(b, v_now);  -- after the jobs: it is none of them
   end if;
   update public.giftcard_batches
      set sealed_at = case when not coalesce(p_open, false) then v_now end,
@@ -4322,6 +4348,7 @@ begin
   update public.giftcard_batches set sealed_at = v_now where id = p_id and sealed_at is null;
   if found then
     perform public.giftcard_record_act(p_by, b.tenant_id, 'seal_batch', 'batch ' || p_id, '{}', v_now);
+    perform public.giftcard_meet_settles(p_id);
     perform public.giftcard_end_batches(array[p_id], v_now);
   end if;
   return public.giftcard_show_batch(p_id, p_tenant_id);
@@ -4459,13 +4486,16 @@ begin
   end if;
 end $$;
 
--- Lock a job's row, if it runs under this lease. Return whether it does.
-create function public.giftcard_lock_lease(p_job_id bigint, p_lease_id uuid) returns boolean
+-- Lock a job's row, if it runs under this lease. Return the place of its version, which each change moves; null if
+-- it does not.
+create function public.giftcard_lock_lease(p_job_id bigint, p_lease_id uuid) returns tid
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_place tid;
 begin
-  perform from public.giftcard_jobs
+  select ctid into v_place from public.giftcard_jobs
    where id = p_job_id and status = 'running' and lease_id = p_lease_id for update;
-  return found;
+  return v_place;
 end $$;
 
 -- Settle one result that is complete and has a call, {…, then: {function, arguments}}: the function is called once,
@@ -4482,19 +4512,26 @@ set search_path = '' set statement_timeout = '2s' set lock_timeout = '1s' as $$
 declare
   v_results constant jsonb := jsonb_build_array(p_result - 'then');
   v_returned boolean := false;
+  v_place tid;
   s record;
 begin
-  if not public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid) then
+  v_place := public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid);
+  if v_place is null then
     -- Settled by an earlier try, or the job is another run's.
     s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
     return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
   end if;
   perform public.giftcard_call_function(p_result -> 'then' ->> 'function', p_result -> 'then' -> 'arguments');
+  -- Also what leaves it running: a settle of the function's own would leave out the next jobs.
+  if public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid)
+     is distinct from v_place then
+    perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
+  end if;
   v_returned := true;
   s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
   if s.settled -> 0 ->> 'settled' is distinct from 'settled' then
     v_returned := false;
-    perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
+    perform public.giftcard_refuse('GC409', 'the row of its job does not change', 'then');
   end if;
   perform public.giftcard_count_in_tick(p_tick_id, s.sums);
   return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
@@ -4938,7 +4975,8 @@ begin
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
-    elsif v_name = 'batch_id' and p_filter ->> v_name !~ '^[0-9]{1,18}$' then
+    elsif v_name = 'batch_id' and (p_filter ->> v_name !~ '^[0-9]{1,19}$'
+                                   or lpad(p_filter ->> v_name, 19, '0') collate "C" > '9223372036854775807') then
       perform public.giftcard_refuse('GC400', 'batch_id must be the number of a batch', v_name);
     elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
           !~* '^[0-9]{4}(-[0-9]{2}){2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
@@ -5580,7 +5618,7 @@ begin
   returning * into l;
   if not found then
     perform public.giftcard_refuse('GC404', format(
-      'there is no limit %s: a default is changed by setting a limit',
+      'there is no limit %s: to change what the settings allow, set one',
       public.giftcard_limit_key(p_kind, v_name, v_tenant_id)), 'name');
   end if;
   perform public.giftcard_record_limit(p_by, 'remove_limit', l, jsonb_build_object(
@@ -5693,7 +5731,8 @@ begin
     'held_until', case when isfinite(r.held_until) and r.held_until > p_now then r.held_until end);
 end $$;
 
--- Return the place after which a page of limits begins: kind, name, tenant. GC400 for what no page gave.
+-- Return the place after which a page of limits begins: kind, name (of a key its md5: a cursor is part of a URL, and a
+-- key may be of a customer), tenant. GC400 for what no page gave.
 create function public.giftcard_limit_cursor(p_older text) returns text[]
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -5709,10 +5748,10 @@ exception when data_exception then
   return null;
 end $$;
 
--- Return a page of limits, by kind, name and tenant, and the settings' limits of stages that have none of their own:
--- {limits: [{kind, name, tenant_id, runs, per_second, burst, default, in_force, state, running, tokens, held_until,
--- until, set_by, reason, updated_at}], older: the cursor to continue from, null at the end}. running: up to 10,000 are
--- counted; of each tenant (*) the most that one of them has.
+-- Return a page of limits, by kind, name (of a key its md5) and tenant, and the settings' limits of stages that have
+-- none of their own: {limits: [{kind, name, tenant_id, runs, per_second, burst, default, in_force, state, running,
+-- tokens, held_until, until, set_by, reason, updated_at}], older: the cursor to continue from, null at the end}.
+-- running: up to 10,000 are counted; of each tenant (*) the most that one of them has.
 create function public.giftcard_list_limits(
   p_kind text default null, p_older text default null, p_limit integer default 50, p_now timestamptz default null)
 returns jsonb
@@ -5732,12 +5771,14 @@ begin
       select * from public.giftcard_jobs
        where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > v_now limit 10000) j
      group by j.stage, j.circuit, j.tenant_id, j.concurrency_key), found as (
-    (select l.kind, l.name, l.tenant_id, l from public.giftcard_limits l
+    (select l.kind, l.name, l.tenant_id, l, (case l.kind when 'key' then md5(l.name) else l.name end) as place
+       from public.giftcard_limits l
       where (p_kind is null or l.kind = p_kind)
-        and (v_after is null or (l.kind, l.name, l.tenant_id) > (v_after[1], v_after[2], v_after[3]))
-      order by l.kind, l.name, l.tenant_id limit v_limit + 1)
+        and (v_after is null or (l.kind, (case l.kind when 'key' then md5(l.name) else l.name end), l.tenant_id)
+                                > (v_after[1], v_after[2], v_after[3]))
+      order by l.kind, (case l.kind when 'key' then md5(l.name) else l.name end), l.tenant_id limit v_limit + 1)
     union all
-    select 'stage', d.name, '', null::public.giftcard_limits from jsonb_object_keys(v_defaults) d(name)
+    select 'stage', d.name, '', null::public.giftcard_limits, d.name from jsonb_object_keys(v_defaults) d(name)
      where (p_kind is null or p_kind = 'stage')
        and (v_after is null or row('stage' collate "C", d.name collate "C", '' collate "C")
                                > row(v_after[1], v_after[2], v_after[3]))
@@ -5750,8 +5791,8 @@ begin
           where case f.kind when 'stage' then r.stage = f.name when 'circuit' then r.circuit = f.name
                             when 'tenant' then r.stage = f.name and f.tenant_id in (r.tenant_id, '*')
                             else r.concurrency_key = f.name and r.tenant_id = f.tenant_id end
-          group by r.tenant_id) t)::bigint, v_now) order by f.kind, f.name, f.tenant_id) into v_page
-    from (select * from found n order by n.kind collate "C", n.name collate "C", n.tenant_id collate "C"
+          group by r.tenant_id) t)::bigint, v_now) order by f.kind, f.place, f.tenant_id) into v_page
+    from (select * from found n order by n.kind collate "C", n.place collate "C", n.tenant_id collate "C"
            limit v_limit + 1) f;
   v_page := coalesce(v_page, '[]');
   if jsonb_array_length(v_page) > v_limit then
@@ -5759,7 +5800,8 @@ begin
     v_last := v_page -> -1;
   end if;
   return jsonb_build_object('limits', v_page, 'older', case when v_last is not null then jsonb_build_array(
-    v_last -> 'kind', v_last -> 'name', coalesce(v_last ->> 'tenant_id', ''))::text end);
+    v_last -> 'kind', case v_last ->> 'kind' when 'key' then md5(v_last ->> 'name') else v_last ->> 'name' end,
+    coalesce(v_last ->> 'tenant_id', ''))::text end);
 end $$;
 
 -- Return the limits of runs that are in force, for metrics: [{kind, name, tenant, runs, running}], at most 200 of a
@@ -7244,8 +7286,8 @@ begin
   return jsonb_build_object('id', v_id);
 end $$;
 
--- Return the flows of a customer: those of their orders and cards, and those whose jobs name them. Until its
--- customer_ingest has run, an order is found by its payload alone.
+-- Return the flows of a customer: those of their orders and cards, and those whose jobs or follow-ups name them. Until
+-- its customer_ingest has run, an order is found by its payload alone.
 create function public.giftcard_flows_of(p_customer_id bigint, p_tenant_id text, p_external_id text, p_email text)
 returns text[]
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -7263,6 +7305,11 @@ begin
        and (j.payload #>> '{customer,external_id}' = p_external_id
             or p_external_id is null and j.payload #>> '{customer,external_id}' is null
                and lower(j.payload #>> '{customer,email}') = lower(p_email))
+    union select coalesce(b.follow_up ->> 'correlation_id', 'batch-' || b.id) from public.giftcard_batches b
+     where b.tenant_id = p_tenant_id
+       and (b.follow_up #>> '{payload,customer,external_id}' = p_external_id
+            or p_external_id is null and b.follow_up #>> '{payload,customer,external_id}' is null
+               and lower(b.follow_up #>> '{payload,customer,email}') = lower(p_email))
     union select a.correlation_id from public.giftcard_jobs_archive a
      where a.tenant_id = p_tenant_id
        and (a.job #>> '{payload,customer,external_id}' = p_external_id
@@ -7271,7 +7318,8 @@ begin
 end $$;
 
 -- Erase payload, context, concurrency key and errors of some jobs (whose rows the caller holds) and of their flows'
--- archived jobs, of all their histories, and the results of their mails. Return the ids of all these jobs.
+-- archived jobs, of all their histories, the results of their mails, and the follow-ups of batches in these flows.
+-- Return the ids of all these jobs.
 create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
 returns bigint[]
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -7296,6 +7344,8 @@ begin
   select p_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
   update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
    where job_id = any (v_ids) and (error is not null or detail is not null);
+  update public.giftcard_batches set follow_up = null, error = null
+   where tenant_id = p_tenant_id and coalesce(follow_up ->> 'correlation_id', 'batch-' || id) = any (p_flows);
   update public.giftcard_effects
      set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
    where tenant_id = p_tenant_id and correlation_id = any (p_flows)

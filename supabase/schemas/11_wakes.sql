@@ -53,14 +53,16 @@ begin
        and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
--- Return whether a tick had better wait for the next job than end: wakes are so frequent (ten in this minute) that it
--- costs less, or the last one was less than a second ago, so that what is enqueued now could wake none.
+-- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
+-- that waiting costs less; or, where the application wakes, because the last wake was less than a second ago: a job
+-- that comes now cannot wake, and would wait for the clock. (With pg_net its wake is planned.)
 create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
-  return exists (select from public.giftcard_wakes
-                  where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
-                                    or sent_at > p_now - interval '1 second' and sent_at <= p_now));
+  return exists (
+    select from public.giftcard_wakes
+     where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
+       or url is null and sent_at > p_now - interval '1 second' and sent_at < p_now + interval '10 seconds'));
 end $$;
 
 -- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows

@@ -22,6 +22,9 @@ create table public.giftcard_limits (
     burst is null or burst between 1 and 100000 and per_second is not null),
   constraint giftcard_limits_limit_something check (runs is not null or per_second is not null)
 );
+-- As giftcard_list_limits lists them.
+create index giftcard_limits_listed on public.giftcard_limits
+    (kind, (case kind when 'key' then md5(name) else name end), tenant_id);
 
 comment on table public.giftcard_limits is
   'A limit that overrides the settings, until its end. A plain INSERT (kind, name, runs) is a valid one.';

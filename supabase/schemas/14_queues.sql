@@ -83,7 +83,7 @@ begin
            where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
              and (t.only_job_id is null
                   or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
-           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at) q;
+           order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at, h.circuit) q;
 end $$;
 
 -- Return when something may start for a tick that found less than it asked for: the earliest of p_heads_at, a later job

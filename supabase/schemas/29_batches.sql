@@ -57,6 +57,24 @@ begin
            order by batch_id desc, id desc limit 1) is not null;
 end $$;
 
+-- Wait for what ends the last jobs of a batch at this moment: it does not see the seal, so it does not end the batch.
+-- An open job that is free is held until the seal has been committed: what ends that job sees the seal.
+create function public.giftcard_meet_settles(p_batch_id bigint) returns void
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  perform from public.giftcard_jobs
+   where batch_id is not null and batch_id = p_batch_id
+     and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
+   order by batch_id desc, id desc limit 1 for share skip locked;
+  if not found then
+    perform from public.giftcard_jobs
+     where batch_id is not null and batch_id = p_batch_id
+       and (status in ('queued', 'running') or status = 'error' and revive_at is not null)
+     order by id for share;
+  end if;
+end $$;
+
 -- Count the jobs of a batch by status, each up to p_cap: {total, queued, running, completed, error, cancelled}.
 -- Archived jobs are not among them: a job is archived only after the end of its batch.
 create function public.giftcard_batch_counts(p_batch_id bigint, p_cap integer default null) returns jsonb
@@ -117,6 +135,9 @@ begin
     v_job := public.giftcard_enqueue(
       jsonb_build_array(public.giftcard_follow_up_of(b, v_counts)), p_commits => true, p_now => p_now) -> 0;
     perform public.giftcard_check_changed(((v_job ->> 'id') is not null)::integer, 1);
+    if not (v_job ->> 'created')::boolean then
+      perform public.giftcard_refuse('GC409', format('it exists already: it is job %s', v_job ->> 'id'));
+    end if;
   end if;
   update public.giftcard_batches
      set ended_at = p_now, ended_with = v_counts, follow_up_job_id = (v_job ->> 'id')::bigint, error = null

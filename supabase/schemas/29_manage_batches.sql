@@ -97,11 +97,11 @@ begin
   if not found then
     return public.giftcard_repeated_batch(p_name, v_follow_up, p_jobs, coalesce(p_tenant_id, 'default'));
   end if;
-  if v_follow_up is not null then
-    perform public.giftcard_try_follow_up_of(b, v_now);
-  end if;
   if p_jobs <> '[]' then
     v_jobs := public.giftcard_fill_batch(b, p_jobs, v_now);
+  end if;
+  if v_follow_up is not null then
+    perform public.giftcard_try_follow_up_of(b, v_now);  -- after the jobs: it is none of them
   end if;
   update public.giftcard_batches
      set sealed_at = case when not coalesce(p_open, false) then v_now end,
@@ -164,6 +164,7 @@ begin
   update public.giftcard_batches set sealed_at = v_now where id = p_id and sealed_at is null;
   if found then
     perform public.giftcard_record_act(p_by, b.tenant_id, 'seal_batch', 'batch ' || p_id, '{}', v_now);
+    perform public.giftcard_meet_settles(p_id);
     perform public.giftcard_end_batches(array[p_id], v_now);
   end if;
   return public.giftcard_show_batch(p_id, p_tenant_id);

@@ -52,13 +52,16 @@ begin
   end if;
 end $$;
 
--- Lock a job's row, if it runs under this lease. Return whether it does.
-create function public.giftcard_lock_lease(p_job_id bigint, p_lease_id uuid) returns boolean
+-- Lock a job's row, if it runs under this lease. Return the place of its version, which each change moves; null if
+-- it does not.
+create function public.giftcard_lock_lease(p_job_id bigint, p_lease_id uuid) returns tid
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_place tid;
 begin
-  perform from public.giftcard_jobs
+  select ctid into v_place from public.giftcard_jobs
    where id = p_job_id and status = 'running' and lease_id = p_lease_id for update;
-  return found;
+  return v_place;
 end $$;
 
 -- Settle one result that is complete and has a call, {…, then: {function, arguments}}: the function is called once,
@@ -75,19 +78,26 @@ set search_path = '' set statement_timeout = '2s' set lock_timeout = '1s' as $$
 declare
   v_results constant jsonb := jsonb_build_array(p_result - 'then');
   v_returned boolean := false;
+  v_place tid;
   s record;
 begin
-  if not public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid) then
+  v_place := public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid);
+  if v_place is null then
     -- Settled by an earlier try, or the job is another run's.
     s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
     return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
   end if;
   perform public.giftcard_call_function(p_result -> 'then' ->> 'function', p_result -> 'then' -> 'arguments');
+  -- Also what leaves it running: a settle of the function's own would leave out the next jobs.
+  if public.giftcard_lock_lease((p_result ->> 'id')::bigint, (p_result ->> 'lease_id')::uuid)
+     is distinct from v_place then
+    perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
+  end if;
   v_returned := true;
   s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
   if s.settled -> 0 ->> 'settled' is distinct from 'settled' then
     v_returned := false;
-    perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
+    perform public.giftcard_refuse('GC409', 'the row of its job does not change', 'then');
   end if;
   perform public.giftcard_count_in_tick(p_tick_id, s.sums);
   return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);

@@ -18,7 +18,8 @@ begin
       perform public.giftcard_refuse('GC400', format('there is no filter %s', v_name), v_name);
     elsif jsonb_typeof(p_filter -> v_name) not in ('string', 'null') then
       perform public.giftcard_refuse('GC400', format('the filter %s must be text', v_name), v_name);
-    elsif v_name = 'batch_id' and p_filter ->> v_name !~ '^[0-9]{1,18}$' then
+    elsif v_name = 'batch_id' and (p_filter ->> v_name !~ '^[0-9]{1,19}$'
+                                   or lpad(p_filter ->> v_name, 19, '0') collate "C" > '9223372036854775807') then
       perform public.giftcard_refuse('GC400', 'batch_id must be the number of a batch', v_name);
     elsif v_name in ('created_after', 'created_before') and p_filter ->> v_name
           !~* '^[0-9]{4}(-[0-9]{2}){2}[t ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2})?)$' then

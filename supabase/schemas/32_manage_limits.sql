@@ -127,7 +127,7 @@ begin
   returning * into l;
   if not found then
     perform public.giftcard_refuse('GC404', format(
-      'there is no limit %s: a default is changed by setting a limit',
+      'there is no limit %s: to change what the settings allow, set one',
       public.giftcard_limit_key(p_kind, v_name, v_tenant_id)), 'name');
   end if;
   perform public.giftcard_record_limit(p_by, 'remove_limit', l, jsonb_build_object(

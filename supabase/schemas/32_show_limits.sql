@@ -67,7 +67,8 @@ begin
     'held_until', case when isfinite(r.held_until) and r.held_until > p_now then r.held_until end);
 end $$;
 
--- Return the place after which a page of limits begins: kind, name, tenant. GC400 for what no page gave.
+-- Return the place after which a page of limits begins: kind, name (of a key its md5: a cursor is part of a URL, and a
+-- key may be of a customer), tenant. GC400 for what no page gave.
 create function public.giftcard_limit_cursor(p_older text) returns text[]
 language plpgsql stable security invoker set search_path = '' as $$
 declare
@@ -83,10 +84,10 @@ exception when data_exception then
   return null;
 end $$;
 
--- Return a page of limits, by kind, name and tenant, and the settings' limits of stages that have none of their own:
--- {limits: [{kind, name, tenant_id, runs, per_second, burst, default, in_force, state, running, tokens, held_until,
--- until, set_by, reason, updated_at}], older: the cursor to continue from, null at the end}. running: up to 10,000 are
--- counted; of each tenant (*) the most that one of them has.
+-- Return a page of limits, by kind, name (of a key its md5) and tenant, and the settings' limits of stages that have
+-- none of their own: {limits: [{kind, name, tenant_id, runs, per_second, burst, default, in_force, state, running,
+-- tokens, held_until, until, set_by, reason, updated_at}], older: the cursor to continue from, null at the end}.
+-- running: up to 10,000 are counted; of each tenant (*) the most that one of them has.
 create function public.giftcard_list_limits(
   p_kind text default null, p_older text default null, p_limit integer default 50, p_now timestamptz default null)
 returns jsonb
@@ -106,12 +107,14 @@ begin
       select * from public.giftcard_jobs
        where status = 'running' and coalesce(lease_expires_at, '-infinity'::timestamptz) > v_now limit 10000) j
      group by j.stage, j.circuit, j.tenant_id, j.concurrency_key), found as (
-    (select l.kind, l.name, l.tenant_id, l from public.giftcard_limits l
+    (select l.kind, l.name, l.tenant_id, l, (case l.kind when 'key' then md5(l.name) else l.name end) as place
+       from public.giftcard_limits l
       where (p_kind is null or l.kind = p_kind)
-        and (v_after is null or (l.kind, l.name, l.tenant_id) > (v_after[1], v_after[2], v_after[3]))
-      order by l.kind, l.name, l.tenant_id limit v_limit + 1)
+        and (v_after is null or (l.kind, (case l.kind when 'key' then md5(l.name) else l.name end), l.tenant_id)
+                                > (v_after[1], v_after[2], v_after[3]))
+      order by l.kind, (case l.kind when 'key' then md5(l.name) else l.name end), l.tenant_id limit v_limit + 1)
     union all
-    select 'stage', d.name, '', null::public.giftcard_limits from jsonb_object_keys(v_defaults) d(name)
+    select 'stage', d.name, '', null::public.giftcard_limits, d.name from jsonb_object_keys(v_defaults) d(name)
      where (p_kind is null or p_kind = 'stage')
        and (v_after is null or row('stage' collate "C", d.name collate "C", '' collate "C")
                                > row(v_after[1], v_after[2], v_after[3]))
@@ -124,8 +127,8 @@ begin
           where case f.kind when 'stage' then r.stage = f.name when 'circuit' then r.circuit = f.name
                             when 'tenant' then r.stage = f.name and f.tenant_id in (r.tenant_id, '*')
                             else r.concurrency_key = f.name and r.tenant_id = f.tenant_id end
-          group by r.tenant_id) t)::bigint, v_now) order by f.kind, f.name, f.tenant_id) into v_page
-    from (select * from found n order by n.kind collate "C", n.name collate "C", n.tenant_id collate "C"
+          group by r.tenant_id) t)::bigint, v_now) order by f.kind, f.place, f.tenant_id) into v_page
+    from (select * from found n order by n.kind collate "C", n.place collate "C", n.tenant_id collate "C"
            limit v_limit + 1) f;
   v_page := coalesce(v_page, '[]');
   if jsonb_array_length(v_page) > v_limit then
@@ -133,7 +136,8 @@ begin
     v_last := v_page -> -1;
   end if;
   return jsonb_build_object('limits', v_page, 'older', case when v_last is not null then jsonb_build_array(
-    v_last -> 'kind', v_last -> 'name', coalesce(v_last ->> 'tenant_id', ''))::text end);
+    v_last -> 'kind', case v_last ->> 'kind' when 'key' then md5(v_last ->> 'name') else v_last ->> 'name' end,
+    coalesce(v_last ->> 'tenant_id', ''))::text end);
 end $$;
 
 -- Return the limits of runs that are in force, for metrics: [{kind, name, tenant, runs, running}], at most 200 of a

@@ -47,8 +47,8 @@ begin
   return jsonb_build_object('id', v_id);
 end $$;
 
--- Return the flows of a customer: those of their orders and cards, and those whose jobs name them. Until its
--- customer_ingest has run, an order is found by its payload alone.
+-- Return the flows of a customer: those of their orders and cards, and those whose jobs or follow-ups name them. Until
+-- its customer_ingest has run, an order is found by its payload alone.
 create function public.giftcard_flows_of(p_customer_id bigint, p_tenant_id text, p_external_id text, p_email text)
 returns text[]
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -66,6 +66,11 @@ begin
        and (j.payload #>> '{customer,external_id}' = p_external_id
             or p_external_id is null and j.payload #>> '{customer,external_id}' is null
                and lower(j.payload #>> '{customer,email}') = lower(p_email))
+    union select coalesce(b.follow_up ->> 'correlation_id', 'batch-' || b.id) from public.giftcard_batches b
+     where b.tenant_id = p_tenant_id
+       and (b.follow_up #>> '{payload,customer,external_id}' = p_external_id
+            or p_external_id is null and b.follow_up #>> '{payload,customer,external_id}' is null
+               and lower(b.follow_up #>> '{payload,customer,email}') = lower(p_email))
     union select a.correlation_id from public.giftcard_jobs_archive a
      where a.tenant_id = p_tenant_id
        and (a.job #>> '{payload,customer,external_id}' = p_external_id
@@ -74,7 +79,8 @@ begin
 end $$;
 
 -- Erase payload, context, concurrency key and errors of some jobs (whose rows the caller holds) and of their flows'
--- archived jobs, of all their histories, and the results of their mails. Return the ids of all these jobs.
+-- archived jobs, of all their histories, the results of their mails, and the follow-ups of batches in these flows.
+-- Return the ids of all these jobs.
 create function public.giftcard_erase_jobs(p_ids bigint[], p_tenant_id text, p_flows text[], p_now timestamptz)
 returns bigint[]
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -99,6 +105,8 @@ begin
   select p_ids || coalesce(array_agg(id), '{}') into v_ids from gone;
   update public.giftcard_job_history set error = case when error is not null then 'erased' end, detail = null
    where job_id = any (v_ids) and (error is not null or detail is not null);
+  update public.giftcard_batches set follow_up = null, error = null
+   where tenant_id = p_tenant_id and coalesce(follow_up ->> 'correlation_id', 'batch-' || id) = any (p_flows);
   update public.giftcard_effects
      set result = case when result is null then null else '{"erased": true}'::jsonb end, note = null
    where tenant_id = p_tenant_id and correlation_id = any (p_flows)

@@ -48,11 +48,11 @@ def test_a_limit_of_nothing_has_a_warning(door: Door) -> None:
 
 def test_pages_continue_where_the_last_one_ended(door: Door) -> None:
     for name in ("a", "b", "c"):
-        door.says("limits", "set", "key", name, "--tenant", "acme", "--runs", "2")
+        door.says("limits", "set", "tenant", "email", "--tenant", name, "--runs", "2")
     first = door.json("limits", "list", "--limit", "2")
-    assert [row["name"] for row in first["limits"]] == ["a", "b"]
+    assert [row["tenant_id"] for row in first["limits"]] == ["a", "b"]
     second = door.json("limits", "list", "--older", first["older"])
-    assert ([row["name"] for row in second["limits"]], second["older"]) == (["c"], None)
+    assert ([row["tenant_id"] for row in second["limits"]], second["older"]) == (["c"], None)
     assert "--older" in door.says("limits", "list", "--limit", "2")
 
 
@@ -61,18 +61,19 @@ def test_pages_continue_where_the_last_one_ended(door: Door) -> None:
     [
         (["stage", "emial", "--runs", "2"], "there is no stage emial; did you mean email?"),
         (["circuit", "http_cal:host", "--runs", "2"], "there is no stage http_cal"),
-        (["colour", "email", "--runs", "2"], "--kind"),
-        (["stage", "email"], "a limit needs runs, per_second or both"),
+        (["colour", "email", "--runs", "2"], "it must be one of stage, circuit, tenant, key"),
+        (["stage", "email"], "a limit needs runs, --rate or both"),
         (["stage", "email", "--runs", "-1"], "--runs"),
         (["stage", "email", "--runs", "10001"], "--runs"),
-        (["stage", "email", "--runs", "2", "--burst", "2"], "give per_second, too"),
-        (["stage", "email", "--runs", "2", "--tenant", "acme"], "leave out tenant_id"),
-        (["tenant", "email", "--runs", "2"], "tenant_id must be a tenant, or * for each tenant"),
+        (["stage", "email", "--runs", "2", "--burst", "2"], "give --rate, too"),
+        (["stage", "email", "--runs", "2", "--tenant", "acme"], "leave out --tenant"),
+        (["tenant", "email", "--runs", "2"], "--tenant must be a tenant, or * for each tenant"),
+        (["key", "customer-7", "--runs", "2"], "--tenant must be the tenant whose jobs have this key"),
         (["stage", "email", "--rate", "10"], "--rate: '10' is not a number of starts"),
         (["stage", "email", "--rate", "fast"], "--rate: 'fast' is not a number of starts"),
-        (["stage", "email", "--rate", "0/s"], "--per-second"),
+        (["stage", "email", "--rate", "0/s"], "--rate"),
         (["stage", "email", "--runs", "2", "--for", "2 hours"], "--for: '2 hours' is not a time"),
-        (["stage", "email", "--runs", "2", "--for", "0h"], "--for-seconds"),
+        (["stage", "email", "--runs", "2", "--for", "0h"], "--for"),
         (["stage", "email", "--runs", "2", "--until", "2020-01-01T00:00:00Z"], "until must be a time in the future"),
     ],
 )

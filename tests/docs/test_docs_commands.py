@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -14,7 +15,6 @@ import pytest
 from dev import ROOT
 from dev.testing.vendors import Vendor
 from lib.cli import jobs
-from lib.job import Call, Complete
 from tests.support.acts import ACTS
 from tests.support.pages import ALL_TEXT, fenced, named, rows, to_type
 from tests.support.world import World, a_world
@@ -126,12 +126,16 @@ def _enqueue(world: World) -> int:
 
 def test_the_pages_function_commits_with_the_settle(database_url: str) -> None:
     function = fenced("stages", language="sql")[1]
-    (call,) = [code for code in fenced("stages", language="python") if "then=Call" in code]
-    names: dict[str, Any] = {"Call": Call, "Complete": Complete}
-    exec(f"def handler(payload, context):\n    points = payload.points\n    {call}", names)  # noqa: S102
-    with a_world(database_url, handlers={"credit": names["handler"]}) as world:
+    (file,) = [code for code in fenced("stages", language="python") if "then=Call" in code]
+    names: dict[str, Any] = {"__name__": "shop.stages.credit_points"}
+    exec(file, names)  # noqa: S102
+
+    def credit(payload: Any, context: Any) -> Any:
+        return names["credit_points"].handler(SimpleNamespace(amount=payload), context)
+
+    with a_world(database_url, handlers={"credit": credit}) as world:
         world.sql(function)
-        good, bad = world.run_job("credit", {"points": 25}), world.run_job("credit", {"points": -1})
+        good, bad = world.run_job("credit", {"amount": 2500}), world.run_job("credit", {"amount": 50})
         assert (good["status"], bad["status"]) == ("completed", "error")
         assert bad["last_error"].startswith("PermanentError: shop.credit refused: ")
         points = world.sql("select * from shop.points")

@@ -103,6 +103,17 @@ def test_an_address_as_a_key_is_masked(world: World) -> None:
     assert "kate" not in json.dumps(shown)
 
 
+def test_an_address_in_what_a_job_waits_for_is_masked(world: World) -> None:
+    world.sql(
+        "insert into giftcard_limits (kind, name, tenant_id, runs, per_second, set_by, reason)"
+        " values ('key', 'kate@example.com', 'default', 9, 0.001, 'ann', 'kate@example.com called')"
+    )
+    _, second = world.enqueue("work", count=2, concurrency_key="kate@example.com")
+    assert world.tick()["started"] == 1
+    waiting = world.client.get(f"/api/v1/jobs/{second}", headers=bearer(ADMIN)).json["waiting_for"]
+    assert (waiting["reason"], "kate" in waiting["text"]) == ("rate_limited", False)
+
+
 def test_one_job_of_a_key_runs_at_a_time(world: World) -> None:
     _, second = world.enqueue("work", count=2, concurrency_key="kate@example.com")
     world.sql("""select giftcard_begin_tick(gen_random_uuid(), 'w', 'test', '{"work": 60}', 10, 60, 1)""")

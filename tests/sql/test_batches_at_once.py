@@ -8,8 +8,29 @@ import pytest
 
 from lib.job import Complete, Error
 from lib.store.codec import Result
-from tests.support.batches import create, jobs
+from tests.support.batches import create, follow_ups, ids, jobs
 from tests.support.factory import World
+from tests.support.race import Race
+
+
+def test_a_batch_that_is_sealed_while_its_last_job_ends_has_ended(world: World, race: Race) -> None:
+    batch = create(world, 2, open=True)
+    first, second = (world.claim_one(job_id) for job_id in ids(batch))
+    world.settle(first, Complete())
+    race.first.settle(second, Complete())
+    sealing = race.second_waits(lambda w: w.call("seal_batch", id=batch["id"]))
+    race.commit()
+    assert (sealing.result()["state"], len(follow_ups(world))) == ("ended", 1)
+
+
+def test_the_last_job_of_a_batch_that_is_being_sealed_ends_it(world: World, race: Race) -> None:
+    batch = create(world, 2, open=True)
+    first, second = (world.claim_one(job_id) for job_id in ids(batch))
+    world.settle(first, Complete())
+    assert race.first.call("seal_batch", id=batch["id"])["state"] == "running"
+    settling = race.second_waits(lambda w: w.settle(second, Complete()))
+    race.commit()
+    assert (settling.result()["settled"], len(follow_ups(world))) == ("settled", 1)
 
 
 @pytest.mark.slow

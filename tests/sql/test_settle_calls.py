@@ -90,6 +90,8 @@ REFUSED = {
     "another code of its own": (Call("shop.raises", {"code": "P0001"}), "P0001", "no, kate"),
     "another role": (Call("shop.becomes"), "GC409", "it leaves the role pg_monitor set"),
     "the row of its own job": (Call("shop.takes"), "GC409", "it changes the row of the job that calls it"),
+    "a column of its own job": (Call("shop.hurries"), "GC409", "it changes the row of the job that calls it"),
+    "a settle of its own job": (Call("shop.settles"), "GC409", "it changes the row of the job that calls it"),
     "a deferred constraint": (Call("shop.defers"), "23503", "violates foreign key constraint"),
 }
 ODD = """
@@ -101,12 +103,18 @@ ODD = """
     create function shop.takes(p_arguments jsonb) returns void language sql as
       'update public.giftcard_jobs set status = ''cancelled'', lease_id = null, lease_expires_at = null,
                                        finished_at = now()';
+    create function shop.hurries(p_arguments jsonb) returns void language sql as
+      'update public.giftcard_jobs set priority = 5';
+    create function shop.settles(p_arguments jsonb) returns void language sql as
+      'select public.giftcard_settle(jsonb_agg(
+         jsonb_build_object(''id'', id, ''lease_id'', lease_id, ''outcome'', ''complete'')))
+         from public.giftcard_jobs';
     create function shop.defers(p_arguments jsonb) returns void language sql as
       'insert into shop.checked values (''none'')';
     create function shop.raises(p_arguments jsonb) returns void language plpgsql as
       'begin raise exception ''no, % kate@example.com'', ''kate'' using errcode = p_arguments ->> ''code''; end';
     insert into giftcard_settle_functions select 'shop.' || name from unnest(
-      '{gone,procedure,commits,asserts,becomes,takes,defers,raises,pg_sleep}'::text[]) name
+      '{gone,procedure,commits,asserts,becomes,takes,hurries,settles,defers,raises,pg_sleep}'::text[]) name
 """
 
 

@@ -83,6 +83,18 @@ def test_at_the_end_of_its_budget_a_tick_hands_over_what_is_due_before_the_minut
     assert (step.stopped_because, step.wake_in == 0) == ("budget", woken)
 
 
+def test_a_tick_without_work_stays_until_the_next_job_may_wake_again(world: World) -> None:
+    assert world.call("take_wake")
+    world.later(0.5)
+    tick = world.begin(wake=URL, linger_seconds=50)
+    assert tick.step.stopped_because is None
+    world.enqueue()  # cannot wake: the last wake is half a second ago
+    assert not world.call("take_wake")
+    assert len(advance(world, tick, URL, claim=5, linger_seconds=50).jobs) == 1
+    world.later(0.5)
+    assert world.begin(wake=URL, linger_seconds=50).step.stopped_because == "drained"
+
+
 def test_a_tick_waits_for_more_where_wakes_are_frequent(world: World) -> None:
     for _ in range(10):
         assert world.begin(wake=URL, linger_seconds=50).step.stopped_because == "drained"

@@ -161,6 +161,32 @@ def test_acts_of_operators_wake_too(make_world: Make) -> None:
     assert isinstance(store, WakingStore)
 
 
+def test_a_batch_wakes_ticks_for_its_jobs_and_for_the_follow_up_of_its_seal(make_world: Make) -> None:
+    world = make_world(handlers=_handlers(), GIFTCARD_WAKE="url", GIFTCARD_TICK_LINGER="1")
+    open_batch = {"name": "b", "open": True, "jobs": [_job(1)], "follow_up": {"stage": "work", "correlation_id": "end"}}
+    with _waking(world):
+        answer = world.client.post("/api/v1/batches", json=open_batch, headers=bearer(ADMIN))
+        assert answer.status_code == 201, answer.text
+        address = f"/api/v1/batches/{answer.json['id']}"
+        wait_for(lambda: world.statuses() == {"completed": 1}, seconds=20, what="its job")
+        _await_end(world)
+        answer = world.client.post(f"{address}/seal", headers=bearer(ADMIN))
+        assert answer.status_code == 200, answer.text
+        wait_for(lambda: world.statuses() == {"completed": 2}, seconds=20, what="the follow-up")
+    assert {tick["source"] for tick in _ticks(world)} == {"wake"}
+
+
+def test_the_end_of_a_limit_wakes_a_tick(make_world: Make) -> None:
+    world = make_world(handlers=_handlers(), GIFTCARD_WAKE="url")
+    key = {"kind": "stage", "name": "work"}
+    assert world.client.put("/api/v1/limits", json=key | {"runs": 0}, headers=bearer(ADMIN)).status_code == 200
+    world.enqueue("work")
+    with _waking(world):
+        answer = world.client.post("/api/v1/limits/remove", json=key, headers=bearer(ADMIN))
+        assert answer.status_code == 200, answer.text
+        wait_for(lambda: world.statuses() == {"completed": 1}, seconds=20, what="the job")
+
+
 def test_without_an_address_the_store_stays_as_it_is(make_world: Make) -> None:
     world = make_world(GIFTCARD_WAKE="url")
     assert WakingStore.over(world.store, world.settings) is world.store

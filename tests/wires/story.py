@@ -93,6 +93,7 @@ def _jobs(t: Teller) -> None:
         "correlation_id": "f",
         "payload": {"text": '日本 \u2028 \\ "'},
         "context": {"n": 2**53 + 1},
+        "delay_seconds": -1,  # before the order: its queue comes first
     }
     rules = {"semantics": "at_most_once", "ttr_seconds": 5, "retry_delays": [0.5, 86_400], "max_attempts": None}
     rules |= {"priority": -10, "concurrency_key": "kunde ä"}

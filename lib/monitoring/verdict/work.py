@@ -18,6 +18,8 @@ _LISTED = {
 }
 # Limits other than that of runs of a stage.
 _LIMITED = {"circuit_full", "tenant_full", "key_busy", "rate_limited"}
+# How the text of a limit of 0 runs reads: no end of a run helps.
+_STARTS_NOTHING = "starts nothing"
 
 
 def killed(facts: Facts) -> Iterator[Trouble]:
@@ -76,7 +78,7 @@ def overdue(facts: Facts) -> Iterator[Trouble]:
     if not due or due.get("reason") in _LISTED or facts.age(due.get("since")) <= _OVERDUE or facts.stands:
         return
     name = short(due.get("stage"), 40)
-    if due.get("reason") in _LIMITED:
+    if due.get("reason") in _LIMITED or _STARTS_NOTHING in str(due.get("text")):
         text = f"The oldest due job of {name} waits for a limit{since(due.get('since'))}."
         action = Action("See the limits", "open", "/limits")
         yield Trouble("overdue", "warning", text, sentence(short(due.get("text"), 200).rstrip(". ")), action)

@@ -33,6 +33,8 @@ _WRITTEN = re.compile(
     r"(?<![\w.:-])(\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z| UTC|[+-]\d\d(?::?\d\d)?))(?![\w:])",
     re.ASCII,
 )
+# Pages that are not in the menu, and the page of the menu that leads to each.
+_BELOW = {"/limits": "/stages", "/batches": "/jobs", "/operations": "/jobs"}
 _STATIC = Path(__file__).parent / "static"
 # Stands for the tag in the text that the tag is made of. No other text of a page can be the same: that is escaped.
 _TAG = Markup("<ptag>")
@@ -180,7 +182,10 @@ def _is_open(path: str) -> bool:
 
 
 def _is_current(address: str) -> bool:
-    return request.path == address or (address != "/" and request.path.startswith(f"{address}/"))
+    """Return whether the present page is this one of the menu, or below it."""
+    path = f"{request.path}/"
+    below = (address, *(page for page, menu in _BELOW.items() if menu == address))
+    return request.path == address or (address != "/" and any(path.startswith(f"{page}/") for page in below))
 
 
 def _moment(value: str | datetime | None) -> datetime | None:

@@ -66,6 +66,20 @@ CASES: dict[str, tuple[dict[str, Any], str, str, Action | None]] = {
         "It starts as soon as one of them ends. If they take too long, look at what runs.",
         Action("See what runs", "open", "/jobs?stage=email&status=running"),
     ),
+    "a stage starts nothing": (
+        {
+            "oldest_due": {
+                "job_id": 7,
+                "stage": "email",
+                "since": before(minutes=6),
+                "reason": "stage_full",
+                "text": "stage email starts nothing: its limit is 0 runs (set by root: the vendor is away)",
+            }
+        },
+        "The oldest due job of email waits for a limit since {2026-11-29T13:59:10Z}.",
+        "Stage email starts nothing: its limit is 0 runs (set by root: the vendor is away).",
+        Action("See the limits", "open", "/limits"),
+    ),
     "no tick takes a due job": (
         {
             "oldest_due": {
