@@ -2003,6 +2003,8 @@ create function public.giftcard_pick_allowed(
   s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_now timestamptz) returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
+  -- A variable: with a literal the planner may choose an index of queued rows for these few ids.
+  v_queued constant text := 'queued';
   -- Twice as many as are wanted: another claim may hold some.
   v_ids bigint[] := array(
     select o.id from (
@@ -2015,9 +2017,9 @@ declare
      limit 2 * p_wanted);
 begin
   v_ids := array(
-    select l.id from unnest(v_ids) u(id) cross join lateral (
-      select j.id from public.giftcard_jobs j
-       where j.id = u.id and j.status = 'queued' and j.scheduled_at <= p_now for update skip locked) l);
+    select j.id from public.giftcard_jobs j
+     where j.id = any (v_ids) and j.status = v_queued and j.scheduled_at <= p_now
+     order by array_position(v_ids, j.id) for update skip locked);
   return v_ids[1 : p_wanted];
 end $$;
 
