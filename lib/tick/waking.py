@@ -124,8 +124,13 @@ class WakingStore(Store):
 
     @classmethod
     def over(cls, store: Store, settings: Settings) -> Store:
-        """Return a waking store over the wire of another one; that store itself, without an address and its secret."""
-        if settings.public_url is None or settings.cron_secret is None or not settings.runs_ticks:
+        """Return a waking store over the wire of another one; that store itself, where a wake would start no job.
+
+        That is without an address and its secret, in a preview deployment, and while everything is paused.
+        """
+        if settings.public_url is None or settings.cron_secret is None:
+            return store
+        if not settings.runs_ticks or settings.giftcard_paused:
             return store
         waker = Waker(settings.public_url, settings.cron_secret.get_secret_value())
         return cls(store._wire, waker, ticks=settings.giftcard_fleet_ticks)

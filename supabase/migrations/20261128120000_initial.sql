@@ -658,10 +658,11 @@ begin
         for update skip locked));
 end $$;
 
--- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs and the
--- minute's wakes are not used up. The caller then sends the wake. p_catches_up: it is a tick that leaves due jobs, so
--- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time far ahead of p_now
--- was written while a clock went wrong, and holds nothing up; one just ahead is that of another caller of this moment.
+-- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs, the
+-- minute's wakes are not used up and not everything is paused. The caller then sends the wake. p_catches_up: it is a
+-- tick that leaves due jobs, so that the next one has work in any case, and no limit of a minute. Waits for no lock. A
+-- time far ahead of p_now was written while a clock went wrong, and holds nothing up; one just ahead is that of another
+-- caller of this moment.
 create function public.giftcard_take_wake(
   p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -671,7 +672,8 @@ declare
   w public.giftcard_wakes;
 begin
   select * into w from public.giftcard_wakes where id = 1;
-  if not found or public.giftcard_waiting_ticks(v_now) >= p_ticks then
+  if not found or exists (select from public.giftcard_stages where stage = '*' and paused_at is not null)
+     or public.giftcard_waiting_ticks(v_now) >= p_ticks then
     return false;
   elsif w.minute = v_minute and w.in_minute >= 20 and not p_catches_up then
     perform public.giftcard_plan_wake(v_minute + interval '1 minute', v_now, false, true);
@@ -1010,12 +1012,13 @@ create trigger giftcard_limits_forget_slots after insert or update of runs or de
 create index giftcard_jobs_running_keys on public.giftcard_jobs (tenant_id, concurrency_key)
     where status = 'running' and concurrency_key is not null;
 
--- Return the key of a limit, as in giftcard_slots and giftcard_rates.
+-- Return the key of a limit, as in giftcard_slots and giftcard_rates. A tenant with a space in its name shares no key
+-- with another.
 create function public.giftcard_limit_key(p_kind text, p_name text, p_tenant_id text) returns text
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return p_kind || ' ' || case p_kind when 'tenant' then p_name || ' ' || p_tenant_id
-                                      when 'key' then p_tenant_id || ' ' || p_name else p_name end;
+                                      when 'key' then replace(p_tenant_id, ' ', '%20') || ' ' || p_name else p_name end;
 end $$;
 
 -- Return a limit that a tick has brought, within bounds: {runs, per_second, burst}, without what is no number. A number
@@ -1176,7 +1179,7 @@ returns table (tenant_id text, concurrency_key text)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_locked boolean[] := array(
-    select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
+    select pg_try_advisory_xact_lock(hashtextextended('key ' || replace(u.tenant_id, ' ', '%20') || ' ' || u.key, 0))
       from unnest(p_tenant_ids, p_keys) with ordinality u(tenant_id, key, n) order by u.n);
 begin
   return query
@@ -1199,7 +1202,7 @@ declare
   v_keys text[];
 begin
   select array_agg(x.tenant_id), array_agg(x.concurrency_key),
-         coalesce(bool_or(p_limits ? ('key ' || x.tenant_id || ' ' || x.concurrency_key)), false)
+         coalesce(bool_or(p_limits ? ('key ' || replace(x.tenant_id, ' ', '%20') || ' ' || x.concurrency_key)), false)
     into v_tenant_ids, v_keys, limited from (
     -- By the primary key, row for row: a sort is forbidden here, and an index that spares it would be read as a whole.
     select distinct j.tenant_id, j.concurrency_key from unnest(p_ids) u(id) cross join lateral (
@@ -1212,8 +1215,9 @@ begin
   end if;
   with free as materialized (select * from public.giftcard_free_keys(v_tenant_ids, v_keys, p_now)),
   ranked as (
-    select u.id, u.n, 'key ' || j.tenant_id || ' ' || j.concurrency_key as key,
-           j.concurrency_key is null or p_limits ? ('key ' || j.tenant_id || ' ' || j.concurrency_key)
+    select u.id, u.n, 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key as key,
+           j.concurrency_key is null
+             or p_limits ? ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key)
              or f.tenant_id is not null
                 and row_number() over (partition by j.tenant_id, j.concurrency_key order by u.n) = 1 as may_start
       from unnest(p_ids) with ordinality u(id, n)
@@ -1247,8 +1251,8 @@ begin
     select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
       from unnest(admitted) i(id) cross join lateral (
         select o.* from public.giftcard_jobs o where o.id = i.id limit 1) j cross join lateral (values
-        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key))),
+        ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key,
+         '{"runs": 1}' || (p_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key))),
         ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
         x(key, value)
      where x.key is not null and x.value is not null
@@ -1404,7 +1408,7 @@ begin
     select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
      where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
        and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id,
-                     'key ' || j.tenant_id || ' ' || j.concurrency_key)
+                     'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key)
     on conflict do nothing;
   end if;
   insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;
@@ -1627,7 +1631,8 @@ begin
          select n.id, n.attempts, n.scheduled_at from public.giftcard_jobs n
           where n.status = 'queued' and n.circuit = p_circuit and (-n.priority) = l.lane and n.scheduled_at <= p_now
             and n.id <> all (p_skipped) and 'tenant ' || n.stage || ' ' || n.tenant_id <> all (p_busy)
-            and (n.concurrency_key is null or 'key ' || n.tenant_id || ' ' || n.concurrency_key <> all (p_busy))
+            and (n.concurrency_key is null
+                 or 'key ' || replace(n.tenant_id, ' ', '%20') || ' ' || n.concurrency_key <> all (p_busy))
           order by n.scheduled_at, n.id limit 50) q
         order by l.lane, q.scheduled_at, q.id limit 50) f
       order by f.attempts, f.lane, f.scheduled_at, f.id limit 1))
@@ -1890,7 +1895,8 @@ begin
         select j.id, j.scheduled_at from public.giftcard_jobs j
          where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = u.name
            and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
-           and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+           and (j.concurrency_key is null
+                or 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key <> all (s.busy))
          order by j.scheduled_at, j.id
          limit u.weight * ((p_wanted - 1) / (select sum(a) from unnest(n.weights) a) + 1) for update skip locked) g) r
      order by turn, r.place, r.nth limit p_wanted) x;
@@ -1966,11 +1972,11 @@ create function public.giftcard_busy_keys(p_limits jsonb, p_now timestamptz) ret
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return array(
-    select 'key ' || j.tenant_id || ' ' || j.concurrency_key from public.giftcard_jobs j
+    select 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key from public.giftcard_jobs j
      where j.status = 'running' and j.concurrency_key is not null and j.lease_expires_at > p_now
      group by j.tenant_id, j.concurrency_key
     having count(*) >= coalesce(
-      (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
+      (p_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
     union
     select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
     union
@@ -1993,7 +1999,8 @@ begin
     select j.id from public.giftcard_jobs j
      where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.scheduled_at <= p_now
        and j.id <> all (s.ids) and j.id <> all (s.skipped) and j.id <> all (p_ids)
-       and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+       and (j.concurrency_key is null
+            or 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key <> all (s.busy))
      order by j.scheduled_at, j.id limit p_wanted for update skip locked);
 end $$;
 
@@ -2013,7 +2020,8 @@ declare
          and j.id <> all (s.ids) and j.id <> all (s.skipped)
        order by j.scheduled_at, j.id limit 1000) o
      where not public.giftcard_is_held_back(s, o.stage, o.tenant_id)
-       and (o.concurrency_key is null or 'key ' || o.tenant_id || ' ' || o.concurrency_key <> all (s.busy))
+       and (o.concurrency_key is null
+            or 'key ' || replace(o.tenant_id, ' ', '%20') || ' ' || o.concurrency_key <> all (s.busy))
      limit 2 * p_wanted);
 begin
   v_ids := array(
@@ -5162,8 +5170,9 @@ begin
         (2, 'circuit', 'circuit ' || j.circuit, v_limits -> ('circuit ' || j.circuit)),
         (3, 'tenant', 'tenant ' || j.stage || ' ' || j.tenant_id,
          public.giftcard_tenant_limit(v_limits, j.stage, j.tenant_id)),
-        (4, 'key', 'key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || coalesce(v_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')))
+        (4, 'key', 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key,
+         '{"runs": 1}' || coalesce(
+           v_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key), '{}')))
         x(n, kind, key, its_limit)
      where x.key is not null and x.its_limit is not null order by x.n
   loop

@@ -81,10 +81,11 @@ begin
         for update skip locked));
 end $$;
 
--- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs and the
--- minute's wakes are not used up. The caller then sends the wake. p_catches_up: it is a tick that leaves due jobs, so
--- that the next one has work in any case, and no limit of a minute. Waits for no lock. A time far ahead of p_now
--- was written while a clock went wrong, and holds nothing up; one just ahead is that of another caller of this moment.
+-- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs, the
+-- minute's wakes are not used up and not everything is paused. The caller then sends the wake. p_catches_up: it is a
+-- tick that leaves due jobs, so that the next one has work in any case, and no limit of a minute. Waits for no lock. A
+-- time far ahead of p_now was written while a clock went wrong, and holds nothing up; one just ahead is that of another
+-- caller of this moment.
 create function public.giftcard_take_wake(
   p_ticks integer default 1, p_catches_up boolean default false, p_now timestamptz default null) returns boolean
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -94,7 +95,8 @@ declare
   w public.giftcard_wakes;
 begin
   select * into w from public.giftcard_wakes where id = 1;
-  if not found or public.giftcard_waiting_ticks(v_now) >= p_ticks then
+  if not found or exists (select from public.giftcard_stages where stage = '*' and paused_at is not null)
+     or public.giftcard_waiting_ticks(v_now) >= p_ticks then
     return false;
   elsif w.minute = v_minute and w.in_minute >= 20 and not p_catches_up then
     perform public.giftcard_plan_wake(v_minute + interval '1 minute', v_now, false, true);

@@ -88,12 +88,13 @@ create trigger giftcard_limits_forget_slots after insert or update of runs or de
 create index giftcard_jobs_running_keys on public.giftcard_jobs (tenant_id, concurrency_key)
     where status = 'running' and concurrency_key is not null;
 
--- Return the key of a limit, as in giftcard_slots and giftcard_rates.
+-- Return the key of a limit, as in giftcard_slots and giftcard_rates. A tenant with a space in its name shares no key
+-- with another.
 create function public.giftcard_limit_key(p_kind text, p_name text, p_tenant_id text) returns text
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
   return p_kind || ' ' || case p_kind when 'tenant' then p_name || ' ' || p_tenant_id
-                                      when 'key' then p_tenant_id || ' ' || p_name else p_name end;
+                                      when 'key' then replace(p_tenant_id, ' ', '%20') || ' ' || p_name else p_name end;
 end $$;
 
 -- Return a limit that a tick has brought, within bounds: {runs, per_second, burst}, without what is no number. A number

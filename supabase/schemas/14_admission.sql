@@ -16,7 +16,7 @@ returns table (tenant_id text, concurrency_key text)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_locked boolean[] := array(
-    select pg_try_advisory_xact_lock(hashtextextended('key ' || u.tenant_id || ' ' || u.key, 0))
+    select pg_try_advisory_xact_lock(hashtextextended('key ' || replace(u.tenant_id, ' ', '%20') || ' ' || u.key, 0))
       from unnest(p_tenant_ids, p_keys) with ordinality u(tenant_id, key, n) order by u.n);
 begin
   return query
@@ -39,7 +39,7 @@ declare
   v_keys text[];
 begin
   select array_agg(x.tenant_id), array_agg(x.concurrency_key),
-         coalesce(bool_or(p_limits ? ('key ' || x.tenant_id || ' ' || x.concurrency_key)), false)
+         coalesce(bool_or(p_limits ? ('key ' || replace(x.tenant_id, ' ', '%20') || ' ' || x.concurrency_key)), false)
     into v_tenant_ids, v_keys, limited from (
     -- By the primary key, row for row: a sort is forbidden here, and an index that spares it would be read as a whole.
     select distinct j.tenant_id, j.concurrency_key from unnest(p_ids) u(id) cross join lateral (
@@ -52,8 +52,9 @@ begin
   end if;
   with free as materialized (select * from public.giftcard_free_keys(v_tenant_ids, v_keys, p_now)),
   ranked as (
-    select u.id, u.n, 'key ' || j.tenant_id || ' ' || j.concurrency_key as key,
-           j.concurrency_key is null or p_limits ? ('key ' || j.tenant_id || ' ' || j.concurrency_key)
+    select u.id, u.n, 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key as key,
+           j.concurrency_key is null
+             or p_limits ? ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key)
              or f.tenant_id is not null
                 and row_number() over (partition by j.tenant_id, j.concurrency_key order by u.n) = 1 as may_start
       from unnest(p_ids) with ordinality u(id, n)
@@ -87,8 +88,8 @@ begin
     select x.key, x.value as its_limit, array_agg(j.id order by array_position(p_ids, j.id)) as ids
       from unnest(admitted) i(id) cross join lateral (
         select o.* from public.giftcard_jobs o where o.id = i.id limit 1) j cross join lateral (values
-        ('key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key))),
+        ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key,
+         '{"runs": 1}' || (p_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key))),
         ('tenant ' || j.stage || ' ' || j.tenant_id, public.giftcard_tenant_limit(p_limits, j.stage, j.tenant_id)))
         x(key, value)
      where x.key is not null and x.value is not null

@@ -14,7 +14,7 @@ begin
     select p_key, row_number() over (), j.id, j.lease_id from public.giftcard_jobs j
      where j.status = 'running' and coalesce(j.lease_expires_at, '-infinity'::timestamptz) > p_now
        and p_key in ('stage ' || j.stage, 'circuit ' || j.circuit, 'tenant ' || j.stage || ' ' || j.tenant_id,
-                     'key ' || j.tenant_id || ' ' || j.concurrency_key)
+                     'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key)
     on conflict do nothing;
   end if;
   insert into public.giftcard_slots (key, n) select p_key, n from generate_series(1, p_runs) n on conflict do nothing;

@@ -45,7 +45,8 @@ begin
          select n.id, n.attempts, n.scheduled_at from public.giftcard_jobs n
           where n.status = 'queued' and n.circuit = p_circuit and (-n.priority) = l.lane and n.scheduled_at <= p_now
             and n.id <> all (p_skipped) and 'tenant ' || n.stage || ' ' || n.tenant_id <> all (p_busy)
-            and (n.concurrency_key is null or 'key ' || n.tenant_id || ' ' || n.concurrency_key <> all (p_busy))
+            and (n.concurrency_key is null
+                 or 'key ' || replace(n.tenant_id, ' ', '%20') || ' ' || n.concurrency_key <> all (p_busy))
           order by n.scheduled_at, n.id limit 50) q
         order by l.lane, q.scheduled_at, q.id limit 50) f
       order by f.attempts, f.lane, f.scheduled_at, f.id limit 1))

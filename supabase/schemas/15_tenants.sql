@@ -90,7 +90,8 @@ begin
         select j.id, j.scheduled_at from public.giftcard_jobs j
          where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.tenant_id = u.name
            and j.scheduled_at <= p_now and j.id <> all (s.ids) and j.id <> all (s.skipped)
-           and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+           and (j.concurrency_key is null
+                or 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key <> all (s.busy))
          order by j.scheduled_at, j.id
          limit u.weight * ((p_wanted - 1) / (select sum(a) from unnest(n.weights) a) + 1) for update skip locked) g) r
      order by turn, r.place, r.nth limit p_wanted) x;

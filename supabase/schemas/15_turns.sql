@@ -58,11 +58,11 @@ create function public.giftcard_busy_keys(p_limits jsonb, p_now timestamptz) ret
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   return array(
-    select 'key ' || j.tenant_id || ' ' || j.concurrency_key from public.giftcard_jobs j
+    select 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key from public.giftcard_jobs j
      where j.status = 'running' and j.concurrency_key is not null and j.lease_expires_at > p_now
      group by j.tenant_id, j.concurrency_key
     having count(*) >= coalesce(
-      (p_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
+      (p_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key) ->> 'runs')::integer, 1)
     union
     select e.key from jsonb_each(p_limits) e where e.key like 'key %' and e.value ->> 'runs' = '0'
     union
@@ -85,7 +85,8 @@ begin
     select j.id from public.giftcard_jobs j
      where j.status = 'queued' and j.circuit = p_circuit and (-j.priority) = p_lane and j.scheduled_at <= p_now
        and j.id <> all (s.ids) and j.id <> all (s.skipped) and j.id <> all (p_ids)
-       and (j.concurrency_key is null or 'key ' || j.tenant_id || ' ' || j.concurrency_key <> all (s.busy))
+       and (j.concurrency_key is null
+            or 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key <> all (s.busy))
      order by j.scheduled_at, j.id limit p_wanted for update skip locked);
 end $$;
 
@@ -105,7 +106,8 @@ declare
          and j.id <> all (s.ids) and j.id <> all (s.skipped)
        order by j.scheduled_at, j.id limit 1000) o
      where not public.giftcard_is_held_back(s, o.stage, o.tenant_id)
-       and (o.concurrency_key is null or 'key ' || o.tenant_id || ' ' || o.concurrency_key <> all (s.busy))
+       and (o.concurrency_key is null
+            or 'key ' || replace(o.tenant_id, ' ', '%20') || ' ' || o.concurrency_key <> all (s.busy))
      limit 2 * p_wanted);
 begin
   v_ids := array(

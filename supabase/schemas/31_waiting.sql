@@ -41,8 +41,9 @@ begin
         (2, 'circuit', 'circuit ' || j.circuit, v_limits -> ('circuit ' || j.circuit)),
         (3, 'tenant', 'tenant ' || j.stage || ' ' || j.tenant_id,
          public.giftcard_tenant_limit(v_limits, j.stage, j.tenant_id)),
-        (4, 'key', 'key ' || j.tenant_id || ' ' || j.concurrency_key,
-         '{"runs": 1}' || coalesce(v_limits -> ('key ' || j.tenant_id || ' ' || j.concurrency_key), '{}')))
+        (4, 'key', 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key,
+         '{"runs": 1}' || coalesce(
+           v_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key), '{}')))
         x(n, kind, key, its_limit)
      where x.key is not null and x.its_limit is not null order by x.n
   loop

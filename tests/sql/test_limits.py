@@ -1,8 +1,7 @@
-"""Limits of runs in SQL: slots of stages, circuits, tenants and concurrency keys; and longer leases."""
+"""Limits of runs in SQL: slots of stages, circuits, tenants and concurrency keys."""
 
 import uuid
 from collections import Counter
-from typing import Any
 
 import psycopg
 import pytest
@@ -180,6 +179,12 @@ def test_probes_share_a_key_too(world: World) -> None:
     assert len(world.claim(10)) == 1
 
 
+def test_tenants_whose_names_and_keys_read_alike_share_no_key(world: World) -> None:
+    world.claim_one(world.enqueue(concurrency_key="b c", tenant_id="a"))
+    other = world.enqueue(concurrency_key="c", tenant_id="a b")
+    assert [job.id for job in world.claim(10)] == [other]
+
+
 def test_key_that_is_busy_hides_no_job_behind_it(world: World) -> None:
     each(lambda: world.enqueue(concurrency_key="kate", delay_seconds=-60), 50)
     behind = each(world.enqueue, 3)
@@ -207,39 +212,3 @@ def test_key_of_a_retry_is_free_meanwhile(world: World) -> None:
     other = world.enqueue(concurrency_key="kate")
     world.settle(job, Retry(delay=60, error="no"))
     assert [j.id for j in world.claim(10)] == [other]
-
-
-# Longer leases
-
-
-def test_heartbeat_makes_the_lease_longer_and_never_shorter(world: World) -> None:
-    job = world.claimed("payment")
-    before = world.job(job.id)["lease_expires_at"]
-    world.call("heartbeat", job_id=job.id, lease_id=job.lease_id, seconds=10)
-    assert world.job(job.id)["lease_expires_at"] == before
-    world.call("heartbeat", job_id=job.id, lease_id=job.lease_id, seconds=600)
-    assert world.from_now(world.job(job.id)["lease_expires_at"]) == 610
-
-
-def test_heartbeat_tells_of_a_wish_to_cancel(world: World) -> None:
-    job = world.claimed("payment")
-    ask: dict[str, Any] = {"job_id": job.id, "lease_id": job.lease_id, "seconds": 60}
-    assert world.call("heartbeat", **ask) == {"cancel_requested": False}
-    world.call("cancel", job_id=job.id)
-    assert world.call("heartbeat", **ask) == {"cancel_requested": True}
-
-
-@pytest.mark.parametrize(("seconds", "state"), [(0, "GC400"), (-1, "GC400"), (1e9, "GC400"), (None, "GC400")])
-def test_heartbeat_of_no_length_is_refused(world: World, seconds: Any, state: str) -> None:
-    job = world.claimed("payment")
-    with pytest.raises(Refusal) as caught:
-        world.call("heartbeat", job_id=job.id, lease_id=job.lease_id, seconds=seconds)
-    assert caught.value.sqlstate == state
-
-
-def test_heartbeat_of_a_lease_that_is_not_the_jobs_is_refused(world: World) -> None:
-    job = world.claimed("payment")
-    world.run("update giftcard_jobs set status = 'queued' where id = %s", job.id)
-    with pytest.raises(Refusal) as caught:
-        world.call("heartbeat", job_id=job.id, lease_id=job.lease_id, seconds=60)
-    assert caught.value.sqlstate == "GC410"

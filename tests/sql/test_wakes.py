@@ -86,6 +86,13 @@ def test_a_tick_whose_row_makes_no_sense_spares_no_wake(world: World, wake: Any)
     assert world.call("take_wake")
 
 
+def test_no_tick_is_woken_while_everything_is_paused(world: World) -> None:
+    world.call("pause", stage="*", by="kim", reason=None)
+    assert world.call("take_wake") is False
+    world.call("resume", stage="*", by="kim")
+    assert world.call("take_wake") is True
+
+
 def test_a_wake_without_a_tick_counts_as_lost(world: World) -> None:
     world.call("take_wake")
     world.later(9)
