@@ -2031,10 +2031,12 @@ begin
   return v_ids[1 : p_wanted];
 end $$;
 
--- Pick up to p_wanted due jobs of one lane. p_ids: those that this claim has picked of the circuit already. With limits
--- by tenant all are picked in turn: what one tenant may not start now hides no job of another.
+-- Pick up to p_wanted due jobs of one lane. p_ids: those that this claim has picked of the circuit already. p_in_turn:
+-- whether tenants take turns; null: not known. With limits by tenant all are picked in turn: what one tenant may not
+-- start now hides no job of another.
 create function public.giftcard_pick_from_lane(
-  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_ids bigint[], p_now timestamptz)
+  s public.giftcard_claim_state, p_circuit text, p_lane smallint, p_wanted integer, p_ids bigint[], p_in_turn boolean,
+  p_now timestamptz)
 returns bigint[]
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
@@ -2045,7 +2047,7 @@ begin
   s.ids := s.ids || p_ids;
   if v_limited then
     v_by_tenant := p_wanted;
-  elsif public.giftcard_takes_turns(p_circuit, p_lane, p_wanted, p_now) then
+  elsif coalesce(p_in_turn, public.giftcard_takes_turns(p_circuit, p_lane, p_wanted, p_now)) then
     v_by_tenant := public.giftcard_share(s, p_circuit, p_wanted, 2, 0);
   end if;
   if v_by_tenant > 0 then
@@ -2075,7 +2077,7 @@ declare
 begin
   while cardinality(v_got) < p_wanted and cardinality(v_below) > 0 loop
     v_got := v_got || public.giftcard_pick_from_lane(
-      s, q.circuit, v_below[1], p_wanted - cardinality(v_got), v_got, p_now);
+      s, q.circuit, v_below[1], p_wanted - cardinality(v_got), v_got, null, p_now);
     v_below := v_below[2:];
   end loop;
   if v_share = 0 or v_below = '{}' or cardinality(v_got) < p_wanted then
@@ -2086,7 +2088,7 @@ begin
      where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) = l.lane
      order by j.scheduled_at, j.id limit 1) h
    order by h.scheduled_at, l.lane limit 1;
-  v_of_longest := public.giftcard_pick_from_lane(s, q.circuit, v_longest, v_share, v_got, p_now);
+  v_of_longest := public.giftcard_pick_from_lane(s, q.circuit, v_longest, v_share, v_got, null, p_now);
   return v_got[1 : p_wanted - cardinality(v_of_longest)] || v_of_longest;
 end $$;
 
@@ -2099,12 +2101,18 @@ declare
   v_picked bigint[];
   a record;  -- what the limits of tenants and keys admit
 begin
-  s.busy := coalesce(s.busy, public.giftcard_busy_keys(s.limits, p_now));
+  if s.busy is null then
+    s.busy := case when s.limits = '{}' and not exists (
+        select from public.giftcard_jobs where status = 'running' and concurrency_key is not null) then '{}'::text[]
+      else public.giftcard_busy_keys(s.limits, p_now) end;
+  end if;
   if p_only_job_id is not null then
     v_picked := array(select id from public.giftcard_jobs
                        where id = p_only_job_id and status = 'queued' and id <> all (s.ids) for update skip locked);
   elsif cardinality(q.lanes) = 1 then
-    v_picked := public.giftcard_pick_from_lane(s, q.circuit, q.lanes[1], p_wanted, '{}', p_now);
+    -- Without limits and busy keys the queue is here because its tenants take turns, as the scan has found.
+    v_picked := public.giftcard_pick_from_lane(
+      s, q.circuit, q.lanes[1], p_wanted, '{}', case when s.limits = '{}' and s.busy = '{}' then true end, p_now);
   else
     v_picked := public.giftcard_pick_from_lanes(s, q, p_wanted, p_now);
   end if;
