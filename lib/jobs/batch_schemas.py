@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lib.jobs.audit import Reason
-from lib.jobs.schemas import JobRequest
+from lib.jobs.schemas import JobRequest, Priority
 from lib.validation import Id, Identifier, StageName, StrictModel
 
 
@@ -22,6 +22,8 @@ class FollowUpRequest(StrictModel):
     max_attempts: Annotated[int, Field(ge=1, le=25)] | None = None
     ttr_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     delay_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 0
+    priority: Priority = 0
+    concurrency_key: Identifier | None = None
 
     def as_job(self, *, otherwise: str) -> JobRequest:
         """Return the job; `otherwise`: its flow, where it names none."""

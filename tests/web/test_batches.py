@@ -20,7 +20,7 @@ def jobs(*names: str) -> list[Json]:
     return [{"stage": "report", "correlation_id": name, "payload": {}} for name in names]
 
 
-FOLLOW_UP = {"stage": "report", "payload": {"day": "2026-01-31"}}
+FOLLOW_UP = {"stage": "report", "payload": {"day": "2026-01-31"}, "priority": 4, "concurrency_key": "reports"}
 
 
 def test_ticks_run_its_jobs_and_then_its_follow_up(world: World) -> None:
@@ -33,6 +33,7 @@ def test_ticks_run_its_jobs_and_then_its_follow_up(world: World) -> None:
     assert (ended["state"], ended["done"], ended["ended_with"]["completed"]) == ("ended", 2, 2)
     follow_up = world.client.get(f"/api/v1/jobs/{ended['follow_up_job_id']}", headers=bearer(ADMIN)).json
     assert (follow_up["status"], follow_up["correlation_id"]) == ("completed", "batch-reports of May")
+    assert (follow_up["priority"], follow_up["concurrency_key"]) == (4, "reports")
     assert follow_up["context"]["batch"] == {"id": made["id"], "name": "reports of May"} | ended["ended_with"]
     assert ask(world, "GET", "?state=ended")["batches"][0]["id"] == made["id"]
 
