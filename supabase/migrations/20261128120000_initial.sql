@@ -1806,11 +1806,11 @@ end $$;
 -- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
 -- their queues.
 
--- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
+-- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100; 1 for what is no number.
 create function public.giftcard_weight(p_weights jsonb, p_tenant_id text) returns integer
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return least(100, greatest(1, coalesce((p_weights ->> p_tenant_id)::numeric::integer, 1)));
+  return greatest(1, coalesce(public.giftcard_limit_number(p_weights, p_tenant_id, 100), 1))::integer;
 end $$;
 
 -- Return whether a limit holds back all jobs of a tenant in a stage: one of 0, or one that is known to be used up.
@@ -5137,14 +5137,21 @@ begin
 end $$;
 -- Why a job does not run.
 
+-- Return in words what a limit of a job is of.
+create function public.giftcard_limit_subject(j public.giftcard_jobs, p_kind text) returns text
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return case p_kind when 'stage' then 'stage ' || j.stage when 'circuit' then 'circuit ' || j.circuit
+                     when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
+                     else 'concurrency key ' || j.concurrency_key end;
+end $$;
+
 -- Return why a limit of runs holds a job back: {reason, text}; null: it does not. p_key: that of the limit.
 create function public.giftcard_waiting_for_slot(
   j public.giftcard_jobs, p_kind text, p_key text, p_runs integer, p_now timestamptz) returns jsonb
 language plpgsql stable security invoker set search_path = '' as $$
 declare
-  v_what text := case p_kind when 'stage' then 'stage ' || j.stage when 'circuit' then 'circuit ' || j.circuit
-                             when 'tenant' then format('tenant %s in stage %s', j.tenant_id, j.stage)
-                             else format('concurrency key %s', j.concurrency_key) end;
+  v_what text := public.giftcard_limit_subject(j, p_kind);
 begin
   if p_runs is null or p_runs > 0 and (case when p_kind = 'key' then (
        select count(*) from public.giftcard_jobs r
@@ -5173,16 +5180,14 @@ declare
   k record;
 begin
   for k in
-    select x.kind, x.key, x.its_limit from (values
-        (1, 'stage', 'stage ' || j.stage, v_limits -> ('stage ' || j.stage)),
-        (2, 'circuit', 'circuit ' || j.circuit, v_limits -> ('circuit ' || j.circuit)),
-        (3, 'tenant', 'tenant ' || j.stage || ' ' || j.tenant_id,
-         public.giftcard_tenant_limit(v_limits, j.stage, j.tenant_id)),
-        (4, 'key', 'key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key,
-         '{"runs": 1}' || coalesce(
-           v_limits -> ('key ' || replace(j.tenant_id, ' ', '%20') || ' ' || j.concurrency_key), '{}')))
-        x(n, kind, key, its_limit)
-     where x.key is not null and x.its_limit is not null order by x.n
+    select x.kind, y.key, y.its_limit
+      from (values (1, 'stage', j.stage), (2, 'circuit', j.circuit), (3, 'tenant', j.stage),
+                   (4, 'key', j.concurrency_key)) x(n, kind, name)
+     cross join lateral (select public.giftcard_limit_key(x.kind, x.name, j.tenant_id) as key) l
+     cross join lateral (select l.key, case x.kind
+       when 'tenant' then public.giftcard_tenant_limit(v_limits, j.stage, j.tenant_id)
+       when 'key' then '{"runs": 1}' || coalesce(v_limits -> l.key, '{}') else v_limits -> l.key end as its_limit) y
+     where y.key is not null and y.its_limit is not null order by x.n
   loop
     v_why := public.giftcard_waiting_for_slot(j, k.kind, k.key, (k.its_limit ->> 'runs')::integer, p_now);
     if v_why is null and k.its_limit ? 'per_second' then
@@ -5190,14 +5195,15 @@ begin
                    where r.key = k.key);
       if v_until > p_now then
         v_why := jsonb_build_object('reason', 'rate_limited', 'until', v_until, 'text', format(
-          '%s may start %s a second: the next at %s', k.key, k.its_limit ->> 'per_second',
-          public.giftcard_time_text(v_until)));
+          '%s may start %s a second: the next at %s', public.giftcard_limit_subject(j, k.kind),
+          k.its_limit ->> 'per_second', public.giftcard_time_text(v_until)));
       end if;
     end if;
     exit when v_why is not null;
   end loop;
   return v_why || coalesce((
-    select jsonb_strip_nulls(jsonb_build_object('by', left(l.set_by, 400), 'until', coalesce(v_until, l.until)))
+    select jsonb_strip_nulls(jsonb_build_object(
+             'by', left(l.set_by, 400), 'until', case when not v_why ? 'until' then l.until end))
            || jsonb_build_object('text', left((v_why ->> 'text') || coalesce(' (' || nullif(concat_ws(
                 '; ', 'set by ' || l.set_by || coalesce(': ' || l.reason, ''),
                 'until ' || public.giftcard_time_text(l.until)), '') || ')', ''), 500))

@@ -1,11 +1,11 @@
 -- Tenants in turn: the part of a claim that goes to the tenants of a lane one after the other, whatever the length of
 -- their queues.
 
--- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100.
+-- Return how many jobs in a row a tenant gets where tenants take turns: 1 to 100; 1 for what is no number.
 create function public.giftcard_weight(p_weights jsonb, p_tenant_id text) returns integer
 language plpgsql immutable security invoker set search_path = '' as $$
 begin
-  return least(100, greatest(1, coalesce((p_weights ->> p_tenant_id)::numeric::integer, 1)));
+  return greatest(1, coalesce(public.giftcard_limit_number(p_weights, p_tenant_id, 100), 1))::integer;
 end $$;
 
 -- Return whether a limit holds back all jobs of a tenant in a stage: one of 0, or one that is known to be used up.

@@ -239,7 +239,20 @@ def test_job_that_waits_for_a_rate_says_until_when(world: World) -> None:
     world.value("select giftcard_begin_tick(gen_random_uuid(), 'w', 't', '{\"payment\": 60}', 9, 60, 1)")
     told = waits(world, world.add("payment"))["waiting_for"]
     assert told["reason"] == "rate_limited"
+    assert told["text"].startswith("stage payment may start 0.001 a second: the next at ")
     assert told["until"] > world.value("select to_json(now() + interval '10 minutes')")
+
+
+def test_rate_that_lets_it_start_is_not_when_a_limit_of_runs_ends(world: World) -> None:
+    """The first limit has a rate with starts left; what holds the job back is the second, which has an end."""
+    world.sql("insert into giftcard_limits (kind, name, per_second) values ('stage', 'payment', 100)")
+    due(world)
+    world.sql(
+        "insert into giftcard_limits (kind, name, runs, until) values ('circuit', 'payment', 0, '2050-01-01T12:00:00Z')"
+    )
+    world.sql("insert into giftcard_rates (key) values ('stage payment') on conflict do nothing")
+    told = waits(world, world.add("payment"))["waiting_for"]
+    assert (told["reason"], told["until"][:4]) == ("circuit_full", "2050")
 
 
 def test_job_of_a_stage_whose_limit_is_0_says_so(world: World) -> None:
