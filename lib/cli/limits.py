@@ -14,6 +14,7 @@ from lib.cli.known import Word, suggesting
 from lib.cli.options import NAME, TEXT, build, option_name, options_of, reason_option, typed_fields
 from lib.cli.services import limit_service
 from lib.cli.tables import Part, Table, moment
+from lib.config import rates
 from lib.errors import Invalid, Refused
 from lib.jobs.limits import described, label, rate
 from lib.jobs.schemas import LimitKind, LimitPage, LimitRemoval, LimitRequest
@@ -74,7 +75,7 @@ def set_limit(
     """Set a limit of a stage, a circuit, a tenant (NAME is the stage) or a concurrency key. What is left out is the
     default; a limit that was set before is replaced."""
     values = options | {"kind": limit_kind, "name": limit_name}
-    values |= {"per_second": _per_second(starts), "for_seconds": _seconds(duration)}
+    values |= _rate(starts, burst=options["burst"]) | {"for_seconds": _seconds(duration)}
     given = {name: value for name, value in values.items() if value is not None}
     with _naming_options(), nullcontext() if limit_kind == "key" else suggesting("stage", limit_name):
         done = limit_service().set(build(LimitRequest, given))
@@ -109,13 +110,19 @@ def _naming_options() -> Iterator[None]:
         raise BadInput(named) from error
 
 
-def _per_second(text: str | None) -> float | None:
+def _rate(text: str | None, *, burst: int | None) -> dict[str, Any]:
+    """Return the rate of a limit: written as in the settings, with a burst of its own or that of --burst."""
     if text is None:
-        return None
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)/(s|m|min|h)", text)
-    if found is None:
-        raise BadInput(f"--rate: {text[:30]!r} is not a number of starts a second, minute or hour, like 10/s or 30/m")
-    return float(found[1]) / _SECONDS[found[2]]
+        return {}
+    try:
+        given = rates.rate(text)
+    except ValueError:
+        raise BadInput(
+            f"--rate: {text[:30]!r} is not a number of starts a second, minute or hour, like 10/s or 30/m"
+        ) from None
+    if given.burst is not None and burst is not None:
+        raise BadInput("--burst: the rate has a burst already")
+    return {"per_second": given.per_second, "burst": given.burst if burst is None else burst}
 
 
 def _seconds(text: str | None) -> int | None:

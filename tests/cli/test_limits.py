@@ -42,6 +42,11 @@ def test_a_limit_of_a_tenant_ends_by_itself(door: Door) -> None:
     assert door.json("limits", "list")["limits"][0]["until"].startswith(until[:16])
 
 
+@pytest.mark.parametrize("rate", ["300/min burst 7", "5 per second, burst 7", "18000/h burst 7"])
+def test_a_rate_is_written_as_in_the_settings(door: Door, rate: str) -> None:
+    assert "stage email: 5/s burst 7;" in door.says("limits", "set", "stage", "email", "--rate", rate)
+
+
 def test_a_limit_of_nothing_has_a_warning(door: Door) -> None:
     assert "It has no end: give --for or --until" in door.says("limits", "set", "stage", "email", "--runs", "0")
 
@@ -72,6 +77,7 @@ def test_pages_continue_where_the_last_one_ended(door: Door) -> None:
         (["stage", "email", "--rate", "10"], "--rate: '10' is not a number of starts"),
         (["stage", "email", "--rate", "fast"], "--rate: 'fast' is not a number of starts"),
         (["stage", "email", "--rate", "0/s"], "--rate"),
+        (["stage", "email", "--rate", "10/s burst 2", "--burst", "3"], "--burst: the rate has a burst already"),
         (["stage", "email", "--runs", "2", "--for", "2 hours"], "--for: '2 hours' is not a time"),
         (["stage", "email", "--runs", "2", "--for", "0h"], "--for"),
         (["stage", "email", "--runs", "2", "--until", "2020-01-01T00:00:00Z"], "until must be a time in the future"),
