@@ -60,14 +60,17 @@ begin
     'reason', left(l.reason, 500), 'updated_at', case when isfinite(l.updated_at) then l.updated_at end);
 end $$;
 
--- Record in the audit that a limit was set or removed.
+-- Record in the audit that a limit was set or removed. It is kept for good, so a concurrency key that is a mail address
+-- or a long number is masked, as in errors.
 create function public.giftcard_record_limit(
   p_by text, p_action text, l public.giftcard_limits, p_details jsonb, p_now timestamptz) returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   perform public.giftcard_record_act(
     p_by, nullif(nullif(l.tenant_id, '*'), ''), p_action,
-    'limit ' || public.giftcard_limit_key(l.kind, l.name, l.tenant_id), p_details, p_now);
+    'limit ' || public.giftcard_limit_key(l.kind, case l.kind when 'key' then regexp_replace(regexp_replace(
+      l.name, '[^\s"<>]+@[^\s"<>]+', '[email]', 'g'), '[0-9]{12,}', '[number]', 'g') else l.name end, l.tenant_id),
+    p_details, p_now);
 end $$;
 
 -- Set a limit, in place of the one that has this kind, name and tenant; a value that is null is the default's.

@@ -177,3 +177,12 @@ def test_a_slot_that_a_claim_holds_meanwhile_stays(world: World, race: Race) -> 
         assert race.second.rows("select n from giftcard_slots") == [{"n": 1}]
     assert race.second.call("prune", limit=500, dry_run=False)["done"] is True
     assert race.second.rows("select n from giftcard_slots") == []
+
+
+@pytest.mark.parametrize(("key", "kept"), [("kate@example.com", "[email]"), ("4111111111111111", "[number]")])
+def test_the_audit_keeps_no_address_that_is_a_key(world: World, key: str, kept: str) -> None:
+    named = {"kind": "key", "name": key, "tenant_id": "acme"}
+    world.call("set_limit", **named, runs=2)
+    world.call("remove_limit", **named)
+    subjects = [row["subject"] for row in world.rows("select subject from giftcard_audit")]
+    assert subjects == [f"limit key acme {kept}"] * 2
