@@ -4163,8 +4163,9 @@ exception when others then
   return false;
 end $$;
 
--- End batches whose last job has ended in another way than by a settle or a cancel: by plain SQL, or put aside. The
--- maintenance task `batches`. Return how many have ended.
+-- End batches whose last job has ended in another way than by a settle or a cancel: by plain SQL, or put aside. Those
+-- whose follow-up was refused come last: however many there are, they hide no other. The maintenance task `batches`.
+-- Return how many have ended.
 create function public.giftcard_end_quiet_batches(p_limit integer default 1000, p_now timestamptz default null)
 returns integer
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
@@ -4172,7 +4173,7 @@ begin
   return public.giftcard_end_batches(array(
     select b.id from public.giftcard_batches b
      where b.sealed_at is not null and b.ended_at is null and not public.giftcard_has_open_jobs(b.id)
-     order by b.id limit least(p_limit, 1000)), coalesce(p_now, clock_timestamp()));
+     order by b.error is not null, b.id limit least(p_limit, 1000)), coalesce(p_now, clock_timestamp()));
 end $$;
 
 -- Refuse jobs that join a batch: GC404 if it is none of their tenant, GC409 if it is sealed. None is sealed before the

@@ -42,6 +42,17 @@ def test_one_that_another_batch_has_enqueued_meanwhile_is_not_taken_for_its_own(
     assert (shown(world, second)["error"], shown(world, second)["state"]) == (None, "ended")
 
 
+def test_those_that_are_refused_hide_no_other_batch_from_the_ticks(world: World) -> None:
+    first, second = (create(world, jobs=jobs(1, dedup_key=key)) for key in "ab")
+    for batch in (first, second):
+        world.settle(world.claim_one(ids(batch)[0]), Complete())
+    quiet = create(world, jobs=jobs(1, dedup_key="c"), follow_up={"stage": "payment", "correlation_id": "its own"})
+    world.run("delete from giftcard_jobs where batch_id = %s", quiet["id"])
+    assert shown(world, second)["error"]
+    assert world.call("end_quiet_batches", limit=1) == 1
+    assert (shown(world, quiet)["state"], shown(world, second)["state"]) == ("ended", "running")
+
+
 @pytest.mark.parametrize("flow", [{"correlation_id": "order-1"}, {}])
 def test_erasing_a_customer_erases_the_follow_ups_of_their_flows(world: World, flow: dict[str, str]) -> None:
     kate = {"external_id": "CUST-1520", "given_name": "Kate", "family_name": "Rodgers", "email": "kate@example.com"}
