@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
+from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -41,8 +41,8 @@ class Site:
     @property
     def text(self) -> str:
         """What can be read on the present page."""
-        for _ in range(20):  # the page may change while it is read
-            with suppress(NoSuchElementException, StaleElementReferenceException):
+        for _ in range(20):  # the page may change while it is read: Chrome has several errors for it
+            with suppress(WebDriverException):
                 return str(self.browser.find_element(By.TAG_NAME, "body").text)
             time.sleep(0.1)
         raise AssertionError(f"no page at {self.address}")
@@ -67,15 +67,20 @@ class Site:
         field.send_keys(text)
 
     def press(self, label: str, within: str = "body") -> None:
-        """Press the first visible button, link or summary with this text, as soon as there is one."""
+        """Press the first visible button, link or summary with this text, as soon as there is one.
+
+        A click goes to a place on the screen, where a page that refreshes itself may have something else by then: a
+        summary is pressed until it has opened.
+        """
         self.wait(lambda: self._press(label, within), f"{label!r} to press on {self.address}")
 
     def _press(self, label: str, within: str) -> bool:
         for element in self.all(f"{within} button, {within} a, {within} summary"):
             if element.is_displayed() and element.text.strip().rstrip("…") == label:
                 self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+                summary = element.tag_name == "summary"
                 element.click()
-                return True
+                return not summary or self.browser.execute_script("return arguments[0].parentElement.open", element)
         return False
 
     def wait(self, until: Callable[[], Any], what: str) -> None:
@@ -84,7 +89,7 @@ class Site:
         def look(_browser: Any) -> bool:
             try:
                 return bool(until())
-            except (NoSuchElementException, StaleElementReferenceException):
+            except WebDriverException:  # the page has changed meanwhile
                 return False
 
         try:

@@ -25,7 +25,8 @@ def _enqueue(house: House, folder: Path, count: int, *, gate: bool = False, stag
 
 
 def test_eight_processes_keep_to_the_limit_of_a_stage(house: House, tmp_path: Path) -> None:
-    _enqueue(house, tmp_path, _JOBS)
+    """While the first runs wait at the gate, the limit is full, and no process starts another."""
+    _enqueue(house, tmp_path, _JOBS, gate=True)
     rules = {"GIFTCARD_STAGE_TASK_CONCURRENCY": str(_MOST), "GIFTCARD_TICK_LINGER": "1", "GIFTCARD_CONCURRENCY": "1"}
     workers = [house.worker("tasks", **rules) for _ in range(_EIGHT)]
     for worker in workers:
@@ -38,6 +39,9 @@ def test_eight_processes_keep_to_the_limit_of_a_stage(house: House, tmp_path: Pa
         running, left = house.rows("""select count(*) filter (where status = 'running'),
                                              count(*) filter (where status <> 'completed') from giftcard_jobs""")[0]
         seen.add(running)
+        if running == _MOST and not (tmp_path / "gate").exists():
+            (tmp_path / "complete").write_text("complete")
+            (tmp_path / "complete").rename(tmp_path / "gate")  # whole at once
         return bool(left == 0)
 
     wait_for(done, seconds=90, what="all jobs completed")
