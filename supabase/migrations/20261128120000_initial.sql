@@ -1768,10 +1768,8 @@ begin
     for i in 1 .. cardinality(s.queues) loop
       -- A fair share; what one circuit does not need comes to others in the next round. giftcard_step shares alike.
       v_share := (v_wanted + cardinality(s.queues) - i) / cardinality(s.queues);
-      if v_share = 0 then
-        v_again := s.queues[i:] || v_again;
-        exit;
-      end if;
+      v_again := case when v_share = 0 then s.queues[i:] || v_again else v_again end;
+      exit when v_share = 0;
       q := s.queues[i];
       if s.limits <> '{}' then
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
@@ -2789,8 +2787,8 @@ begin
      where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id);
 end $$;
 
--- Return the queues that a tick knows from its last claim, within a second of its scan. Empty: there are none, or one is
--- not open any more.
+-- Return the queues that a tick knows from its last claim, within a second of its scan. Empty: there are none, or one
+-- is not open any more.
 create function public.giftcard_known_queues(t public.giftcard_ticks, p_now timestamptz)
 returns public.giftcard_cursor[]
 language plpgsql stable security invoker set search_path = '' as $$
@@ -2807,7 +2805,8 @@ end $$;
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others.
--- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
+-- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a
+-- call that has failed: a row at fault is put aside.
 -- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
 -- tick's, with what was picked.
 -- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
@@ -2815,7 +2814,8 @@ end $$;
 -- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
 -- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz, p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz,
+  p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
   out next_due_at timestamptz, out put_aside integer, out served jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
@@ -2824,7 +2824,6 @@ declare
   s public.giftcard_claim_state;
   q record;                  -- the scan
   m record;                  -- what was marked
-  v_known boolean;           -- the cursors of the last claim still hold
   v_ended bigint[] := '{}'::bigint[];
   v_half_open text[] := '{}'::text[];
 begin
@@ -2833,18 +2832,17 @@ begin
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif p_claimed = '{}' and exists (
+      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
-
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
   s.queues := public.giftcard_known_queues(t, p_now);
-  v_known := p_limit > 0 and s.queues <> '{}';
-  if v_known then
+  if p_limit > 0 and s.queues <> '{}' then
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
-  if not v_known or s.remaining > 0 then
+  if s.remaining > 0 or p_limit <= 0 then
     t.scanned_at := p_now;
     t.served := s.served;
     q := public.giftcard_scan_queues(t, p_limit, p_now);
@@ -2857,7 +2855,6 @@ begin
     end if;
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
-
   if cardinality(v_ended) + cardinality(s.ids) > 0 then
     m := public.giftcard_mark_claimed(t, p_claim_key, s, p_claimed, v_ended, v_half_open, p_one_by_one, p_now);
     put_aside := cardinality(v_ended) + cardinality(s.ids) - cardinality(m.ended) - cardinality(m.ids);
@@ -3793,13 +3790,14 @@ end $$;
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
 -- stopped_because, schedules, wake_in}: as giftcard_begin_tick does; settled null: all is settled that was given. The
--- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step: what giftcard_step has done
--- already in this call, {settled, opened, closed, claimed (ids)}.
+-- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step, p_claimed: what
+-- giftcard_step has done already in this call, {settled, opened, closed}, and the ids that it has claimed.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false, p_wake jsonb default null, p_step jsonb default null) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null, p_step jsonb default null,
+  p_claimed bigint[] default '{}') returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
@@ -3810,13 +3808,11 @@ declare
   v_schedules json;
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
-  s record;
-  c record;
-  e record;
+  s record;  -- what was settled
+  c record;  -- what is claimed
+  e record;  -- the end
 begin
-  if p_one_by_one then
-    set constraints all immediate;  -- an error at the commit would be no row's
-  end if;
+  if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
@@ -3826,7 +3822,7 @@ begin
     s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
     v_tick := public.giftcard_count_in_tick(p_tick_id, s.sums);
   elsif p_step is not null then
-    select p_step -> 'settled' as settled, p_step -> 'opened' as opened, p_step -> 'closed' as closed into s;
+    select x.* into s from jsonb_to_record(p_step) x(settled json, opened text[], closed text[]);
     select * into v_tick from public.giftcard_ticks where id = p_tick_id;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
@@ -3838,11 +3834,9 @@ begin
   if p_limit <= 0 and v_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   elsif v_tick.id is not null then
-    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
+    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that just changed.
     c := public.giftcard_claim_for(
-      v_tick, p_claim_key, p_limit - coalesce(jsonb_array_length(p_step -> 'claimed'), 0), false,
-      coalesce(p_now, clock_timestamp()),
-      array(select i::bigint from jsonb_array_elements_text(p_step -> 'claimed') i));
+      v_tick, p_claim_key, p_limit - cardinality(p_claimed), false, coalesce(p_now, clock_timestamp()), p_claimed);
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
   end if;
@@ -3850,8 +3844,8 @@ begin
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
     e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
   else
-    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
-             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
+    select null::text as stopped_because, public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now) as wake_in
+      into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
@@ -3874,18 +3868,18 @@ declare
 begin
   if p_limit <= 0 or t.limits <> '{}' or t.claim_key = p_claim_key
      or not t.scanned_at between p_now - interval '1 second' and p_now then
-    return '{}';
+    return '{}'::public.giftcard_cursor[];
   end if;
   foreach q in array t.cursors loop
     if q.plain is not true then
-      return '{}';
+      return '{}'::public.giftcard_cursor[];
     end if;
   end loop;
   if p_looks and (exists (select from public.giftcard_limits) or exists (
       select from public.giftcard_jobs j
        where j.status = 'queued' and j.concurrency_key is not null
          and j.circuit = any (array(select k.circuit from unnest(t.cursors) k)))) then
-    return '{}';
+    return '{}'::public.giftcard_cursor[];
   end if;
   return case when p_looks then public.giftcard_known_queues(t, p_now) else t.cursors end;
 end $$;
@@ -4036,8 +4030,7 @@ begin
   end if;
   return public.giftcard_advance_tick(
     p_tick_id, p_claim_key, '[]', p_limit, p_busy, p_linger_seconds, p_stop, p_cooldown_seconds, p_now, p_plan, false,
-    p_wake, jsonb_build_object('settled', f.settled, 'opened', f.opened, 'closed', f.closed,
-                               'claimed', coalesce(o.ids, '{}')));
+    p_wake, jsonb_build_object('settled', f.settled, 'opened', f.opened, 'closed', f.closed), coalesce(o.ids, '{}'));
 end $$;
 
 -- Do what follows the settle of a step: next jobs, batches, webhooks and circuits; and find out about runs that it did
