@@ -25,6 +25,7 @@ _CONNECT: dict[str, Any] = {
     # Poolers in transaction mode do not support prepared statements; the functions cache their plans themselves.
     "prepare_threshold": None,
     "application_name": "giftcard-jobs",
+    "client_encoding": "UTF8",
     # A dead peer is detected within a tick.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
