@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from lib.errors import GiftcardError, Misconfigured, Unavailable
 from lib.store.connections import Connection, Connections
 from lib.store.deadline import CALL_SECONDS
-from lib.store.exchange import Values, ask
+from lib.store.exchange import Values, ask, ask_unprepared
 from lib.store.libpq import secrets_in
 from lib.store.sqlstate import from_sqlstate
 from lib.store.statements import encode, statement
@@ -63,8 +63,8 @@ def _call(connection: Connection, function: str, text: bytes, values: Values, wi
         if within is None:
             return ask(connection, text, values)
         with connection.transaction():
-            ask(connection, _TIMEOUT, [b"%.0f" % (within * 1000)])
-            return ask(connection, text, values)
+            ask_unprepared(connection, _TIMEOUT, [b"%.0f" % (within * 1000)])
+            return ask_unprepared(connection, text, values)
     except psycopg.Error as error:
         if error.sqlstate is None and time.monotonic() >= connection.until:
             raise Unavailable(_away(function, f"no response within {CALL_SECONDS:g} s")) from None
@@ -85,6 +85,9 @@ def _translated(error: psycopg.Error, function: str) -> GiftcardError:
     message = (error.diag.message_primary or str(error)).strip()
     if error.sqlstate is None:
         return Unavailable(_away(function, message))
+    if error.sqlstate == "08P01" and "prepared statement" in message:
+        # PgBouncer has forgotten it, and hangs up instead of carrying it out.
+        return Unavailable(_away(function, message), sqlstate=error.sqlstate, undone=True)
     return from_sqlstate(
         error.sqlstate,
         message,

@@ -102,5 +102,5 @@ begin
                  and a.xact_start is not null
                order by a.xact_start limit 1) o),
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
-    'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
+    'prepared_statements', (select count(*) from pg_prepared_statements where name like 'giftcard\_%'));
 end $$;
