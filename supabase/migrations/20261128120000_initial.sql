@@ -11841,7 +11841,7 @@ $$;
 
 -- Return the facts that the doctor judges. p_stages: as in giftcard_status. Ages are seconds before p_now. A role sees
 -- only its own sessions' transactions, unless it may read all statistics (`sees_all`); prepared statements are those
--- that psycopg has made in this session.
+-- that lib/store/exchange.py has made in this session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
