@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
@@ -36,6 +37,8 @@ _CONNECT: dict[str, Any] = {
 _OPTIONS_REFUSED = re.compile(r"startup parameter|options|statement_timeout")
 # These are the words of PgBouncer from 1.20 on: whether it keeps track of prepared statements can be asked (1.21).
 _IS_PGBOUNCER = re.compile(r"unsupported startup parameter in options")
+# The first libpq that can close a prepared statement, as asking does.
+_CLOSES = 17_00_00
 
 
 class Connection(psycopg.Connection[Any]):
@@ -137,7 +140,7 @@ class Connections:
             except psycopg.OperationalError as error:
                 if not _OPTIONS_REFUSED.search(str(error)):
                     raise
-                self._by_pgbouncer = bool(_IS_PGBOUNCER.search(str(error)))
+                self._by_pgbouncer = bool(_IS_PGBOUNCER.search(str(error))) and pq.version() >= _CLOSES
         connection = Connection.connect(self._url, **_CONNECT)
         self._refuses_options = True
         return connection
