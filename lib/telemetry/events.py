@@ -88,7 +88,8 @@ def batch() -> Iterator[None]:
     if _held() is not None:
         yield
         return
-    _BATCH.lines = lines = {}
+    lines: dict[_Lines, list[str]] = {}
+    _BATCH.lines = lines
     try:
         yield
     finally:
