@@ -73,7 +73,7 @@ def _warm_up() -> None:
 def _work(registry: Registry, folder: Path) -> None:
     shutdown = Shutdown()
     shutdown.on_sigterm()
-    events.configure(readable=False)
+    events.configure(readable=False, level="debug")  # each start, to compare them with the history
     chosen = load()
     assert chosen.database_url is not None
     store = Store(DoomedWire(chosen.database_url.get_secret_value(), Appointments(folder)))
