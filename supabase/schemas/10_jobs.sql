@@ -103,11 +103,12 @@ comment on column public.giftcard_jobs.cancel_requested_at is
 
 -- The claim's index: the oldest due job of each lane, which is a circuit with a priority. A query uses it only if it
 -- spells out status = 'queued'. Minus, so that the highest priority of a circuit comes first while all columns ascend.
+-- No two entries are equal, as they end with the id: Postgres need not look for equal ones before it splits a page.
 create index giftcard_jobs_queued on public.giftcard_jobs (circuit, (-priority), scheduled_at, id)
-    where status = 'queued';
+    with (deduplicate_items = off) where status = 'queued';
 -- The same by tenant, for tenants that take turns.
 create index giftcard_jobs_queued_by_tenant on public.giftcard_jobs (
-    circuit, (-priority), tenant_id, scheduled_at, id) where status = 'queued';
+    circuit, (-priority), tenant_id, scheduled_at, id) with (deduplicate_items = off) where status = 'queued';
 -- Leases by their end; a running row without one (made by hand) counts as ended.
 create index giftcard_jobs_running on public.giftcard_jobs ((coalesce(lease_expires_at, '-infinity'::timestamptz)), id)
     where status = 'running';
