@@ -62,9 +62,7 @@ begin
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
   v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
              and t.scanned_at between p_now - interval '1 second' and p_now;
-  if v_known then
-    s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
-  end if;
+  s := case when v_known then public.giftcard_pick_jobs(s, t.only_job_id, p_now) else s end;
   if not v_known or s.remaining > 0 then
     t.scanned_at := p_now;
     t.served := s.served;
@@ -72,13 +70,15 @@ begin
     v_ended := q.ended;
     s.queues := q.open;
     s.skipped := q.skipped;
-    if q.half_open <> '{}' then
-      v_half_open := q.half_open;
-      s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_one_by_one, p_now);
+    if q.many then
+      q := public.giftcard_pick_on_walk(s, t, p_limit, p_one_by_one, p_now);
+      s := q.s;
+    elsif q.half_open <> '{}' then
+      s := public.giftcard_pick_probes(s, q.half_open, t.only_job_id, p_one_by_one, p_now);
     end if;
+    v_half_open := q.half_open;
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
-
   if cardinality(v_ended) + cardinality(s.ids) > 0 then
     m := public.giftcard_mark_claimed(t, p_claim_key, s, v_ended, v_half_open, p_one_by_one, p_now);
     claimed := cardinality(m.ended) + cardinality(m.ids);

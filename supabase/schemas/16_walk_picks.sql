@@ -1,0 +1,39 @@
+-- A claim that walks: where many circuits have queued jobs.
+
+-- Pick jobs of circuits, for a claim that walks through them until it has something. half_open: the circuits that
+-- wait for a probe; next_due_at: as giftcard_scan_queues returns it, in a moment if there are more to look at.
+-- Circuits have their turns by the circle: the tick keeps neither cursors of them nor how many jobs of each it has
+-- started, and their jobs are numbered by circles.
+create function public.giftcard_pick_on_walk(
+  inout s public.giftcard_claim_state, t public.giftcard_ticks, p_limit integer, p_one_by_one boolean,
+  p_now timestamptz, out half_open text[], out next_due_at timestamptz)
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  w public.giftcard_walk := public.giftcard_begin_walk(t);
+  v_wanted integer := greatest(p_limit, 1);
+begin
+  half_open := '{}';
+  s.served := '{}'::jsonb;
+  w := public.giftcard_find_ready(w, t, v_wanted, p_now);
+  loop
+    s.tick_id := case when w.complete then t.id + t.started else w.circles end;
+    if w.half_open <> '{}' then
+      half_open := half_open || w.half_open;
+      s := public.giftcard_pick_probes(s, w.half_open, null, p_one_by_one, p_now);
+    end if;
+    if s.remaining > 0 then
+      s.queues := public.giftcard_with_lanes(w.ready, p_now);
+      s := public.giftcard_pick_jobs(s, null, p_now);
+    end if;
+    exit when w.complete or s.remaining <= 0 or s.ids <> '{}';
+    w := public.giftcard_walk_on(w, t, v_wanted, 1000, p_now);
+  end loop;
+  next_due_at := case when p_limit > 0 then w.next_due_at else least(
+    w.next_due_at, (select min(q.scheduled_at) from unnest(w.ready) q),
+    case when w.half_open <> '{}' then p_now + interval '1 second' end) end;
+  if not w.complete then
+    next_due_at := least(next_due_at, p_now + interval '100 milliseconds');
+    s.queues := '{}'::public.giftcard_cursor[];
+    perform public.giftcard_keep_walk(w);
+  end if;
+end $$;
