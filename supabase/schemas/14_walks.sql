@@ -219,12 +219,12 @@ begin
   if w.complete or cardinality(w.ready) + cardinality(w.half_open) >= p_enough then
     return w;
   end if;
-  c := public.giftcard_walk_circuits(t, '', null, 1000, 10000, true, p_now);
+  c := public.giftcard_walk_circuits(t, '', null, 500, 500, true, p_now);
   b := public.giftcard_walk_by_time(t, false, p_now);
   if not b.complete and w.ready = '{}' and c.ready = '{}' and b.ready = '{}' then
     b := public.giftcard_walk_by_time(t, true, p_now);
   end if;
-  if b.complete then
+  if b.complete and c.walked_to is null then
     w.complete := true;
     w.ready := '{}';
     w.half_open := '{}';

@@ -34,6 +34,8 @@ begin
   if not w.complete then
     next_due_at := least(next_due_at, p_now + interval '100 milliseconds');
     s.queues := '{}'::public.giftcard_cursor[];
-    perform public.giftcard_keep_walk(w);
+    if p_limit > 0 then
+      perform public.giftcard_keep_walk(w);  -- all that it has found had a turn
+    end if;
   end if;
 end $$;
