@@ -1298,8 +1298,8 @@ end $$;
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
 -- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). lanes: those with due
--- jobs. A loose index scan: one index probe per lane, whatever the number of jobs; it stops after p_most. read: those of
--- this circuit. The claim and status read the same: one place decides (a claim among many circuits: 14_walks.sql).
+-- jobs. A loose index scan: one index probe per lane, whatever the number of jobs; it stops after p_most. read: in this
+-- circuit. The claim and status read the same: one place decides (a claim among many circuits: 14_walks.sql).
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz, p_most integer default 2147483647)
 returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz,
                lanes smallint[], read bigint)
@@ -1601,10 +1601,6 @@ end $$;
 -- index of time; only a scan that finds nothing else goes all round. The planner's settings are those of
 -- giftcard_claim_for.
 
--- Queued jobs of circuits that are not their stage, by time. A job whose circuit is its stage has no entry.
-create index giftcard_jobs_queued_by_time on public.giftcard_jobs (scheduled_at, id)
-    where status = 'queued' and circuit <> stage;
-
 -- A walk under way.
 create type public.giftcard_walk as (
   name text,                          -- its row in giftcard_turns
@@ -1615,23 +1611,26 @@ create type public.giftcard_walk as (
   complete boolean,                   -- whether all that is due is known
   ready public.giftcard_cursor[],     -- circuits whose jobs may start now; scheduled_at: the head's time
   half_open text[],                   -- and those that wait for a probe
-  next_due_at timestamptz             -- when another one that it has read may start
+  next_due_at timestamptz,            -- when another one that it has read may start
+  was_far text,                       -- a circuit that a walk of this name found only far round
+  far text                            -- and one that this walk did
 );
 
--- Read circuits by name, after p_after and up to p_until (null: to the end): until p_enough have something to start,
--- or p_most lanes are read. walked_to: the last circuit that is read as a whole; null: there are no more. Circuits of a
--- stage that is parked for this tick are passed over in one step; p_plain: so are all that are not their stage.
+-- Read circuits by name, after p_after (with p_at: from it on) and up to p_until (null: to the end), until p_enough
+-- have something to start, or p_most lanes are read. walked_to: the last circuit that is read as a whole; null: there
+-- are no more. Circuits of a stage that is parked for this tick are passed over in one step; p_plain: so are all that
+-- are not their stage.
 create function public.giftcard_walk_circuits(
-  t public.giftcard_ticks, p_after text, p_until text, p_enough integer, p_most integer, p_plain boolean,
+  t public.giftcard_ticks, p_after text, p_until text, p_enough integer, p_most integer, p_plain boolean, p_at boolean,
   p_now timestamptz, out ready public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
   out walked_to text)
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   with recursive walk as (
     -- The next one read comes after (key, lane).
-    select p_after collate "C" as key, 32767::smallint as lane, p_after collate "C" as circuit,
-           null::timestamptz as head_at, null::timestamptz as starts_at, '' as availability, false as due, 0 as seen,
-           0 as found
+    select p_after collate "C" as key, (case when p_at then -32768 else 32767 end)::smallint as lane,
+           p_after collate "C" as circuit, null::timestamptz as head_at, null::timestamptz as starts_at,
+           '' as availability, false as due, 0 as seen, 0 as found
     union all
     select case when a.jumps then n.stage || ';' else n.circuit end,
            case when a.jumps then (-32768)::smallint
@@ -1670,6 +1669,137 @@ begin
     into ready, half_open, next_due_at, walked_to
     from walk w cross join last l;
 end $$;
+
+-- Return queues with their lanes that have due jobs, in their order.
+create function public.giftcard_with_lanes(p_queues public.giftcard_cursor[], p_now timestamptz)
+returns public.giftcard_cursor[]
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return array(
+    select row(q.circuit, d.lanes, null, null, null)::public.giftcard_cursor
+      from unnest(p_queues) with ordinality q(circuit, lanes, plain, scheduled_at, id, n) cross join lateral (
+        with recursive heads as (
+          (select (-j.priority)::smallint as lane, j.scheduled_at from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = q.circuit
+            order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1)
+          union all
+          select x.lane, x.scheduled_at from heads h cross join lateral (
+            select (-j.priority)::smallint as lane, j.scheduled_at from public.giftcard_jobs j
+             where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) > h.lane
+             order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) x)
+        select array_agg(h.lane order by h.lane) as lanes from heads h where h.scheduled_at <= p_now) d
+     where d.lanes <> '{}' order by q.n);
+end $$;
+
+-- Walk on in the circle, until p_enough circuits have something to start, p_most lanes are read or all are.
+create function public.giftcard_walk_on(
+  w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_most integer, p_now timestamptz)
+returns public.giftcard_walk
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_found integer := 0;
+  c record;
+begin
+  w.ready := '{}'::public.giftcard_cursor[];
+  w.half_open := '{}'::text[];
+  loop
+    c := public.giftcard_walk_circuits(t, w.at, case when w.again then w.began end, p_enough - v_found, p_most, false,
+                                       false, p_now);
+    w.ready := w.ready || c.ready;
+    w.half_open := w.half_open || c.half_open;
+    w.next_due_at := least(w.next_due_at, c.next_due_at);
+    v_found := v_found + cardinality(c.ready) + cardinality(c.half_open);
+    if c.walked_to is not null then
+      w.at := c.walked_to;
+    elsif w.again or w.began = '' then
+      w.complete := true;
+    else
+      w.at := '';
+      w.again := true;
+      w.circles := w.circles % 1000000 + 1;
+    end if;
+    exit when w.complete or c.walked_to is not null or v_found >= p_enough;
+  end loop;
+  return w;
+end $$;
+
+-- Begin a walk where the last one of such a tick stopped.
+create function public.giftcard_begin_walk(t public.giftcard_ticks) returns public.giftcard_walk
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  w public.giftcard_walk;
+begin
+  w.name := '*' || md5(t.stages::text || ' ' || coalesce(t.only_stage, ''));
+  select k.tenant_id, k.taken into w.began, w.circles from public.giftcard_turns k where k.circuit = w.name;
+  w.began := coalesce(w.began, '');
+  w.at := w.began;
+  w.circles := coalesce(w.circles, 0);
+  w.again := false;
+  w.complete := false;
+  return w;
+end $$;
+
+-- Keep where a walk stopped, for the next one, unless another has moved on from p_was meanwhile. The row is a hint: a
+-- claim that holds it is not waited for.
+create function public.giftcard_keep_place(p_name text, p_was text, p_at text, p_circles integer) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_turns set tenant_id = p_at, taken = p_circles
+   where circuit = (select k.circuit from public.giftcard_turns k
+                     where k.circuit = p_name and k.tenant_id = p_was for update skip locked);
+  if not found and not exists (select from public.giftcard_turns where circuit = p_name)
+     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_name, 0)) then
+    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_name, p_at, p_circles)
+    on conflict do nothing;
+  end if;
+end $$;
+
+-- Find up to p_enough circuits that have something to start, or more where all are known at once. The circle comes
+-- first, so that each circuit has its turn. Where it passes over many, time says which have something due. Where that
+-- finds nothing either, it looks again where the last walk found something far round, and then goes all round.
+create function public.giftcard_find_ready(
+  w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_now timestamptz) returns public.giftcard_walk
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  c record;  -- circuits that are their stage
+  b record;  -- the others
+begin
+  w := public.giftcard_walk_on(w, t, p_enough, p_enough + 25, p_now);
+  if w.complete or cardinality(w.ready) + cardinality(w.half_open) >= p_enough then
+    return w;
+  end if;
+  c := public.giftcard_walk_circuits(t, '', null, 500, 500, true, false, p_now);
+  b := public.giftcard_walk_by_time(t, false, p_now);
+  if not b.complete and w.ready = '{}' and c.ready = '{}' and b.ready = '{}' then
+    b := public.giftcard_walk_by_time(t, true, p_now);
+  end if;
+  if b.complete and c.walked_to is null then
+    w.complete := true;
+    w.ready := '{}';
+    w.half_open := '{}';
+    w.next_due_at := least(c.next_due_at, b.next_due_at);
+  end if;
+  w.ready := w.ready || array(
+    select row(q.circuit, null, null, q.scheduled_at, null)::public.giftcard_cursor from unnest(c.ready || b.ready) q
+     where q.circuit not in (select k.circuit from unnest(w.ready) k) order by q.scheduled_at, q.circuit);
+  w.half_open := w.half_open || array(
+    select q from unnest(c.half_open || b.half_open) q where q <> all (w.half_open));
+  if not w.complete and w.ready = '{}' and w.half_open = '{}' then
+    select k.tenant_id into w.was_far from public.giftcard_turns k where k.circuit = w.name || ' far';
+    c := public.giftcard_walk_circuits(t, w.was_far, w.was_far, 1, 50, false, true, p_now);
+    w.ready := c.ready;
+  end if;
+  while not w.complete and w.ready = '{}' and w.half_open = '{}' loop
+    w := public.giftcard_walk_on(w, t, p_enough, 1000, p_now);
+    w.far := w.ready[1].circuit;
+  end loop;
+  return w;
+end $$;
+-- Where a walk has passed over many circuits with nothing due, the time of their jobs says which have something.
+
+-- Queued jobs of circuits that are not their stage, by time. A job whose circuit is its stage has no entry.
+create index giftcard_jobs_queued_by_time on public.giftcard_jobs (scheduled_at, id)
+    where status = 'queued' and circuit <> stage;
 
 -- Look at the jobs of circuits that are not their stage by time: the 51 that have been due for longest and the 51
 -- that are due next; p_newest: those that have just come due, too. complete: these are enough to know all that is due,
@@ -1717,125 +1847,6 @@ begin
          (select count(*) filter (where j.scheduled_at > p_now) from jobs j), (select max(j.scheduled_at) from jobs j)
     into ready, half_open, next_due_at, v_due, v_later, v_last from queues q;
   complete := v_due <= 50 and (v_later <= 50 or coalesce(next_due_at <= v_last, false));
-end $$;
-
--- Return queues with their lanes that have due jobs, in their order.
-create function public.giftcard_with_lanes(p_queues public.giftcard_cursor[], p_now timestamptz)
-returns public.giftcard_cursor[]
-language plpgsql stable security invoker set search_path = '' as $$
-begin
-  return array(
-    select row(q.circuit, d.lanes, null, null, null)::public.giftcard_cursor
-      from unnest(p_queues) with ordinality q(circuit, lanes, plain, scheduled_at, id, n) cross join lateral (
-        with recursive heads as (
-          (select (-j.priority)::smallint as lane, j.scheduled_at from public.giftcard_jobs j
-            where j.status = 'queued' and j.circuit = q.circuit
-            order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1)
-          union all
-          select x.lane, x.scheduled_at from heads h cross join lateral (
-            select (-j.priority)::smallint as lane, j.scheduled_at from public.giftcard_jobs j
-             where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) > h.lane
-             order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) x)
-        select array_agg(h.lane order by h.lane) as lanes from heads h where h.scheduled_at <= p_now) d
-     where d.lanes <> '{}' order by q.n);
-end $$;
-
--- Walk on in the circle, until p_enough circuits have something to start, p_most lanes are read or all are.
-create function public.giftcard_walk_on(
-  w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_most integer, p_now timestamptz)
-returns public.giftcard_walk
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  v_found integer := 0;
-  c record;
-begin
-  w.ready := '{}'::public.giftcard_cursor[];
-  w.half_open := '{}'::text[];
-  loop
-    c := public.giftcard_walk_circuits(t, w.at, case when w.again then w.began end, p_enough - v_found, p_most, false,
-                                       p_now);
-    w.ready := w.ready || c.ready;
-    w.half_open := w.half_open || c.half_open;
-    w.next_due_at := least(w.next_due_at, c.next_due_at);
-    v_found := v_found + cardinality(c.ready) + cardinality(c.half_open);
-    if c.walked_to is not null then
-      w.at := c.walked_to;
-    elsif w.again or w.began = '' then
-      w.complete := true;
-    else
-      w.at := '';
-      w.again := true;
-      w.circles := w.circles % 1000000 + 1;
-    end if;
-    exit when w.complete or c.walked_to is not null or v_found >= p_enough;
-  end loop;
-  return w;
-end $$;
-
--- Begin a walk where the last one of such a tick stopped.
-create function public.giftcard_begin_walk(t public.giftcard_ticks) returns public.giftcard_walk
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  w public.giftcard_walk;
-begin
-  w.name := '*' || md5(t.stages::text || ' ' || coalesce(t.only_stage, ''));
-  select k.tenant_id, k.taken into w.began, w.circles from public.giftcard_turns k where k.circuit = w.name;
-  w.began := coalesce(w.began, '');
-  w.at := w.began;
-  w.circles := coalesce(w.circles, 0);
-  w.again := false;
-  w.complete := false;
-  return w;
-end $$;
-
--- Keep where a walk stopped, for the next one. The row is a hint: a claim that holds it is not waited for.
-create function public.giftcard_keep_walk(w public.giftcard_walk) returns void
-language plpgsql volatile security invoker set search_path = '' as $$
-begin
-  update public.giftcard_turns set tenant_id = w.at, taken = w.circles
-   where circuit = (select k.circuit from public.giftcard_turns k
-                     where k.circuit = w.name and k.tenant_id = w.began for update skip locked);
-  if not found and not exists (select from public.giftcard_turns where circuit = w.name)
-     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || w.name, 0)) then
-    insert into public.giftcard_turns (circuit, tenant_id, taken) values (w.name, w.at, w.circles)
-    on conflict do nothing;
-  end if;
-end $$;
-
--- Find up to p_enough circuits that have something to start, or more where all are known at once. The circle comes
--- first, so that each circuit has its turn. Where it passes over many, time says which have something due; only if that
--- finds nothing either, it goes all round.
-create function public.giftcard_find_ready(
-  w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_now timestamptz) returns public.giftcard_walk
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  c record;  -- circuits that are their stage
-  b record;  -- the others
-begin
-  w := public.giftcard_walk_on(w, t, p_enough, p_enough + 25, p_now);
-  if w.complete or cardinality(w.ready) + cardinality(w.half_open) >= p_enough then
-    return w;
-  end if;
-  c := public.giftcard_walk_circuits(t, '', null, 500, 500, true, p_now);
-  b := public.giftcard_walk_by_time(t, false, p_now);
-  if not b.complete and w.ready = '{}' and c.ready = '{}' and b.ready = '{}' then
-    b := public.giftcard_walk_by_time(t, true, p_now);
-  end if;
-  if b.complete and c.walked_to is null then
-    w.complete := true;
-    w.ready := '{}';
-    w.half_open := '{}';
-    w.next_due_at := least(c.next_due_at, b.next_due_at);
-  end if;
-  w.ready := w.ready || array(
-    select row(q.circuit, null, null, q.scheduled_at, null)::public.giftcard_cursor from unnest(c.ready || b.ready) q
-     where q.circuit not in (select k.circuit from unnest(w.ready) k) order by q.scheduled_at, q.circuit);
-  w.half_open := w.half_open || array(
-    select q from unnest(c.half_open || b.half_open) q where q <> all (w.half_open));
-  while not w.complete and w.ready = '{}' and w.half_open = '{}' loop
-    w := public.giftcard_walk_on(w, t, p_enough, 1000, p_now);
-  end loop;
-  return w;
 end $$;
 -- Picks: which due jobs a claim takes.
 
@@ -2483,11 +2494,14 @@ begin
   next_due_at := case when p_limit > 0 then w.next_due_at else least(
     w.next_due_at, (select min(q.scheduled_at) from unnest(w.ready) q),
     case when w.half_open <> '{}' then p_now + interval '1 second' end) end;
+  if w.far is not null and p_limit > 0 then
+    perform public.giftcard_keep_place(w.name || ' far', w.was_far, w.far, 0);
+  end if;
   if not w.complete then
     next_due_at := least(next_due_at, p_now + interval '100 milliseconds');
     s.queues := '{}'::public.giftcard_cursor[];
     if p_limit > 0 then
-      perform public.giftcard_keep_walk(w);  -- all that it has found had a turn
+      perform public.giftcard_keep_place(w.name, w.began, w.at, w.circles);  -- all that it has found had a turn
     end if;
   end if;
 end $$;

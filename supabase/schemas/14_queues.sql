@@ -19,8 +19,8 @@ end $$;
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
 -- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). lanes: those with due
--- jobs. A loose index scan: one index probe per lane, whatever the number of jobs; it stops after p_most. read: those of
--- this circuit. The claim and status read the same: one place decides (a claim among many circuits: 14_walks.sql).
+-- jobs. A loose index scan: one index probe per lane, whatever the number of jobs; it stops after p_most. read: in this
+-- circuit. The claim and status read the same: one place decides (a claim among many circuits: 14_walks.sql).
 create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz, p_most integer default 2147483647)
 returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz,
                lanes smallint[], read bigint)

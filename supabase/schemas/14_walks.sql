@@ -4,10 +4,6 @@
 -- index of time; only a scan that finds nothing else goes all round. The planner's settings are those of
 -- giftcard_claim_for.
 
--- Queued jobs of circuits that are not their stage, by time. A job whose circuit is its stage has no entry.
-create index giftcard_jobs_queued_by_time on public.giftcard_jobs (scheduled_at, id)
-    where status = 'queued' and circuit <> stage;
-
 -- A walk under way.
 create type public.giftcard_walk as (
   name text,                          -- its row in giftcard_turns
@@ -18,23 +14,26 @@ create type public.giftcard_walk as (
   complete boolean,                   -- whether all that is due is known
   ready public.giftcard_cursor[],     -- circuits whose jobs may start now; scheduled_at: the head's time
   half_open text[],                   -- and those that wait for a probe
-  next_due_at timestamptz             -- when another one that it has read may start
+  next_due_at timestamptz,            -- when another one that it has read may start
+  was_far text,                       -- a circuit that a walk of this name found only far round
+  far text                            -- and one that this walk did
 );
 
--- Read circuits by name, after p_after and up to p_until (null: to the end): until p_enough have something to start,
--- or p_most lanes are read. walked_to: the last circuit that is read as a whole; null: there are no more. Circuits of a
--- stage that is parked for this tick are passed over in one step; p_plain: so are all that are not their stage.
+-- Read circuits by name, after p_after (with p_at: from it on) and up to p_until (null: to the end), until p_enough
+-- have something to start, or p_most lanes are read. walked_to: the last circuit that is read as a whole; null: there
+-- are no more. Circuits of a stage that is parked for this tick are passed over in one step; p_plain: so are all that
+-- are not their stage.
 create function public.giftcard_walk_circuits(
-  t public.giftcard_ticks, p_after text, p_until text, p_enough integer, p_most integer, p_plain boolean,
+  t public.giftcard_ticks, p_after text, p_until text, p_enough integer, p_most integer, p_plain boolean, p_at boolean,
   p_now timestamptz, out ready public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
   out walked_to text)
 language plpgsql stable security invoker set search_path = '' as $$
 begin
   with recursive walk as (
     -- The next one read comes after (key, lane).
-    select p_after collate "C" as key, 32767::smallint as lane, p_after collate "C" as circuit,
-           null::timestamptz as head_at, null::timestamptz as starts_at, '' as availability, false as due, 0 as seen,
-           0 as found
+    select p_after collate "C" as key, (case when p_at then -32768 else 32767 end)::smallint as lane,
+           p_after collate "C" as circuit, null::timestamptz as head_at, null::timestamptz as starts_at,
+           '' as availability, false as due, 0 as seen, 0 as found
     union all
     select case when a.jumps then n.stage || ';' else n.circuit end,
            case when a.jumps then (-32768)::smallint
@@ -74,54 +73,6 @@ begin
     from walk w cross join last l;
 end $$;
 
--- Look at the jobs of circuits that are not their stage by time: the 51 that have been due for longest and the 51
--- that are due next; p_newest: those that have just come due, too. complete: these are enough to know all that is due,
--- and what is next.
-create function public.giftcard_walk_by_time(
-  t public.giftcard_ticks, p_newest boolean, p_now timestamptz, out ready public.giftcard_cursor[],
-  out half_open text[], out next_due_at timestamptz, out complete boolean)
-language plpgsql stable security invoker set search_path = '' as $$
-declare
-  v_due bigint;
-  v_later bigint;
-  v_last timestamptz;
-begin
-  with jobs as materialized (
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' and j.circuit <> j.stage and j.scheduled_at <= p_now
-      order by j.scheduled_at, j.id limit 51)
-    union all
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where p_newest and j.status = 'queued' and j.circuit <> j.stage and j.scheduled_at <= p_now
-      order by j.scheduled_at desc, j.id desc limit 51)
-    union all
-    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
-      where j.status = 'queued' and j.circuit <> j.stage and j.scheduled_at > p_now
-      order by j.scheduled_at, j.id limit 51)),
-  queues as (
-    select q.circuit, q.head_at, q.head_at <= p_now as due, o.opens_at
-      from (select j.circuit, min(j.stage) as stage, min(j.scheduled_at) as head_at from jobs j group by j.circuit) q
-      left join public.giftcard_circuits c on c.circuit = q.circuit and c.state <> 'closed'
-      left join public.giftcard_stages s on s.stage = q.stage and s.paused_at is not null
-     cross join lateral (
-       select case when c.circuit is null then null
-                   when (select exists (select from public.giftcard_faulty_rows where kind = 'circuit'))
-                   then public.giftcard_probe_at(c.circuit, c.open_until, p_now) else c.open_until end as opens_at) o
-     where s.stage is null and t.stages ? q.stage and (t.only_stage is null or q.stage = t.only_stage))
-  select coalesce(array_agg(row(q.circuit, null, null, q.head_at, null)::public.giftcard_cursor
-                            order by q.head_at, q.circuit) filter (where q.due and q.opens_at is null), '{}'),
-         coalesce(array_agg(q.circuit order by q.head_at, q.circuit)
-                    filter (where q.due and q.opens_at <= p_now), '{}'),
-         min(case when q.opens_at is null then q.head_at
-                  when q.opens_at > p_now then greatest(q.head_at, q.opens_at)
-                  else greatest(q.head_at, p_now + interval '1 second') end)
-           filter (where not q.due or q.opens_at > p_now),
-         (select count(*) filter (where j.scheduled_at <= p_now) from jobs j),
-         (select count(*) filter (where j.scheduled_at > p_now) from jobs j), (select max(j.scheduled_at) from jobs j)
-    into ready, half_open, next_due_at, v_due, v_later, v_last from queues q;
-  complete := v_due <= 50 and (v_later <= 50 or coalesce(next_due_at <= v_last, false));
-end $$;
-
 -- Return queues with their lanes that have due jobs, in their order.
 create function public.giftcard_with_lanes(p_queues public.giftcard_cursor[], p_now timestamptz)
 returns public.giftcard_cursor[]
@@ -156,7 +107,7 @@ begin
   w.half_open := '{}'::text[];
   loop
     c := public.giftcard_walk_circuits(t, w.at, case when w.again then w.began end, p_enough - v_found, p_most, false,
-                                       p_now);
+                                       false, p_now);
     w.ready := w.ready || c.ready;
     w.half_open := w.half_open || c.half_open;
     w.next_due_at := least(w.next_due_at, c.next_due_at);
@@ -191,23 +142,24 @@ begin
   return w;
 end $$;
 
--- Keep where a walk stopped, for the next one. The row is a hint: a claim that holds it is not waited for.
-create function public.giftcard_keep_walk(w public.giftcard_walk) returns void
+-- Keep where a walk stopped, for the next one, unless another has moved on from p_was meanwhile. The row is a hint: a
+-- claim that holds it is not waited for.
+create function public.giftcard_keep_place(p_name text, p_was text, p_at text, p_circles integer) returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
-  update public.giftcard_turns set tenant_id = w.at, taken = w.circles
+  update public.giftcard_turns set tenant_id = p_at, taken = p_circles
    where circuit = (select k.circuit from public.giftcard_turns k
-                     where k.circuit = w.name and k.tenant_id = w.began for update skip locked);
-  if not found and not exists (select from public.giftcard_turns where circuit = w.name)
-     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || w.name, 0)) then
-    insert into public.giftcard_turns (circuit, tenant_id, taken) values (w.name, w.at, w.circles)
+                     where k.circuit = p_name and k.tenant_id = p_was for update skip locked);
+  if not found and not exists (select from public.giftcard_turns where circuit = p_name)
+     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_name, 0)) then
+    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_name, p_at, p_circles)
     on conflict do nothing;
   end if;
 end $$;
 
 -- Find up to p_enough circuits that have something to start, or more where all are known at once. The circle comes
--- first, so that each circuit has its turn. Where it passes over many, time says which have something due; only if that
--- finds nothing either, it goes all round.
+-- first, so that each circuit has its turn. Where it passes over many, time says which have something due. Where that
+-- finds nothing either, it looks again where the last walk found something far round, and then goes all round.
 create function public.giftcard_find_ready(
   w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_now timestamptz) returns public.giftcard_walk
 language plpgsql stable security invoker set search_path = '' as $$
@@ -219,7 +171,7 @@ begin
   if w.complete or cardinality(w.ready) + cardinality(w.half_open) >= p_enough then
     return w;
   end if;
-  c := public.giftcard_walk_circuits(t, '', null, 500, 500, true, p_now);
+  c := public.giftcard_walk_circuits(t, '', null, 500, 500, true, false, p_now);
   b := public.giftcard_walk_by_time(t, false, p_now);
   if not b.complete and w.ready = '{}' and c.ready = '{}' and b.ready = '{}' then
     b := public.giftcard_walk_by_time(t, true, p_now);
@@ -235,8 +187,14 @@ begin
      where q.circuit not in (select k.circuit from unnest(w.ready) k) order by q.scheduled_at, q.circuit);
   w.half_open := w.half_open || array(
     select q from unnest(c.half_open || b.half_open) q where q <> all (w.half_open));
+  if not w.complete and w.ready = '{}' and w.half_open = '{}' then
+    select k.tenant_id into w.was_far from public.giftcard_turns k where k.circuit = w.name || ' far';
+    c := public.giftcard_walk_circuits(t, w.was_far, w.was_far, 1, 50, false, true, p_now);
+    w.ready := c.ready;
+  end if;
   while not w.complete and w.ready = '{}' and w.half_open = '{}' loop
     w := public.giftcard_walk_on(w, t, p_enough, 1000, p_now);
+    w.far := w.ready[1].circuit;
   end loop;
   return w;
 end $$;

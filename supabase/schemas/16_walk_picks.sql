@@ -31,11 +31,14 @@ begin
   next_due_at := case when p_limit > 0 then w.next_due_at else least(
     w.next_due_at, (select min(q.scheduled_at) from unnest(w.ready) q),
     case when w.half_open <> '{}' then p_now + interval '1 second' end) end;
+  if w.far is not null and p_limit > 0 then
+    perform public.giftcard_keep_place(w.name || ' far', w.was_far, w.far, 0);
+  end if;
   if not w.complete then
     next_due_at := least(next_due_at, p_now + interval '100 milliseconds');
     s.queues := '{}'::public.giftcard_cursor[];
     if p_limit > 0 then
-      perform public.giftcard_keep_walk(w);  -- all that it has found had a turn
+      perform public.giftcard_keep_place(w.name, w.began, w.at, w.circles);  -- all that it has found had a turn
     end if;
   end if;
 end $$;
