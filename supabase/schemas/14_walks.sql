@@ -158,7 +158,7 @@ begin
 end $$;
 
 -- Find up to p_enough circuits that have something to start, or more where all are known at once. The circle comes
--- first, so that each circuit has its turn. Where it passes over many, time says which have something due. Where that
+-- first, so that each circuit has its turn. Where it passes over many, time shows which have something due. Where that
 -- finds nothing either, it looks again where the last walk found something far round, and then goes all round.
 create function public.giftcard_find_ready(
   w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_now timestamptz) returns public.giftcard_walk

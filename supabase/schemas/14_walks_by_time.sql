@@ -1,4 +1,4 @@
--- Where a walk has passed over many circuits with nothing due, the time of their jobs says which have something.
+-- Where a walk has passed over many circuits with nothing due, the time of their jobs shows which have something.
 
 -- Queued jobs of circuits that are not their stage, by time. A job whose circuit is its stage has no entry.
 create index giftcard_jobs_queued_by_time on public.giftcard_jobs (scheduled_at, id)
