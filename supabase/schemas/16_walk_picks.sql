@@ -15,7 +15,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   w public.giftcard_walk := public.giftcard_begin_walk(t);
   p public.giftcard_walk_picks;
-  v_wanted integer := greatest(p_limit, 1);
+  v_wanted integer := greatest(s.remaining, 1);
 begin
   p.half_open := '{}'::text[];
   s.served := '{}'::jsonb;
