@@ -45,6 +45,17 @@ def test_a_whale_hides_no_circuit_behind_many_that_are_not_due(world: World) -> 
     assert served.count("http_call:00100b") > 10
 
 
+def test_a_claim_that_has_some_jobs_already_passes_over_no_circuit(world: World) -> None:
+    fill(world, [Queue("email", [(-60, 0)] * 12)])
+    tick = world.begin(limit=10)
+    crowd(world, 60, jobs=2)
+    served: Counter[str] = Counter()
+    for _ in range(7):
+        served.update(job.circuit for job in tick.advance(*map(done, tick.jobs), limit=10).jobs)
+    assert served["email"] == 2
+    assert len(served) == 61
+
+
 def test_lower_priorities_and_other_tenants_have_their_share(world: World) -> None:
     crowd(world, 40, jobs=50)
     fill(world, [Queue("email:1", [(-60, 10)] * 50 + [(-60, 0)])])
