@@ -46,6 +46,17 @@ _MANY_CIRCUITS = """
 insert into giftcard_jobs (correlation_id, stage, circuit)
 select 'many-' || c || '-' || n, 'noop', 'noop:' || c from generate_series(1, %s) c cross join generate_series(1, 10) n
 """
+_OTHER_CIRCUITS: dict[str, list[tuple[str, list[Any]]]] = {
+    "with jobs for later": [("update giftcard_jobs set scheduled_at = now() + interval '1 day'", [])],
+    "open": [
+        (
+            "insert into giftcard_circuits (circuit, state, changed_at, open_until)"
+            " select distinct circuit, 'open', now(), now() + interval '1 day' from giftcard_jobs",
+            [],
+        )
+    ],
+    "of ten priorities": [("update giftcard_jobs set priority = id %% 21 - 10", [])],
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,10 +108,17 @@ def _tables(server: Embedded, scale: Scale) -> list[_Table]:
             f"{scale.behind_circuit:,} behind a circuit",
             functools.partial(_run, statements=[(_OPEN_CIRCUIT, []), (_BEHIND_CIRCUIT, [scale.behind_circuit])]),
         ),
-        make(
-            f"{scale.circuits:,} circuits",
-            functools.partial(_run, statements=[(_MANY_CIRCUITS, [scale.circuits])]),
-            aim=None,
+        *(
+            make(f"{n:,} circuits", functools.partial(_run, statements=[(_MANY_CIRCUITS, [n])]), aim=most)
+            for n, most in ((scale.circuits, 2.0), (10 * scale.circuits, 4.0))
+        ),
+        *(
+            make(
+                f"{10 * scale.circuits:,} circuits, {name}",
+                functools.partial(_run, statements=[(_MANY_CIRCUITS, [10 * scale.circuits]), *statements]),
+                aim=4.0,
+            )
+            for name, statements in _OTHER_CIRCUITS.items()
         ),
         make(f"{scale.churned:,} churned", functools.partial(churn, jobs=scale.churned), vacuum=False),
     ]

@@ -13,7 +13,7 @@
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it
 --   giftcard_rates                  where the rate of a key stands
---   giftcard_turns                  which tenant had the last turn of a circuit
+--   giftcard_turns                  which tenant had the last turn of a circuit; and where a walk through circuits is
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
@@ -67,7 +67,8 @@
 --                                   giftcard_end_batches, giftcard_count_results (circuits)
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
 --                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
---                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due;
+--                                   among many circuits giftcard_pick_on_walk (→ giftcard_find_ready)
 --   giftcard_settle_with_call       one job that calls a function of yours → giftcard_lock_lease,
 --                                   giftcard_call_function, giftcard_settle
 --   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,
@@ -1308,50 +1309,58 @@ end $$;
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
 -- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). lanes: those with due
--- jobs. A loose index scan: one index probe per lane, whatever the number of jobs. The claim and status read the same:
--- one place decides.
-create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz, lanes smallint[])
+-- jobs. A loose index scan: one index probe per lane, whatever the number of jobs; it stops after p_most. read: in this
+-- circuit. The claim and status read the same: one place decides (a claim among many circuits: 14_walks.sql).
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz, p_most integer default 2147483647)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz,
+               lanes smallint[], read bigint)
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 begin
   return query with recursive heads as (
-    (select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
+    (select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at, 1 as n from public.giftcard_jobs j
       where j.status = 'queued' order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1)
     union all
-    select n.circuit, n.lane, n.stage, n.scheduled_at from heads h cross join lateral (
+    select n.circuit, n.lane, n.stage, n.scheduled_at, h.n + 1 from heads h cross join lateral (
       select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
        where j.status = 'queued' and (j.circuit, (-j.priority)) > (h.circuit, h.lane)
-       order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) n),
+       order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) n
+     where h.n < p_most),
   queues as (
     select h.circuit, min(h.stage) as stage, min(h.scheduled_at) as head_at,
-           coalesce(array_agg(h.lane order by h.lane) filter (where h.scheduled_at <= p_now), '{}') as lanes
+           coalesce(array_agg(h.lane order by h.lane) filter (where h.scheduled_at <= p_now), '{}') as lanes,
+           count(*) as read
       from heads h group by h.circuit)
   select h.circuit, h.stage, h.head_at,
          case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'ready'
               when o.opens_at <= p_now then 'probing'
               else 'blocked' end,
-         o.opens_at, h.lanes
+         o.opens_at, h.lanes, h.read
     from queues h
     left join public.giftcard_circuits c on c.circuit = h.circuit
     left join lateral (
-      select case when c.state <> 'closed' then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
+      select case when c.state <> 'closed'
+                       and (select exists (select from public.giftcard_faulty_rows where kind = 'circuit'))
+                  then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
                   else c.open_until end as opens_at) o on true
     left join public.giftcard_stages s on s.stage = h.stage;
 end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start; skipped: jobs to pass over.
+-- something else may start; skipped: jobs to pass over. many: there are more circuits or lanes than it reads, and open,
+-- half_open and next_due_at are left to giftcard_pick_on_walk.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
   out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
-  out skipped bigint[])
+  out skipped bigint[], out many boolean)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
+declare
+  v_most integer := case when t.only_job_id is null then 32 else 2147483647 end;
 begin
   skipped := public.giftcard_skipped('job', p_now);
   ended := case when p_limit > 0 then array(
@@ -1364,14 +1373,16 @@ begin
          min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
                                  when 'probing' then greatest(q.head_at, p_now + interval '1 second')
                                  else q.head_at end)
-           filter (where not q.due or p_limit <= 0)
-    into open, half_open, next_due_at
-    from (select h.*, h.availability in ('ready', 'probing')
-                      and (h.head_at <= p_now or t.only_job_id is not null) as due
-            from public.giftcard_queue_heads(t.stages, p_now) h
-           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
-             and (t.only_job_id is null
-                  or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+           filter (where q.counts and (not q.due or p_limit <= 0)),
+         coalesce(sum(q.read), 0) >= v_most
+    into open, half_open, next_due_at, many
+    from (select h.*, c.counts,
+                 c.counts and h.availability in ('ready', 'probing')
+                 and (h.head_at <= p_now or t.only_job_id is not null) as due
+            from public.giftcard_queue_heads(t.stages, p_now, v_most) h cross join lateral (
+              select h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+                     and (t.only_job_id is null or h.circuit = (
+                       select circuit from public.giftcard_jobs where id = t.only_job_id)) as counts) c
            order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at, h.circuit) q;
 end $$;
 
@@ -1594,6 +1605,259 @@ begin
     update public.giftcard_rates set held_until = greatest(held_until, p_now + make_interval(secs => h.seconds))
      where key = h.key;
   end loop;
+end $$;
+-- Walks: how a tick scans where many circuits have queued jobs. It walks through them in a circle, by name, from where
+-- the last scan stopped, and stops once it has found as many as it wants: a claim costs about the same for a thousand
+-- circuits as for ten thousand, and each has its turn once in a circle. Circuits with nothing due are passed over by an
+-- index of time; only a scan that finds nothing else goes all round. The planner's settings are those of
+-- giftcard_claim_for.
+
+-- A walk under way.
+create type public.giftcard_walk as (
+  name text,                          -- its row in giftcard_turns
+  began text,                         -- the circuit after which it began, as kept in that row; empty: at the first
+  at text,                            -- the last circuit that it has read
+  circles integer,                    -- how many circles the walks of this name have completed
+  again boolean,                      -- whether it has gone on from the first circuit
+  complete boolean,                   -- whether all that is due is known
+  ready public.giftcard_cursor[],     -- circuits whose jobs may start now; scheduled_at: the head's time
+  half_open text[],                   -- and those that wait for a probe
+  next_due_at timestamptz,            -- when another one that it has read may start
+  was_far text,                       -- a circuit that a walk of this name found only far round
+  far text                            -- and one that this walk did
+);
+
+-- Read circuits by name, after p_after (with p_at: from it on) and up to p_until (null: to the end), until p_enough
+-- have something to start, or p_most lanes are read. walked_to: the last circuit that is read as a whole; null: there
+-- are no more. Circuits of a stage that is parked for this tick are passed over in one step; p_plain: so are all that
+-- are not their stage.
+create function public.giftcard_walk_circuits(
+  t public.giftcard_ticks, p_after text, p_until text, p_enough integer, p_most integer, p_plain boolean, p_at boolean,
+  p_now timestamptz, out ready public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
+  out walked_to text)
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  with recursive walk as (
+    -- The next one read comes after (key, lane).
+    select p_after collate "C" as key, (case when p_at then -32768 else 32767 end)::smallint as lane,
+           p_after collate "C" as circuit, null::timestamptz as head_at, null::timestamptz as starts_at,
+           '' as availability, false as due, 0 as seen, 0 as found
+    union all
+    select case when a.jumps then n.stage || ';' else n.circuit end,
+           case when a.jumps then (-32768)::smallint
+                when b.due or a.availability = 'parked' or a.availability = 'blocked' and o.opens_at >= n.scheduled_at
+                then 32767::smallint else n.lane end,
+           n.circuit, n.scheduled_at, b.starts_at, a.availability, b.due, w.seen + 1, w.found + b.due::integer
+      from walk w cross join lateral (
+        select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
+         where j.status = 'queued' and (j.circuit, (-j.priority)) > (w.key, w.lane)
+         order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) n
+      left join public.giftcard_circuits c on c.circuit = n.circuit and c.state <> 'closed'
+      left join public.giftcard_stages s on s.stage = n.stage and s.paused_at is not null
+     cross join lateral (
+       select case when c.circuit is null then null
+                   when (select exists (select from public.giftcard_faulty_rows where kind = 'circuit'))
+                   then public.giftcard_probe_at(c.circuit, c.open_until, p_now) else c.open_until end as opens_at) o
+     cross join lateral (
+       select p.parked, case when p.parked then 'parked' when o.opens_at is null then 'ready'
+                             when o.opens_at <= p_now then 'probing' else 'blocked' end as availability,
+              -- All between 'stage:…' and 'stage;' belongs to that stage.
+              n.circuit <> n.stage and (p.parked or p_plain) and strpos(n.stage, ':') = 0 as jumps
+         from (select s.stage is not null or not t.stages ? n.stage or n.stage <> t.only_stage is true as parked) p) a
+     cross join lateral (
+       select not a.jumps and a.availability in ('ready', 'probing') and n.scheduled_at <= p_now as due,
+              case a.availability when 'blocked' then greatest(n.scheduled_at, o.opens_at)
+                                  when 'probing' then greatest(n.scheduled_at, p_now + interval '1 second')
+                                  else n.scheduled_at end as starts_at) b
+     where w.seen < p_most and w.found < p_enough and (p_until is null or n.circuit <= p_until)),
+  last as materialized (select w.* from walk w order by w.seen desc limit 1)
+  select coalesce(array_agg(row(w.circuit, null, null, w.head_at, null)::public.giftcard_cursor order by w.seen)
+                    filter (where w.due and w.availability = 'ready'), '{}'),
+         coalesce(array_agg(w.circuit order by w.seen) filter (where w.due and w.availability = 'probing'), '{}'),
+         min(w.starts_at) filter (where not w.due and w.availability <> 'parked' and w.lane <> -32768),
+         max(case when l.seen >= p_most or l.found >= p_enough then w.key end)
+           filter (where w.lane in (32767, -32768) or w.circuit < l.circuit)
+    into ready, half_open, next_due_at, walked_to
+    from walk w cross join last l;
+end $$;
+
+-- Return queues with their lanes that have due jobs, in their order.
+create function public.giftcard_with_lanes(p_queues public.giftcard_cursor[], p_now timestamptz)
+returns public.giftcard_cursor[]
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return array(
+    select row(q.circuit, d.lanes, null, null, null)::public.giftcard_cursor
+      from unnest(p_queues) with ordinality q(circuit, lanes, plain, scheduled_at, id, n) cross join lateral (
+        with recursive heads as (
+          (select (-j.priority)::smallint as lane, j.scheduled_at from public.giftcard_jobs j
+            where j.status = 'queued' and j.circuit = q.circuit
+            order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1)
+          union all
+          select x.lane, x.scheduled_at from heads h cross join lateral (
+            select (-j.priority)::smallint as lane, j.scheduled_at from public.giftcard_jobs j
+             where j.status = 'queued' and j.circuit = q.circuit and (-j.priority) > h.lane
+             order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) x)
+        select array_agg(h.lane order by h.lane) as lanes from heads h where h.scheduled_at <= p_now) d
+     where d.lanes <> '{}' order by q.n);
+end $$;
+
+-- Walk on in the circle, until p_enough circuits have something to start, p_most lanes are read or all are.
+create function public.giftcard_walk_on(
+  w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_most integer, p_now timestamptz)
+returns public.giftcard_walk
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_found integer := 0;
+  c record;
+begin
+  w.ready := '{}'::public.giftcard_cursor[];
+  w.half_open := '{}'::text[];
+  loop
+    c := public.giftcard_walk_circuits(t, w.at, case when w.again then w.began end, p_enough - v_found, p_most, false,
+                                       false, p_now);
+    w.ready := w.ready || c.ready;
+    w.half_open := w.half_open || c.half_open;
+    w.next_due_at := least(w.next_due_at, c.next_due_at);
+    v_found := v_found + cardinality(c.ready) + cardinality(c.half_open);
+    if c.walked_to is not null then
+      w.at := c.walked_to;
+    elsif w.again or w.began = '' then
+      w.complete := true;
+    else
+      w.at := '';
+      w.again := true;
+      w.circles := w.circles % 1000000 + 1;
+    end if;
+    exit when w.complete or c.walked_to is not null or v_found >= p_enough;
+  end loop;
+  return w;
+end $$;
+
+-- Begin a walk where the last one of such a tick stopped.
+create function public.giftcard_begin_walk(t public.giftcard_ticks) returns public.giftcard_walk
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  w public.giftcard_walk;
+begin
+  w.name := '*' || md5(t.stages::text || ' ' || coalesce(t.only_stage, ''));
+  select k.tenant_id, k.taken into w.began, w.circles from public.giftcard_turns k where k.circuit = w.name;
+  w.began := coalesce(w.began, '');
+  w.at := w.began;
+  w.circles := coalesce(w.circles, 0);
+  w.again := false;
+  w.complete := false;
+  return w;
+end $$;
+
+-- Keep where a walk stopped, for the next one, unless another has moved on from p_was meanwhile. The row is a hint: a
+-- claim that holds it is not waited for.
+create function public.giftcard_keep_place(p_name text, p_was text, p_at text, p_circles integer) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+begin
+  update public.giftcard_turns set tenant_id = p_at, taken = p_circles
+   where circuit = (select k.circuit from public.giftcard_turns k
+                     where k.circuit = p_name and k.tenant_id = p_was for update skip locked);
+  if not found and not exists (select from public.giftcard_turns where circuit = p_name)
+     and pg_try_advisory_xact_lock(hashtextextended('turns of ' || p_name, 0)) then
+    insert into public.giftcard_turns (circuit, tenant_id, taken) values (p_name, p_at, p_circles)
+    on conflict do nothing;
+  end if;
+end $$;
+
+-- Find up to p_enough circuits that have something to start, or more where all are known at once. The circle comes
+-- first, so that each circuit has its turn. Where it passes over many, time shows which have something due. Where that
+-- finds nothing either, it looks again where the last walk found something far round, and then goes all round.
+create function public.giftcard_find_ready(
+  w public.giftcard_walk, t public.giftcard_ticks, p_enough integer, p_now timestamptz) returns public.giftcard_walk
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  c record;  -- circuits that are their stage
+  b record;  -- the others
+begin
+  w := public.giftcard_walk_on(w, t, p_enough, p_enough + 25, p_now);
+  if w.complete or cardinality(w.ready) + cardinality(w.half_open) >= p_enough then
+    return w;
+  end if;
+  c := public.giftcard_walk_circuits(t, '', null, 500, 500, true, false, p_now);
+  b := public.giftcard_walk_by_time(t, false, p_now);
+  if not b.complete and w.ready = '{}' and c.ready = '{}' and b.ready = '{}' then
+    b := public.giftcard_walk_by_time(t, true, p_now);
+  end if;
+  if b.complete and c.walked_to is null then
+    w.complete := true;
+    w.ready := '{}';
+    w.half_open := '{}';
+    w.next_due_at := least(c.next_due_at, b.next_due_at);
+  end if;
+  w.ready := w.ready || array(
+    select row(q.circuit, null, null, q.scheduled_at, null)::public.giftcard_cursor from unnest(c.ready || b.ready) q
+     where q.circuit not in (select k.circuit from unnest(w.ready) k) order by q.scheduled_at, q.circuit);
+  w.half_open := w.half_open || array(
+    select q from unnest(c.half_open || b.half_open) q where q <> all (w.half_open));
+  if not w.complete and w.ready = '{}' and w.half_open = '{}' then
+    select k.tenant_id into w.was_far from public.giftcard_turns k where k.circuit = w.name || ' far';
+    c := public.giftcard_walk_circuits(t, w.was_far, w.was_far, 1, 50, false, true, p_now);
+    w.ready := c.ready;
+  end if;
+  while not w.complete and w.ready = '{}' and w.half_open = '{}' loop
+    w := public.giftcard_walk_on(w, t, p_enough, 1000, p_now);
+    w.far := w.ready[1].circuit;
+  end loop;
+  return w;
+end $$;
+-- Where a walk has passed over many circuits with nothing due, the time of their jobs shows which have something.
+
+-- Queued jobs of circuits that are not their stage, by time. A job whose circuit is its stage has no entry.
+create index giftcard_jobs_queued_by_time on public.giftcard_jobs (scheduled_at, id)
+    where status = 'queued' and circuit <> stage;
+
+-- Look at the jobs of circuits that are not their stage by time: the 51 that have been due for longest and the 51
+-- that are due next; p_newest: those that have just come due, too. complete: these are enough to know all that is due,
+-- and what is next.
+create function public.giftcard_walk_by_time(
+  t public.giftcard_ticks, p_newest boolean, p_now timestamptz, out ready public.giftcard_cursor[],
+  out half_open text[], out next_due_at timestamptz, out complete boolean)
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  v_due bigint;
+  v_later bigint;
+  v_last timestamptz;
+begin
+  with jobs as materialized (
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' and j.circuit <> j.stage and j.scheduled_at <= p_now
+      order by j.scheduled_at, j.id limit 51)
+    union all
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where p_newest and j.status = 'queued' and j.circuit <> j.stage and j.scheduled_at <= p_now
+      order by j.scheduled_at desc, j.id desc limit 51)
+    union all
+    (select j.circuit, j.stage, j.scheduled_at from public.giftcard_jobs j
+      where j.status = 'queued' and j.circuit <> j.stage and j.scheduled_at > p_now
+      order by j.scheduled_at, j.id limit 51)),
+  queues as (
+    select q.circuit, q.head_at, q.head_at <= p_now as due, o.opens_at
+      from (select j.circuit, min(j.stage) as stage, min(j.scheduled_at) as head_at from jobs j group by j.circuit) q
+      left join public.giftcard_circuits c on c.circuit = q.circuit and c.state <> 'closed'
+      left join public.giftcard_stages s on s.stage = q.stage and s.paused_at is not null
+     cross join lateral (
+       select case when c.circuit is null then null
+                   when (select exists (select from public.giftcard_faulty_rows where kind = 'circuit'))
+                   then public.giftcard_probe_at(c.circuit, c.open_until, p_now) else c.open_until end as opens_at) o
+     where s.stage is null and t.stages ? q.stage and (t.only_stage is null or q.stage = t.only_stage))
+  select coalesce(array_agg(row(q.circuit, null, null, q.head_at, null)::public.giftcard_cursor
+                            order by q.head_at, q.circuit) filter (where q.due and q.opens_at is null), '{}'),
+         coalesce(array_agg(q.circuit order by q.head_at, q.circuit)
+                    filter (where q.due and q.opens_at <= p_now), '{}'),
+         min(case when q.opens_at is null then q.head_at
+                  when q.opens_at > p_now then greatest(q.head_at, q.opens_at)
+                  else greatest(q.head_at, p_now + interval '1 second') end)
+           filter (where not q.due or q.opens_at > p_now),
+         (select count(*) filter (where j.scheduled_at <= p_now) from jobs j),
+         (select count(*) filter (where j.scheduled_at > p_now) from jobs j), (select max(j.scheduled_at) from jobs j)
+    into ready, half_open, next_due_at, v_due, v_later, v_last from queues q;
+  complete := v_due <= 50 and (v_later <= 50 or coalesce(next_due_at <= v_last, false));
 end $$;
 -- Picks: which due jobs a claim takes.
 
@@ -2207,6 +2471,57 @@ begin
       'this code needs schema %s or a later one, and the database is at %s: run the migrations',
       p_oldest_schema, v_schema ->> 'version'));
   end if;
+end $$;
+-- A claim that walks: where many circuits have queued jobs.
+
+-- What such a claim has picked. half_open: the circuits that wait for a probe; next_due_at: as giftcard_scan_queues
+-- returns it, in a moment if there are more to look at.
+create type public.giftcard_walk_picks as (
+  s public.giftcard_claim_state, half_open text[], next_due_at timestamptz);
+
+-- Pick jobs of circuits, for a claim that walks through them until it has something. They have their turns by the
+-- circle: the tick keeps neither cursors of them (unless all are known) nor how many jobs of each it has started, and
+-- their jobs are numbered by circles.
+create function public.giftcard_pick_on_walk(
+  s public.giftcard_claim_state, t public.giftcard_ticks, p_limit integer, p_one_by_one boolean, p_now timestamptz)
+returns public.giftcard_walk_picks
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  w public.giftcard_walk := public.giftcard_begin_walk(t);
+  p public.giftcard_walk_picks;
+  v_wanted integer := greatest(s.remaining, 1);
+begin
+  p.half_open := '{}'::text[];
+  s.served := '{}'::jsonb;
+  w := public.giftcard_find_ready(w, t, v_wanted, p_now);
+  loop
+    s.tick_id := case when w.complete then t.id + t.started else w.circles end;
+    if w.half_open <> '{}' then
+      p.half_open := p.half_open || w.half_open;
+      s := public.giftcard_pick_probes(s, w.half_open, null, p_one_by_one, p_now);
+    end if;
+    if s.remaining > 0 then
+      s.queues := public.giftcard_with_lanes(w.ready, p_now);
+      s := public.giftcard_pick_jobs(s, null, p_now);
+    end if;
+    exit when w.complete or s.remaining <= 0 or s.ids <> '{}';
+    w := public.giftcard_walk_on(w, t, v_wanted, 1000, p_now);
+  end loop;
+  p.next_due_at := case when p_limit > 0 then w.next_due_at else least(
+    w.next_due_at, (select min(q.scheduled_at) from unnest(w.ready) q),
+    case when w.half_open <> '{}' then p_now + interval '1 second' end) end;
+  if w.far is not null and p_limit > 0 then
+    perform public.giftcard_keep_place(w.name || ' far', w.was_far, w.far, 0);
+  end if;
+  if not w.complete then
+    p.next_due_at := least(p.next_due_at, p_now + interval '100 milliseconds');
+    s.queues := '{}'::public.giftcard_cursor[];
+    if p_limit > 0 then
+      perform public.giftcard_keep_place(w.name, w.began, w.at, w.circles);  -- all that it has found had a turn
+    end if;
+  end if;
+  p.s := s;
+  return p;
 end $$;
 -- Faulty rows: what work fails on. Work on many rows is one statement. When it fails, it is done row by row, so that
 -- one row stops no other: the row at fault is put aside, with the reason, and the doctor names it.
@@ -2896,10 +3211,13 @@ begin
     v_ended := q.ended;
     s.queues := q.open;
     s.skipped := q.skipped;
-    if q.half_open <> '{}' then
-      v_half_open := q.half_open;
-      s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_one_by_one, p_now);
+    if q.many then
+      q := public.giftcard_pick_on_walk(s, t, p_limit, p_one_by_one, p_now);
+      s := q.s;
+    elsif q.half_open <> '{}' then
+      s := public.giftcard_pick_probes(s, q.half_open, t.only_job_id, p_one_by_one, p_now);
     end if;
+    v_half_open := q.half_open;
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
   if cardinality(v_ended) + cardinality(s.ids) > 0 then

@@ -13,7 +13,7 @@
 --   giftcard_limits                 a limit of runs or starts above the settings' defaults
 --   giftcard_slots                  a place of a limit of runs, and the lease that has it
 --   giftcard_rates                  where the rate of a key stands
---   giftcard_turns                  which tenant had the last turn of a circuit
+--   giftcard_turns                  which tenant had the last turn of a circuit; and where a walk through circuits is
 --   giftcard_maintenance_tasks      a task that ticks run at an interval, after their jobs
 --   giftcard_operations             what an operator does to many jobs, and how far it is
 --   giftcard_prune_cursors          how far pruning has scanned a table
@@ -67,7 +67,8 @@
 --                                   giftcard_end_batches, giftcard_count_results (circuits)
 --     giftcard_claim_for            → giftcard_scan_queues (→ giftcard_queue_heads), giftcard_pick_probes,
 --                                   giftcard_pick_jobs (→ giftcard_pick_carefully), giftcard_mark_claimed
---                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due
+--                                   (→ giftcard_take_over), giftcard_claimed_jobs, giftcard_next_due;
+--                                   among many circuits giftcard_pick_on_walk (→ giftcard_find_ready)
 --   giftcard_settle_with_call       one job that calls a function of yours → giftcard_lock_lease,
 --                                   giftcard_call_function, giftcard_settle
 --   After a call that has failed    the same, one by one: giftcard_settle_each, giftcard_claim_each,

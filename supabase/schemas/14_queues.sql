@@ -19,50 +19,58 @@ end $$;
 
 -- Return the head of each circuit's queue and its availability: 'ready' (jobs may start), 'probing' (one may),
 -- 'blocked' (until opens_at) or 'parked' (stage unknown to this code, not configured, or paused). lanes: those with due
--- jobs. A loose index scan: one index probe per lane, whatever the number of jobs. The claim and status read the same:
--- one place decides.
-create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz)
-returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz, lanes smallint[])
+-- jobs. A loose index scan: one index probe per lane, whatever the number of jobs; it stops after p_most. read: in this
+-- circuit. The claim and status read the same: one place decides (a claim among many circuits: 14_walks.sql).
+create function public.giftcard_queue_heads(p_stages jsonb, p_now timestamptz, p_most integer default 2147483647)
+returns table (circuit text, stage text, head_at timestamptz, availability text, opens_at timestamptz,
+               lanes smallint[], read bigint)
 language plpgsql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
 begin
   return query with recursive heads as (
-    (select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
+    (select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at, 1 as n from public.giftcard_jobs j
       where j.status = 'queued' order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1)
     union all
-    select n.circuit, n.lane, n.stage, n.scheduled_at from heads h cross join lateral (
+    select n.circuit, n.lane, n.stage, n.scheduled_at, h.n + 1 from heads h cross join lateral (
       select j.circuit, (-j.priority)::smallint as lane, j.stage, j.scheduled_at from public.giftcard_jobs j
        where j.status = 'queued' and (j.circuit, (-j.priority)) > (h.circuit, h.lane)
-       order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) n),
+       order by j.circuit, (-j.priority), j.scheduled_at, j.id limit 1) n
+     where h.n < p_most),
   queues as (
     select h.circuit, min(h.stage) as stage, min(h.scheduled_at) as head_at,
-           coalesce(array_agg(h.lane order by h.lane) filter (where h.scheduled_at <= p_now), '{}') as lanes
+           coalesce(array_agg(h.lane order by h.lane) filter (where h.scheduled_at <= p_now), '{}') as lanes,
+           count(*) as read
       from heads h group by h.circuit)
   select h.circuit, h.stage, h.head_at,
          case when s.paused_at is not null or not coalesce(p_stages ? h.stage, true) then 'parked'
               when coalesce(c.state, 'closed') = 'closed' then 'ready'
               when o.opens_at <= p_now then 'probing'
               else 'blocked' end,
-         o.opens_at, h.lanes
+         o.opens_at, h.lanes, h.read
     from queues h
     left join public.giftcard_circuits c on c.circuit = h.circuit
     left join lateral (
-      select case when c.state <> 'closed' then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
+      select case when c.state <> 'closed'
+                       and (select exists (select from public.giftcard_faulty_rows where kind = 'circuit'))
+                  then public.giftcard_probe_at(c.circuit, c.open_until, p_now)
                   else c.open_until end as opens_at) o on true
     left join public.giftcard_stages s on s.stage = h.stage;
 end $$;
 
 -- Scan all queues for a tick. ended: up to 10 runs whose lease has ended, locked; open: circuits with a due job, those
 -- that this tick has started the fewest jobs of first; half_open: circuits that wait for a probe; next_due_at: when
--- something else may start; skipped: jobs to pass over.
+-- something else may start; skipped: jobs to pass over. many: there are more circuits or lanes than it reads, and open,
+-- half_open and next_due_at are left to giftcard_pick_on_walk.
 create function public.giftcard_scan_queues(
   t public.giftcard_ticks, p_limit integer, p_now timestamptz,
   out ended bigint[], out open public.giftcard_cursor[], out half_open text[], out next_due_at timestamptz,
-  out skipped bigint[])
+  out skipped bigint[], out many boolean)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
+declare
+  v_most integer := case when t.only_job_id is null then 32 else 2147483647 end;
 begin
   skipped := public.giftcard_skipped('job', p_now);
   ended := case when p_limit > 0 then array(
@@ -75,14 +83,16 @@ begin
          min(case q.availability when 'blocked' then greatest(q.head_at, q.opens_at)
                                  when 'probing' then greatest(q.head_at, p_now + interval '1 second')
                                  else q.head_at end)
-           filter (where not q.due or p_limit <= 0)
-    into open, half_open, next_due_at
-    from (select h.*, h.availability in ('ready', 'probing')
-                      and (h.head_at <= p_now or t.only_job_id is not null) as due
-            from public.giftcard_queue_heads(t.stages, p_now) h
-           where h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
-             and (t.only_job_id is null
-                  or h.circuit = (select circuit from public.giftcard_jobs where id = t.only_job_id))
+           filter (where q.counts and (not q.due or p_limit <= 0)),
+         coalesce(sum(q.read), 0) >= v_most
+    into open, half_open, next_due_at, many
+    from (select h.*, c.counts,
+                 c.counts and h.availability in ('ready', 'probing')
+                 and (h.head_at <= p_now or t.only_job_id is not null) as due
+            from public.giftcard_queue_heads(t.stages, p_now, v_most) h cross join lateral (
+              select h.availability <> 'parked' and (t.only_stage is null or h.stage = t.only_stage)
+                     and (t.only_job_id is null or h.circuit = (
+                       select circuit from public.giftcard_jobs where id = t.only_job_id)) as counts) c
            order by coalesce((t.served ->> h.circuit)::integer, 0), h.head_at, h.circuit) q;
 end $$;
 

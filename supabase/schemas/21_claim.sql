@@ -84,10 +84,13 @@ begin
     v_ended := q.ended;
     s.queues := q.open;
     s.skipped := q.skipped;
-    if q.half_open <> '{}' then
-      v_half_open := q.half_open;
-      s := public.giftcard_pick_probes(s, v_half_open, t.only_job_id, p_one_by_one, p_now);
+    if q.many then
+      q := public.giftcard_pick_on_walk(s, t, p_limit, p_one_by_one, p_now);
+      s := q.s;
+    elsif q.half_open <> '{}' then
+      s := public.giftcard_pick_probes(s, q.half_open, t.only_job_id, p_one_by_one, p_now);
     end if;
+    v_half_open := q.half_open;
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
   if cardinality(v_ended) + cardinality(s.ids) > 0 then
