@@ -6,9 +6,11 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,17 @@ from dev.postgres import Embedded
 Chapter = Callable[[Embedded, Scale], None]
 
 _CHAPTERS: dict[str, Chapter] = {
-    "drain10": lambda server, scale: drains(server, scale, batch=10),
-    "drain100": lambda server, scale: drains(server, scale, batch=100),
+    "drain10": lambda server, scale: drains(server, scale, batch=10, until=_until(scale, part=0.55)),
+    "drain100": lambda server, scale: drains(server, scale, batch=100, until=_until(scale, part=1)),
     "enqueue": enqueueing,
     "orders": orders.orders,
     "calls": lambda server, _: counted(server),
     "claims": claims,
     "imports": lambda _, scale: import_time(scale),
 }
+# The drains come last: their rounds take the time that is left.
+_ORDER = ("calls", "imports", "enqueue", "orders", "claims", "drain10", "drain100")
+_BEGAN = time.monotonic()
 _PACKAGES = ("pgqueuer", "procrastinate", "psycopg", "asyncpg")
 _REPORT = LOCAL / "bench-report.json"
 
@@ -58,6 +63,8 @@ def main() -> None:
         found = json.loads(options.report.read_text(encoding="utf-8"))
     else:
         found = _run(chapters, Scale.quick() if options.quick else Scale())
+    if found.get("failed"):
+        sys.exit(f"failed, see above: {', '.join(found['failed'])}; the report is not written into docs/")
     if options.write:
         report.publish(found)
         write(f"Written: {report.PUBLISHED}, {report.PAGE}")
@@ -65,17 +72,22 @@ def main() -> None:
 
 def _run(chapters: list[str], scale: Scale) -> dict[str, Any]:
     """Run chapters and return the report, which is saved after each of them."""
-    began, found = time.monotonic(), _about()
-    SECTIONS.clear()
+    found, sections = _about(), {name: list[Any]() for name in _CHAPTERS}
     with bench_server() as server:
         with psycopg.connect(server.url) as connection:
             found["versions"]["PostgreSQL"] = connection.info.parameter_status("server_version")
         write(json.dumps(found, ensure_ascii=False))
         write("fsync, synchronous_commit and full_page_writes on; all on this machine, over its unix socket")
         write("medians, with minimum – maximum; contenders take turns; CPU, WAL, commits and rows are per job")
-        for name in chapters:
-            _CHAPTERS[name](server, scale)
-            found |= {"seconds": round(time.monotonic() - began), "sections": SECTIONS}
+        for name in sorted(chapters, key=_ORDER.index):
+            SECTIONS.clear()
+            try:
+                _CHAPTERS[name](server, scale)
+            except Exception:  # noqa: BLE001 - the others are worth having
+                write(traceback.format_exc())
+                found["failed"] = [*found.get("failed", []), name]
+            sections[name] = list(SECTIONS)
+            found |= {"seconds": round(time.monotonic() - _BEGAN), "sections": [*chain(*sections.values())]}
             found["load"]["end"] = _load()
             report.save(found, _REPORT)
     write()
@@ -99,6 +111,12 @@ def _about() -> dict[str, Any]:
         "versions": versions | node.versions(),
         "skipped": skipped,
     }
+
+
+def _until(scale: Scale, *, part: float) -> float:
+    """Return when a chapter should end that may take this part of the time left."""
+    now = time.monotonic()
+    return now + part * max(0.0, _BEGAN + scale.seconds - now)
 
 
 def _load() -> float:

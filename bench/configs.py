@@ -28,8 +28,11 @@ WRITES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """An operation of a contender with options, in this many processes. `share`: it gets one of so many parts of the
-    jobs, because it is slow or not what the aims are about."""
+    """An operation of a contender with options, in this many processes.
+
+    `share`: it gets one of so many parts of the jobs, because it is slow or not what the aims are about. `core`: it is
+    measured in each round, others in every second one.
+    """
 
     product: str
     name: str
@@ -38,6 +41,13 @@ class Config:
     options: Mapping[str, Any] = field(default_factory=dict)
     processes: int = 1
     share: int = 1
+    core: bool = False
+    writes: str = ""
+
+    @property
+    def what_it_writes(self) -> str:
+        """What a drain writes for a job, in words."""
+        return self.writes or WRITES[self.product]
 
 
 def swept(batch: int) -> list[Config]:
@@ -50,14 +60,14 @@ def _ours(batch: int) -> Iterable[Config]:
     # More threads than a batch has jobs would only be idle, and fewer would split it.
     for ticks in (1, 2, 3, 4):
         name = f"ours, {ticks} tick{'s' * (ticks > 1)}"
-        yield Config(product=OURS, name=name, module="ours", options={"batch": batch, "ticks": ticks})
+        yield Config(product=OURS, name=name, module="ours", options={"batch": batch, "ticks": ticks}, core=True)
 
 
 def _pgqueuer(batch: int) -> Iterable[Config]:
     for managers in (1, 2, 3, 5):
         name = f"PgQueuer, {managers} manager{'s' * (managers > 1)}"
         options = {"batch": batch, "managers": managers}
-        yield Config(product=PGQUEUER, name=name, module="pgqueuer", options=options)
+        yield Config(product=PGQUEUER, name=name, module="pgqueuer", options=options, core=True)
 
 
 def _procrastinate(batch: int) -> Iterable[Config]:
@@ -72,6 +82,7 @@ def _procrastinate(batch: int) -> Iterable[Config]:
             module="procrastinate",
             options={"batch": batch, "concurrency": concurrency, "connections": connections, "delete": delete},
             share=10,
+            writes="deletes the row and its events; adds one" if deleting else "",
         )
 
 
@@ -96,8 +107,8 @@ def _node(batch: int) -> Iterable[Config]:
 def finals(best: Mapping[str, list[Config]], batch: int) -> dict[str, list[Config]]:
     """Return the configurations of the final by level, from those of each product, the best first."""
     only = {"batch": batch}
-    limit = Config(product=LIMIT, name="the limit", module="limit", options=only)
-    one = Config(product=OURS, name="ours, 1 tick", module="ours", options=only | {"ticks": 1})
+    limit = Config(product=LIMIT, name="the limit", module="limit", options=only, core=True)
+    one = Config(product=OURS, name="ours, 1 tick", module="ours", options=only | {"ticks": 1}, core=True)
     process = [limit, one, _logged(one)]
     # Of the two that the aims are about, two are taken: a sweep is short.
     process += [config for config in best[OURS][:2] if config.name != one.name]
@@ -108,12 +119,12 @@ def finals(best: Mapping[str, list[Config]], batch: int) -> dict[str, list[Confi
         name = f"{peer}, calls"
         config = Config(product=peer, name=name, module=module, operation="drain_by_calls", options=only, share=share)
         calls += [config] * (peer in best)
-    several = [replace(limit, name="the limit, 2 processes", processes=2, share=3), *_several(best)]
+    several = [replace(limit, name="the limit, 2 processes", processes=2, share=3, core=False), *_several(best)]
     return {"calls": calls, "process": process, "processes": several}
 
 
 def _logged(config: Config) -> Config:
-    return replace(config, name=f"{config.name}, with its log", options={**config.options, "log": True})
+    return replace(config, name=f"{config.name}, with its log", options={**config.options, "log": True}, share=2)
 
 
 def _several(best: Mapping[str, list[Config]]) -> Iterable[Config]:
@@ -123,4 +134,4 @@ def _several(best: Mapping[str, list[Config]]) -> Iterable[Config]:
         chosen = {config.name: config for config in (configs[0], *plainest)}
         for config in chosen.values():
             share = max(2 if plainest else 3, config.share)
-            yield replace(config, name=f"2 × ({config.name})", processes=2, share=share)
+            yield replace(config, name=f"2 × ({config.name})", processes=2, share=share, core=False)

@@ -78,7 +78,7 @@ def _costs(costs: dict[str, float]) -> list[str]:
     rows = ", ".join(f"{costs.get(kind, 0):.3g}" for kind in ("inserted", "updated", "deleted"))
     wal, commits = f"{costs.get('wal', 0) / 1000:.2f}", f"{costs.get('commits', 0):.3f}"
     return [
-        *(f"{costs[name]:.0f}" if name in costs else "–" for name in ("server_us", "client_us")),
+        *(f"{costs[name]:,.0f}" if name in costs else "–" for name in ("server_us", "client_us")),
         wal,
         commits,
         rows,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import psycopg
 
 from bench.child import install, measured
-from bench.configs import LIMIT, NODE_PEERS, OURS, PEERS, PGQUEUER, WRITES, Config, finals, swept
+from bench.configs import LIMIT, NODE_PEERS, OURS, PEERS, PGQUEUER, Config, finals, swept
 from bench.contenders import ours
 from bench.measure import Sample, Spread
 from bench.scale import Scale
@@ -23,10 +23,12 @@ _AIM_ENQUEUE = 1.5
 _LEVELS = {"calls": "the calls alone", "process": "one process", "processes": "two processes"}
 
 
-def drains(server: Embedded, scale: Scale, *, batch: int) -> None:
-    """Find the best configuration of each product, then measure these with more jobs and rounds, on three levels."""
-    until = time.monotonic() + scale.seconds
-    title(f"Sweep, batch {batch}", note=f"{scale.sweep:,} queued jobs, two rounds, one process; ★ goes on")
+def drains(server: Embedded, scale: Scale, *, batch: int, until: float) -> None:
+    """Find the best configuration of each product, then measure these with more jobs and rounds, on three levels.
+
+    `until`: when it should end (`time.monotonic()`).
+    """
+    title(f"Sweep, batch {batch}", note=f"{scale.sweep:,} queued jobs, of slow ones fewer, one process; ★ goes on")
     with _Arena(server, scale) as arena:
         configs = swept(batch)
         samples = arena.in_turns(configs, jobs=scale.sweep, rounds=range(min(2, scale.rounds)))
@@ -40,13 +42,13 @@ def drains(server: Embedded, scale: Scale, *, batch: int) -> None:
     with _Arena(server, scale) as arena:
         chosen = [config for level in levels.values() for config in level]
         samples = arena.in_turns(chosen, jobs=scale.jobs, rounds=scale.in_time(until=until))
-    rounds = len(next(iter(samples.values())))
+    rounds = max(map(len, samples.values()))
     for level, configs in levels.items():
         title(
             f"Draining, batch {batch}: {_LEVELS[level]}",
-            note=f"{scale.jobs:,} queued jobs, of slower contenders fewer; rounds: {rounds}",
+            note=f"{scale.jobs:,} queued jobs, of slow ones fewer; {rounds} rounds, of minor ones fewer",
         )
-        bars([line(one.name, samples[one.name], writes=WRITES[one.product]) for one in configs], unit="jobs/s")
+        bars([line(one.name, samples[one.name], writes=one.what_it_writes) for one in configs], unit="jobs/s")
         if level != "calls":
             _aims(configs, samples, batch)
 
@@ -108,10 +110,11 @@ class _Arena:
         samples: Samples = {config.name: [] for config in configs}
         for number in rounds:  # type: ignore[attr-defined]
             began = time.monotonic()
-            # Every second round backwards, so that the same neighbour does not always leave its work behind.
-            for config in configs if number % 2 == 0 else reversed(configs):
+            # The second round backwards, so that the same neighbour does not always leave its work behind.
+            chosen = [one for one in configs if one.core][::-1] if number % 2 else configs
+            for config in chosen:
                 samples[config.name].append(self._drain(config, self._count(config, jobs)))
-            write(f"  (round {number + 1}: {len(configs)} configurations in {time.monotonic() - began:.0f} s)")
+            write(f"  (round {number + 1}: {len(chosen)} configurations in {time.monotonic() - began:.0f} s)")
         return samples
 
     def enqueue(self, config: Config, jobs: int) -> Sample:

@@ -106,7 +106,7 @@ def test_a_process_that_fails_is_quoted(empty_database_url: str) -> None:
 def test_the_best_of_a_sweep_goes_on(postgres: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [config for config in swept(10) if config.module in ("ours", "pgqueuer", "procrastinate")][::4]
     monkeypatch.setattr("bench.side_by_side.swept", lambda _: few)
-    drains(postgres, TINY, batch=10)
+    drains(postgres, TINY, batch=10, until=0)
     enqueueing(postgres, TINY)
     titles = [section["title"] for section in table.SECTIONS]
     assert titles[0] == "Sweep, batch 10"
