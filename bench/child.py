@@ -18,6 +18,8 @@ from bench.node import is_node, node_command
 from dev import ROOT
 
 _LAST_WORDS = 4_000
+# Seconds after which an operation is given up: the slowest takes a quarter of it on a quiet machine.
+_LONGEST = 240.0
 
 
 def install(contender: str, url: str) -> None:
@@ -29,6 +31,8 @@ def install(contender: str, url: str) -> None:
 def measured(contender: str, operation: str, url: str, *, processes: int = 1, **options: Any) -> Sample:
     """Run an operation in this many processes at once, and return the sample of all together."""
     running = [_Process(contender, operation, url, **options) for _ in range(processes)]
+    watchdog = threading.Timer(_LONGEST, lambda: [process.stop() for process in running])
+    watchdog.start()
     try:
         counters = Counters(url)
         for process in running:
@@ -41,6 +45,7 @@ def measured(contender: str, operation: str, url: str, *, processes: int = 1, **
         for process in running:
             process.ended()
     finally:
+        watchdog.cancel()
         for process in running:
             process.kill()
     seconds = max(result["ended"] for result in results) - min(result["began"] for result in results)
@@ -84,6 +89,10 @@ class _Process:
         """Wait for its end. Raise RuntimeError if it failed."""
         if self._process.wait():
             raise self._failed()
+
+    def stop(self) -> None:
+        """Kill it, from another thread."""
+        self._process.kill()
 
     def kill(self) -> None:
         """Make sure that it has ended, and close its pipes."""

@@ -109,7 +109,7 @@ def finals(best: Mapping[str, list[Config]], batch: int) -> dict[str, list[Confi
     only = {"batch": batch}
     limit = Config(product=LIMIT, name="the limit", module="limit", options=only, core=True)
     one = Config(product=OURS, name="ours, 1 tick", module="ours", options=only | {"ticks": 1}, core=True)
-    process = [limit, one, _logged(one)]
+    process = [limit, one, replace(_logged(one), core=True)]
     # Of the two that the aims are about, two are taken: a sweep is short.
     process += [config for config in best[OURS][:2] if config.name != one.name]
     process += [_logged(best[OURS][0])] * (best[OURS][0].name != one.name) + best.get(PGQUEUER, [])[:2]
@@ -124,7 +124,9 @@ def finals(best: Mapping[str, list[Config]], batch: int) -> dict[str, list[Confi
 
 
 def _logged(config: Config) -> Config:
-    return replace(config, name=f"{config.name}, with its log", options={**config.options, "log": True}, share=2)
+    return replace(
+        config, name=f"{config.name}, with its log", options={**config.options, "log": True}, share=2, core=False
+    )
 
 
 def _several(best: Mapping[str, list[Config]]) -> Iterable[Config]:

@@ -4,6 +4,7 @@ They need a newer Node than many machines have, so npm installs one beside them 
 used if the machine's own is too old.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -42,6 +43,12 @@ def prepare() -> str | None:
     if npm is None:
         return "npm is not installed"
     _FOLDER.mkdir(parents=True, exist_ok=True)
+    with (_FOLDER / "lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # tests run in several processes
+        return _install(npm)
+
+
+def _install(npm: str) -> str | None:
     lock = (_SCRIPTS / "package-lock.json").read_text()
     done = _FOLDER / "installed.json"
     if not done.exists() or done.read_text() != lock:

@@ -32,6 +32,7 @@ def drains(server: Embedded, scale: Scale, *, batch: int, until: float) -> None:
     with _Arena(server, scale) as arena:
         configs = swept(batch)
         samples = arena.in_turns(configs, jobs=scale.sweep, rounds=range(min(2, scale.rounds)))
+        configs = [config for config in configs if config.name in samples]
         best = _ranked(configs, samples)
         firsts = {configs[0].name for configs in best.values()}
         bars(
@@ -43,7 +44,8 @@ def drains(server: Embedded, scale: Scale, *, batch: int, until: float) -> None:
         chosen = [config for level in levels.values() for config in level]
         samples = arena.in_turns(chosen, jobs=scale.jobs, rounds=scale.in_time(until=until))
     rounds = max(map(len, samples.values()))
-    for level, configs in levels.items():
+    for level, entered in levels.items():
+        configs = [config for config in entered if config.name in samples]
         title(
             f"Draining, batch {batch}: {_LEVELS[level]}",
             note=f"{scale.jobs:,} queued jobs, of slow ones fewer; {rounds} rounds, of minor ones fewer",
@@ -63,7 +65,7 @@ def _aims(configs: Sequence[Config], samples: Samples, batch: int) -> None:
                 best / speed,
                 at_least=at_least,
             )
-    if all(config.processes == 1 for config in configs):
+    if limit and all(config.processes == 1 for config in configs):
         aim("the best of ours, as a part of the limit", best / limit, at_least=of_limit)
         for config in configs:
             if config.options.get("log"):
@@ -106,16 +108,28 @@ class _Arena:
             drop(self._server, url)
 
     def in_turns(self, configs: Sequence[Config], *, jobs: int, rounds: "Sequence[int] | object") -> Samples:
-        """Return samples by the name of the configuration."""
+        """Return samples by the name of the configuration; one that fails is left out."""
         samples: Samples = {config.name: [] for config in configs}
         for number in rounds:  # type: ignore[attr-defined]
             began = time.monotonic()
             # The second round backwards, so that the same neighbour does not always leave its work behind.
             chosen = [one for one in configs if one.core][::-1] if number % 2 else configs
             for config in chosen:
-                samples[config.name].append(self._drain(config, self._count(config, jobs)))
+                if config.name in samples:
+                    self._take(config, self._count(config, jobs), samples)
             write(f"  (round {number + 1}: {len(chosen)} configurations in {time.monotonic() - began:.0f} s)")
         return samples
+
+    def _take(self, config: Config, jobs: int, samples: Samples) -> None:
+        try:
+            samples[config.name].append(self._drain(config, jobs))
+        except RuntimeError as error:
+            if config.product == OURS:
+                raise
+            write(f"  left out: {config.name}: {error}")
+            del samples[config.name]
+            # What it has left behind must not meet the next one.
+            drop(self._server, self._urls.pop(config.product))
 
     def enqueue(self, config: Config, jobs: int) -> Sample:
         """Enqueue this many jobs, after a checkpoint: none falls into a measurement, and pages are written in full

@@ -13,7 +13,7 @@ from bench import node, table
 from bench.calls import calls_of_a_tick
 from bench.child import install, measured
 from bench.claims import claims
-from bench.configs import swept
+from bench.configs import OURS, Config, swept
 from bench.contenders import ours
 from bench.imports import import_time
 from bench.measure import Sample, Spread
@@ -170,3 +170,16 @@ def test_an_unknown_chapter_is_refused_in_one_sentence() -> None:
     )
     assert ended.returncode == 2
     assert "no such chapter: nothing" in ended.stderr
+
+
+def test_a_contender_that_fails_is_left_out(
+    postgres: Embedded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = Config(product=OURS, name="ours, 1 tick", module="ours", options={"batch": 10, "ticks": 1}, core=True)
+    bad = Config(product="pg-boss", name="broken", module="limit", operation="no_such")
+    monkeypatch.setattr("bench.side_by_side.swept", lambda _: [bad, good])
+    drains(postgres, TINY, batch=10, until=0)
+    assert "left out: broken: limit no_such failed" in capsys.readouterr().out
+    sweep, *levels = table.SECTIONS
+    assert [line["name"] for line in sweep["lines"]] == ["ours, 1 tick ★"]
+    assert "broken" not in str(levels)
