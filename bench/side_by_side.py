@@ -48,7 +48,7 @@ def drains(server: Embedded, scale: Scale, *, batch: int, until: float) -> None:
         configs = [config for config in entered if config.name in samples]
         title(
             f"Draining, batch {batch}: {_LEVELS[level]}",
-            note=f"{scale.jobs:,} queued jobs, of slow ones fewer; {rounds} rounds, of minor ones fewer",
+            note=f"{scale.jobs:,} queued jobs, of slow ones fewer; rounds: {rounds}, of minor ones fewer",
         )
         bars([line(one.name, samples[one.name], writes=one.what_it_writes) for one in configs], unit="jobs/s")
         if level != "calls":
@@ -77,7 +77,7 @@ def _aims(configs: Sequence[Config], samples: Samples, batch: int) -> None:
 def enqueueing(server: Embedded, scale: Scale) -> None:
     """Measure new jobs in batches."""
     jobs = min(scale.jobs, 10_000)
-    title(f"Enqueueing, {scale.enqueue_batch:,} jobs a call", note=f"{jobs:,} jobs a round, {scale.rounds} rounds")
+    title(f"Enqueueing, {scale.enqueue_batch:,} jobs a call", note=f"{jobs:,} jobs a round, rounds: {scale.rounds}")
     configs = list({config.product: config for config in swept(100)}.values())
     configs.insert(0, Config(product=LIMIT, name=LIMIT, module="limit"))
     samples: Samples = {config.product: [] for config in configs}

@@ -13,7 +13,7 @@ from bench import node, table
 from bench.calls import calls_of_a_tick
 from bench.child import install, measured
 from bench.claims import claims
-from bench.configs import OURS, Config, swept
+from bench.configs import Config, finals, swept
 from bench.contenders import ours
 from bench.imports import import_time
 from bench.measure import Sample, Spread
@@ -103,19 +103,44 @@ def test_a_process_that_fails_is_quoted(empty_database_url: str) -> None:
         measured("limit", "drain", empty_database_url, count=40, batch=10)
 
 
-def test_the_best_of_a_sweep_goes_on(postgres: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [config for config in swept(10) if config.module in ("ours", "pgqueuer", "procrastinate")][::4]
-    monkeypatch.setattr("bench.side_by_side.swept", lambda _: few)
+def test_the_best_of_a_sweep_goes_on_and_what_fails_is_left_out(
+    postgres: Embedded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Config(product="pg-boss", name="broken", module="limit", operation="no_such")
+
+    def small(best: dict[str, list[Config]], batch: int) -> dict[str, list[Config]]:
+        assert "pg-boss" not in best
+        process = finals(best, batch)["process"]
+        return {"process": [config for config in process if config.module in ("ours", "limit")][:3]}
+
+    monkeypatch.setattr("bench.side_by_side.swept", lambda batch: [bad, swept(batch)[0]])
+    monkeypatch.setattr("bench.side_by_side.finals", small)
     drains(postgres, TINY, batch=10, until=0)
-    enqueueing(postgres, TINY)
-    titles = [section["title"] for section in table.SECTIONS]
-    assert titles[0] == "Sweep, batch 10"
-    assert titles[-1] == "Enqueueing, 20 jobs a call"
-    assert len(titles) == 5
-    sweep, _, process, *_ = table.SECTIONS
-    chosen = {line["name"].removesuffix(" ★") for line in sweep["lines"] if line["name"].endswith("★")}
-    assert chosen <= {line["name"] for line in process["lines"]}
+    assert "left out: broken: limit no_such failed" in capsys.readouterr().out
+    sweep, process = table.SECTIONS
+    assert [line["name"] for line in sweep["lines"]] == ["ours, 1 tick ★"]
+    assert [line["name"] for line in process["lines"]] == ["the limit", "ours, 1 tick", "ours, 1 tick, with its log"]
     assert all(line["costs"]["wal"] > 0 and line["writes"] for line in process["lines"])
+    assert len(process["aims"]) == 2
+
+
+def test_the_final_has_three_levels() -> None:
+    best: dict[str, list[Config]] = {}
+    for config in swept(10):
+        best.setdefault(config.product, []).insert(0, config)
+    levels = finals(best, 10)
+    assert list(levels) == ["calls", "process", "processes"]
+    names = [config.name for config in levels["process"]]
+    assert names[:5] == ["the limit", "ours, 1 tick", "ours, 1 tick, with its log", "ours, 4 ticks", "ours, 3 ticks"]
+    assert {config.processes for config in levels["processes"]} == {2}
+    together = [config.name for configs in levels.values() for config in configs]
+    assert len(set(together)) == len(together)
+
+
+def test_enqueueing_runs(postgres: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.side_by_side.swept", lambda batch: swept(batch)[:1])
+    enqueueing(postgres, TINY)
+    assert [line["name"] for line in table.SECTIONS[0]["lines"]] == ["the limit", "ours"]
 
 
 def test_orders_go_through_all_stages(postgres: Embedded) -> None:
@@ -170,16 +195,3 @@ def test_an_unknown_chapter_is_refused_in_one_sentence() -> None:
     )
     assert ended.returncode == 2
     assert "no such chapter: nothing" in ended.stderr
-
-
-def test_a_contender_that_fails_is_left_out(
-    postgres: Embedded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good = Config(product=OURS, name="ours, 1 tick", module="ours", options={"batch": 10, "ticks": 1}, core=True)
-    bad = Config(product="pg-boss", name="broken", module="limit", operation="no_such")
-    monkeypatch.setattr("bench.side_by_side.swept", lambda _: [bad, good])
-    drains(postgres, TINY, batch=10, until=0)
-    assert "left out: broken: limit no_such failed" in capsys.readouterr().out
-    sweep, *levels = table.SECTIONS
-    assert [line["name"] for line in sweep["lines"]] == ["ours, 1 tick ★"]
-    assert "broken" not in str(levels)
