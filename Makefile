@@ -64,7 +64,7 @@ migrate: $(DEMO_READY)  ## apply pending migrations (DATABASE_URL)
 secrets: $(DEMO_READY)  ## add missing secrets to .env.production, change none
 	@$(BIN)/python -m dev.production
 
-bench: $(BENCH_READY)  ## compare with other processors (20 min; ARGS=--quick: 2)
+bench: $(BENCH_READY)  ## compare with other processors (20 min; ARGS=--quick: 3)
 	@$(BIN)/python -m bench $(ARGS)
 
 lint: $(READY)  ## check style and types

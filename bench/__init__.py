@@ -1,11 +1,16 @@
-"""`make bench`: the costs of the job processor, compared with two peers and a lower limit. Not a test.
+"""`make bench`: the costs of the job processor, compared with four peers and a lower limit. Not a test.
 
     server       its own Postgres, with default durability, and databases in it
-    measure      seconds, CPU of server and client; medians with minimum and maximum
-    contenders   ours, the limit, PgQueuer and Procrastinate, with the same operations
-    child        runs an operation of a contender in its own process
-    side_by_side, calls, claims, together, imports      the chapters of the output
+    configs      the contenders with their configurations, as data
+    contenders   ours, the limit, PgQueuer, Procrastinate, with the same operations; node/: pg-boss and graphile-worker
+    node         installs these two with npm, into .local
+    child        runs an operation of a contender in processes of its own
+    measure      seconds and CPU of the client; medians with minimum and maximum
+    counters     CPU of the server, WAL, commits and rows
+    side_by_side, orders, calls, claims, imports        the chapters
+    sink         the mail server and the shop of the orders
     table        the output
+    report       the same as JSON and Markdown; `--write` puts it into docs/
 
 `docs/performance.md` explains the results. Requires the packages of requirements-bench.txt.
 """

@@ -1,33 +1,36 @@
-"""Measurements: wall time, and the CPU time of server and client."""
+"""Measurements: wall time, CPU of server and client, WAL, commits and rows; medians with minimum and maximum."""
 
 import statistics
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-import psycopg
 
-_PROC = Path("/proc")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What the server has done: CPU in seconds (None where it is unknown), bytes of WAL, commits, and rows."""
+
+    cpu: float | None = None
+    wal: int = 0
+    commits: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A measurement: `count` items took `seconds`. CPU in seconds; `server_cpu` is None where it is unknown."""
+    """A measurement: `count` items took `seconds`. `client_cpu`: that of all processes of the client, in seconds."""
 
     count: int
     seconds: float
-    server_cpu: float | None = None
     client_cpu: float | None = None
+    server: Counted = Counted()
 
     @property
     def per_second(self) -> float:
         return self.count / self.seconds
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,59 +47,36 @@ class Spread:
 
 
 class Watch:
-    """Measures the time between `start` and `stop`, and the CPU time of all processes of the server.
+    """Measures an operation in its own process, from `start` to the last `mark`, by a clock that all processes share.
 
-    Other load on the machine affects wall time, but CPU time far less.
+    `gate`: `open` waits for a line on standard input, so that several processes begin together.
     """
 
-    def __init__(self, url: str) -> None:
-        with psycopg.connect(url, autocommit=True) as connection:
-            self._postmaster = _parent(connection.info.backend_pid)
-        self._seconds: float | None = None
+    def __init__(self, *, gate: bool = False) -> None:
+        self._gate = gate
+        self._began: float | None = None
+        self._ended = 0.0
+        self._cpu = 0.0
+
+    def open(self) -> None:
+        """Report that all connections are open, and wait for the gate."""
+        if self._gate:
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            sys.stdin.readline()
 
     def start(self) -> None:
-        """Start, with all connections open."""
-        self._server = _server_cpu(self._postmaster)
-        self._client = time.process_time()
-        self._began = time.perf_counter()
+        """Start, unless it has started."""
+        if self._began is None:
+            self._cpu = time.process_time()
+            self._began = time.perf_counter()
 
     def mark(self) -> None:
-        """Set the end time, before any cleanup."""
-        self._seconds = time.perf_counter() - self._began
+        """Set the end, to be set again by whatever ends later."""
+        self._ended = time.perf_counter()
 
-    def stop(self, count: int) -> Sample:
-        """Return the sample. Call this with the connections open: the CPU of ended processes is unknown."""
-        seconds = time.perf_counter() - self._began if self._seconds is None else self._seconds
-        client = time.process_time() - self._client
-        server = _server_cpu(self._postmaster)
-        used = None
-        if server is not None and self._server is not None:
-            used = sum(spent - self._server.get(pid, 0) for pid, spent in server.items()) / 1e9
-        return Sample(count=count, seconds=seconds, server_cpu=used, client_cpu=client)
-
-
-def backend_cpu(pid: int) -> int | None:
-    """Return a process's CPU time in nanoseconds, or None where it is unknown."""
-    try:
-        return int((_PROC / str(pid) / "schedstat").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _parent(pid: int) -> int:
-    """Return the parent's pid, or 0 without /proc."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return 0
-    # The process name, in parentheses, may contain any characters.
-    return int(text.rpartition(")")[2].split()[1])
-
-
-def _server_cpu(postmaster: int) -> dict[int, int] | None:
-    """Return the CPU time in nanoseconds of each living child of the server."""
-    if not postmaster:
-        return None
-    pids = [int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit()]
-    used = {pid: backend_cpu(pid) for pid in pids if _parent(pid) == postmaster}
-    return {pid: spent for pid, spent in used.items() if spent is not None} or None
+    def result(self, count: int) -> dict[str, float]:
+        """Return the times of this process, and how much of the work it did."""
+        ended = self._ended or time.perf_counter()
+        began = ended if self._began is None else self._began
+        return {"count": count, "began": began, "ended": ended, "cpu": time.process_time() - self._cpu}

@@ -1,15 +1,15 @@
 """Ours: the real engine, `run_tick` with the real store over psycopg, and an empty stage."""
 
-import time
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
 from pydantic import BaseModel
 
-from bench.measure import Sample, Watch
+from bench.measure import Watch
 from dev.migrate import migrate
 from lib.config.database_url import DatabaseUrl
 from lib.config.settings import Settings
@@ -58,24 +58,27 @@ def jobs(numbers: Iterable[int], *, circuit: str = "noop") -> list[dict[str, Any
     ]
 
 
-def enqueue(url: str, *, count: int, batch: int) -> Sample:
+def enqueue(url: str, *, count: int, batch: int, watch: Watch | None = None) -> int:
     """Enqueue `count` jobs, `batch` per call."""
-    watch = Watch(url)
-    store = connect(settings_for(url, concurrency=1))
-    store.check_health()
-    batches = [jobs(range(first, first + batch)) for first in range(0, count, batch)]
-    watch.start()
-    for rows in batches:
-        store.enqueue(rows)
-    return watch.stop(count)
+    watch = watch or Watch()
+    with closing(connect(settings_for(url, concurrency=1))) as store:
+        store.check_health()
+        batches = [jobs(range(first, first + batch)) for first in range(0, count, batch)]
+        watch.open()
+        watch.start()
+        for rows in batches:
+            store.enqueue(rows)
+        watch.mark()
+    return count
 
 
-def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False) -> Sample:
-    """Drain all `count` queued jobs with this many ticks: threads of one process, each with its connection.
+def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False, watch: Watch | None = None) -> int:
+    """Drain the queue of `count` jobs with this many ticks: threads, each with its connection.
 
-    `log`: log to standard error as in production, one line per run. Otherwise logging is off, as for the peers.
+    Other processes may drain it, too; the result is how many were run here. `log`: log to standard error as in
+    production, one line per run. Otherwise logging is off, as for the peers.
     """
-    watch = Watch(url)
+    watch = watch or Watch()
     settings = settings_for(url, concurrency=batch)
     stores = [connect(settings) for _ in range(ticks)]
     for store in stores:
@@ -84,28 +87,30 @@ def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False
         events.configure(readable=False)
 
     def tick(store: Store) -> TickReport:
-        return run_tick(store, REGISTRY, settings, source="bench", limit=count, budget=600, linger=False)
+        report = run_tick(store, REGISTRY, settings, source="bench", limit=count, budget=600, linger=False)
+        watch.mark()
+        return report
 
     with ThreadPoolExecutor(ticks) as threads:
+        watch.open()
         watch.start()
         reports = list(threads.map(tick, stores))
-    done = sum(report.completed for report in reports)
-    if done != count:
-        raise RuntimeError(f"{done} of {count} jobs completed: {reports}")
-    return watch.stop(count)
+    for store in stores:
+        store.close()
+    return sum(report.completed for report in reports)
 
 
-def drain_by_store(url: str, *, count: int, batch: int) -> Sample:
+def drain_by_store(url: str, *, count: int, batch: int, watch: Watch | None = None) -> int:
     """Make the same calls without the engine: no threads, handlers and events."""
-    watch = Watch(url)
+    watch = watch or Watch()
     settings = settings_for(url, concurrency=batch)
-    store = connect(settings)
-    store.check_health()
-    watch.start()
-    done = _calls(store, settings, count=count, batch=batch)
-    if done != count:
-        raise RuntimeError(f"{done} of {count} jobs completed")
-    return watch.stop(count)
+    with closing(connect(settings)) as store:
+        store.check_health()
+        watch.open()
+        watch.start()
+        done = _calls(store, settings, count=count, batch=batch)
+        watch.mark()
+    return done
 
 
 def _calls(store: Store, settings: Settings, *, count: int, batch: int) -> int:
@@ -131,13 +136,11 @@ def _calls(store: Store, settings: Settings, *, count: int, batch: int) -> int:
     return done
 
 
-def drain_at_once(url: str, *, gate: int, batch: int) -> Sample:
-    """Drain a queue together with others, from the moment the gate (an advisory lock) opens."""
-    settings = settings_for(url, concurrency=batch)
-    store = connect(settings)
-    store.check_health()
+def check(url: str) -> None:
+    """Raise RuntimeError unless every job ran exactly once."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("select pg_advisory_lock_shared(%s)", [gate])
-    began = time.perf_counter()
-    report = run_tick(store, REGISTRY, settings, source="bench", limit=100_000, budget=600, linger=False)
-    return Sample(count=report.completed, seconds=time.perf_counter() - began)
+        row = connection.execute(
+            "select count(*) from giftcard_jobs where status = 'completed' and run_no <> 1 or status = 'error'"
+        ).fetchone()
+    if row is None or row[0]:
+        raise RuntimeError(f"jobs that did not run exactly once: {row}")

@@ -1,19 +1,18 @@
 """Procrastinate, set up as its docs recommend for many short jobs: with concurrency and a connection pool.
 
-It has no batches: a worker fetches and finishes each job separately, `concurrency` of them at a time. The pool size is
-the fastest of 4, 11, 20, 50 and 101 on two cores, where fewer are faster. Notifications are off, because no jobs are
-enqueued during a drain.
+It has no batches: a worker fetches and finishes each job separately, `concurrency` of them at a time. So
+`bench/configs.py` sweeps over both. Notifications are off, because no jobs are enqueued during a drain.
 """
 
 import asyncio
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import procrastinate
+from procrastinate.jobs import Status
 
-from bench.measure import Sample, Watch
-
-_CONNECTIONS = 4
+from bench.measure import Watch
 
 
 def _app(url: str, *, pool: int) -> procrastinate.App:
@@ -32,53 +31,74 @@ def install(url: str) -> None:
     asyncio.run(run())
 
 
-def enqueue(url: str, *, count: int, batch: int) -> Sample:
+def enqueue(url: str, *, count: int, batch: int, watch: Watch) -> int:
     """Enqueue `count` jobs, `batch` per call."""
-    watch = Watch(url)
 
-    async def run() -> Sample:
+    async def run() -> None:
         async with _app(url, pool=1).open_async() as app:
+            watch.open()
             watch.start()
             for _ in range(count // batch):
                 await app.tasks["noop"].batch_defer_async(*[{}] * batch)
-            return watch.stop(count)
+            watch.mark()
 
-    return asyncio.run(run())
+    asyncio.run(run())
+    return count
 
 
-def drain(url: str, *, count: int, batch: int, connections: int = _CONNECTIONS) -> Sample:
-    """Drain all `count` queued jobs, until the last outcome is committed."""
-    watch = Watch(url)
+def drain(url: str, *, concurrency: int, connections: int, watch: Watch, delete: str = "never", **_: object) -> int:
+    """Drain the queue, perhaps together with other processes. Return how many were run here."""
 
-    async def run() -> Sample:
+    async def run() -> int:
         async with _app(url, pool=connections).open_async() as app:
-            left = _count_down(app, count, watch)
+            done = _count(app, watch)
+            watch.open()
             watch.start()
             await app.run_worker_async(
-                concurrency=batch, wait=False, listen_notify=False, install_signal_handlers=False
+                concurrency=concurrency,
+                wait=False,
+                listen_notify=False,
+                install_signal_handlers=False,
+                delete_jobs=delete,
             )
-            if left():
-                raise RuntimeError(f"{left()} of {count} jobs did not complete")
-            return watch.stop(count)
+            return done()
 
     return asyncio.run(run())
 
 
-def _count_down(app: procrastinate.App, count: int, watch: Watch) -> Any:
-    """Detect the last outcome: stopping the worker takes a while after it."""
+def drain_by_calls(url: str, *, watch: Watch, **_: object) -> int:
+    """Make the same calls without the worker: one to fetch a job and one to finish it, on one connection."""
+
+    async def run() -> int:
+        done = 0
+        async with _app(url, pool=1).open_async() as app:
+            manager = app.job_manager
+            worker = await manager.register_worker()
+            watch.open()
+            watch.start()
+            while job := await manager.fetch_job(None, worker):
+                await manager.finish_job(job, Status.SUCCEEDED, delete_job=False)
+                done += 1
+                watch.mark()
+        return done
+
+    return asyncio.run(run())
+
+
+def _count(app: procrastinate.App, watch: Watch) -> Callable[[], int]:
+    """Count the outcomes, and mark the last one: stopping the worker takes a while after it."""
     finish = app.job_manager.finish_job
-    left = count
+    done = 0
 
     @functools.wraps(finish)
     async def counted(*arguments: Any, **options: Any) -> None:
-        nonlocal left
+        nonlocal done
         await finish(*arguments, **options)
-        left -= 1
-        if not left:
-            watch.mark()
+        done += 1
+        watch.mark()
 
     app.job_manager.finish_job = counted  # type: ignore[method-assign]
-    return lambda: left
+    return lambda: done
 
 
 async def _handle() -> None:
