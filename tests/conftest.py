@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["dev.testing", "tests.support.fixtures"]
+pytest_plugins = ["dev.testing", "tests.support.caches", "tests.support.fixtures"]
 
 # PG_BIN=/usr/lib/postgresql/15/bin: this process's servers are of another version than the package's.
 if "PG_BIN" in os.environ:
