@@ -37,6 +37,12 @@ _LONGEST = (
     "test_one_by_one.py",
     "test_size.py",
     "test_killed_workers.py",
+    "test_docs_stages.py",
+    "test_sentry.py",
+    "test_known.py",
+    "test_deploying.py",
+    "test_bounded_answers.py",
+    "test_alerts_hostile.py",
 )
 
 

@@ -26,7 +26,6 @@ def test_each_test_has_a_copy_that_is_dropped_with_the_next(
 ) -> None:
     with databases.fresh(template) as first, databases.fresh("template1") as second:
         assert tables(first) > 20
-        assert tables(first) > 20
         assert tables(second) == 0
         used = {url.split("/")[3].partition("?")[0] for url in (first, second)}
         assert used <= names(postgres)
