@@ -1,7 +1,9 @@
 """A real Postgres for every test that asks for one: the fixtures that people who write stages of their own get, too."""
 
+import gc
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,17 @@ _LONGEST = (
     "test_bounded_answers.py",
     "test_alerts_hostile.py",
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect no garbage while tests are collected, and look no more at what lives until the end: it is all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -134,7 +134,7 @@ def test_every_command_that_reads_is_walked() -> None:
     assert {name for name in leaves(command_line) if name.split()[-1] not in NO_LISTS.split()} == set(READS)
 
 
-@pytest.mark.parametrize("names", together(), ids=", ".join)
+@pytest.mark.parametrize("names", list(together()), ids=", ".join)
 def test_hostile_values_in_any_row_hang_no_answer(stocked: World, names: list[str]) -> None:
     for statement, values in map(PLANTS.__getitem__, names):
         with without_triggers(stocked):
