@@ -59,19 +59,21 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest files come first, then those with slow tests: the last to begin shall not be the last to end."""
     if "PG_BIN" in os.environ:
-        _keep_what_needs_the_server(items)
+        _keep_what_needs_the_server(config, items)
     ranks = {name: rank for rank, name in enumerate(_LONGEST, -len(_LONGEST))}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: ranks.get(item.path.name, item.path not in slow))
 
 
-def _keep_what_needs_the_server(items: list[pytest.Item]) -> None:
-    """Leave out what has the same result on every PostgreSQL: tests that start none."""
-    starts = ("postgres", "database_url", "empty_database_url", "server", "template")
-    items[:] = [item for item in items if not set(starts).isdisjoint(getattr(item, "fixturenames", starts))]
+def _keep_what_needs_the_server(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what has the same result on every PostgreSQL: tests that start none."""
+    starts = {"postgres", "server", "template"}
+    left_out = [item for item in items if starts.isdisjoint(getattr(item, "fixturenames", starts))]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not starts.isdisjoint(getattr(item, "fixturenames", starts))]
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
