@@ -50,12 +50,11 @@ _LONGEST = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Collect no garbage while tests are collected, and look no more at what lives until the end: it is all of it."""
+    """Collect no garbage while tests are collected: all that is made lives until the end."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
@@ -71,9 +70,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _keep_what_needs_the_server(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what has the same result on every PostgreSQL: tests that start none."""
     starts = {"postgres", "server", "template"}
-    left_out = [item for item in items if starts.isdisjoint(getattr(item, "fixturenames", starts))]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not starts.isdisjoint(getattr(item, "fixturenames", starts))]
+    kept = [item for item in items if not starts.isdisjoint(getattr(item, "fixturenames", starts))]
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
