@@ -20,6 +20,8 @@ packages = $$(grep -c '^[^ \#]' $(1)) packages
 WORKERS ?= auto
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK := tests/architecture tests/config tests/giftcards tests/reports tests/safe_http tests/schedules tests/telemetry tests/sql
+# What takes a fifth of their time: properties, hostile rows, and scripts by psql.
+LONG := $(addprefix --ignore=tests/sql/,scripts test_alerts_hostile.py test_books_property.py)
 ARGS ?=
 WIRE ?=
 
@@ -50,7 +52,7 @@ test: $(READY)  ## run every test but the build (make vercel-check)
 	@$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/vercel $(ARGS)
 
 test-quick: $(READY)  ## run the fast tests: pure parts and SQL
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -p no:schemathesis -m "not slow" $(QUICK) $(LONG) $(ARGS)
 
 vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)

@@ -15,7 +15,6 @@ docs/testing.md tests a stage with them, step by step. Not installed in producti
 
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -26,6 +25,7 @@ import pytest
 from dev.keys import secrets_file
 from dev.migrate import migrate
 from dev.postgres import Embedded, embedded
+from dev.testing.databases import Databases
 from dev.testing.failures import pytest_runtest_makereport, pytest_runtest_setup
 from dev.testing.labs import Lab
 from dev.testing.vendors import Vendor, a_vendor
@@ -58,31 +58,24 @@ def template(postgres: Embedded) -> str:
 
 
 @pytest.fixture(scope="session")
-def used_databases() -> list[str]:
-    """Databases of finished tests."""
-    return []
-
-
-def _fresh(postgres: Embedded, used_databases: list[str], *, template: str | None) -> Iterator[str]:
-    postgres.start()
-    # Dropped one test later: a drop waits 100 ms for a connection that has just been closed.
-    while used_databases:
-        postgres.drop_database(used_databases.pop())
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    yield postgres.create_database(name, template=template)
-    used_databases.append(name)
+def databases(postgres: Embedded) -> Iterator[Databases]:
+    """The databases of tests."""
+    with closing(Databases(postgres)) as databases:
+        yield databases
 
 
 @pytest.fixture
-def database_url(postgres: Embedded, template: str, used_databases: list[str]) -> Iterator[str]:
+def database_url(databases: Databases, template: str) -> Iterator[str]:
     """The URL of a fresh, migrated database."""
-    yield from _fresh(postgres, used_databases, template=template)
+    with databases.fresh(template) as url:
+        yield url
 
 
 @pytest.fixture
-def empty_database_url(postgres: Embedded, used_databases: list[str]) -> Iterator[str]:
+def empty_database_url(databases: Databases) -> Iterator[str]:
     """The URL of a fresh, empty database."""
-    yield from _fresh(postgres, used_databases, template=None)
+    with databases.fresh("template1") as url:
+        yield url
 
 
 @pytest.fixture

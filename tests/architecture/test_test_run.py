@@ -25,6 +25,8 @@ def workers(*arguments: str) -> int:
     [
         (["tests"], MOST),
         (["tests/sql", "tests/test_story.py"], MOST),
+        (["tests/reports"], 0),
+        (["tests/upgrade"], 2),
         (["tests/test_story.py"], 0),
         (["tests/test_story.py::test_a", "tests/test_story.py::test_b"], 0),
         (["tests/test_story.py", "tests/conftest.py"], 2),
@@ -38,8 +40,9 @@ def test_there_are_as_many_workers_as_files_can_occupy(arguments: list[str], exp
 def test_it_ends_with_the_reasons_of_what_it_skips(tmp_path: Path) -> None:
     test = "import pytest\n\ndef test_a():\n    pytest.skip('no curl: install curl')\n"
     (tmp_path / "test_skipped.py").write_text(test)
+    options = ("-p", "no:cacheprovider", "-p", "no:schemathesis", f"--basetemp={tmp_path / 'tmp'}")
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", ROOT / "pytest.ini", "-p", "no:cacheprovider", tmp_path],
+        [sys.executable, "-m", "pytest", "-c", ROOT / "pytest.ini", *options, tmp_path],
         cwd=ROOT,
         capture_output=True,
         text=True,

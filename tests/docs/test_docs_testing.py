@@ -15,6 +15,8 @@ from dev.testing.vendors import Vendor
 from tests.support.pages import TEXTS, named, rows
 
 BLOCK = re.compile(r"(?ms)^```(python|text)\n(.*?)^```$")
+# The bytecode of the program is copied, too: to compile it anew takes longer than the tests.
+BEING_WRITTEN = shutil.ignore_patterns("*.pyc.*")
 FILE = re.compile(r"# (\S+\.py)(, going on)?\n")
 
 
@@ -22,7 +24,7 @@ FILE = re.compile(r"# (\S+\.py)(, going on)?\n")
 def project(tmp_path: Path) -> Path:
     """What the page works in: the program, and the fixtures of its tests."""
     for folder in ("lib", "dev", "supabase/migrations", "tests/support"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=BEING_WRITTEN)
     for file in ("pytest.ini", "tests/conftest.py"):
         shutil.copy(ROOT / file, tmp_path / file)
     return tmp_path
@@ -41,7 +43,8 @@ def write(project: Path, text: str) -> None:
 
 def results(project: Path) -> str:
     """What pytest says of the page's tests."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_sms.py"]
+    options = ("-p", "no:cacheprovider", "-p", "no:schemathesis", f"--basetemp={project / 'tmp'}")
+    command = [sys.executable, "-m", "pytest", *options, "tests/test_sms.py"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("GIFTCARD_", "PYTEST_"))}
     ran = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, timeout=120)
     return ran.stdout + ran.stderr

@@ -121,9 +121,14 @@ def test_scrape_stays_cheap_with_many_rows(world: World) -> None:
     name = ("giftcard_runs_total", "result=success", "stage=work")
     while scrape(world)[name] < 300_000:
         pass
+    assert min(_seconds(world) for _ in range(9)) < 1, "it reads what it has read before"
+
+
+def _seconds(world: World) -> float:
+    """How long a scrape takes: the least of several is that of a machine with nothing else to do."""
     began = time.perf_counter()
     scrape(world)
-    assert time.perf_counter() - began < 1, "it reads what it has read before"
+    return time.perf_counter() - began
 
 
 def test_limits_have_what_they_allow_and_what_runs(world: World) -> None:

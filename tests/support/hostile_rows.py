@@ -1,5 +1,6 @@
 """Values that somebody wrote into rows by plain SQL, one at a time, and the rows that they are written into."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -118,6 +119,28 @@ def plants() -> Iterator[tuple[str, str, list[Any]]]:
 
 
 PLANTS = {name: (statement, values) for name, statement, values in plants()}
+
+# Rows of different areas are read by different answers, or side by side: neither hides the other.
+AREAS = (
+    "alerts alert_notifications",
+    "batches",
+    "operations",
+    "orders payments cards",
+    "reports",
+    "ticks",
+    "tokens",
+    "webhook_endpoints",
+)
+
+
+def together() -> Iterator[list[str]]:
+    """Names of plants that are walked at once: of each area one, and one of the jobs and what holds them back."""
+    queues: dict[str, list[str]] = {}
+    for name in PLANTS:
+        table = name.replace(".", " ").split()[0]
+        queues.setdefault(next((area for area in AREAS if table in area.split()), "jobs"), []).append(name)
+    for row in itertools.zip_longest(*queues.values()):
+        yield [name for name in row if name is not None]
 
 
 @contextmanager

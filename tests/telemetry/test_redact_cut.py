@@ -39,9 +39,9 @@ def test_the_time_for_a_text_does_not_grow_with_its_length() -> None:
     secrets = [f"secret-number-{n:04}" for n in range(200)]
     for piece in ("x", "a b ", "a@b.c ", "4111 1111 1111 1111 ", "\x00", "secret-number-0001 ", "Bearer abcdefgh "):
         text = piece * (5_000_000 // len(piece))
-        began = time.perf_counter()
+        began = time.thread_time()
         stored = clean(text, secrets=secrets)
-        assert time.perf_counter() - began < 0.1, piece
+        assert time.thread_time() - began < 0.1, piece
         assert len(stored) <= 500
         assert stored.endswith("…")
 
