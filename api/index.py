@@ -20,6 +20,7 @@ def _application() -> Flask:
     """Return the application. Raise SettingsError if a setting is invalid."""
     forget_other_database()
     settings = load()
+    events.set_level(settings.giftcard_log_level)
     if settings.sentry_dsn:
         from lib.telemetry import sentry
 

@@ -29,11 +29,11 @@ _GRACE = 3.0
 def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
     """Serve the application of `api/index.py` as on Vercel; yield its services and its URL."""
     app: Any = importlib.import_module("api.index").app  # by name, and late: it reads the environment
-    _log_to(log)
+    own = services(app)
+    _log_to(log, level=own.settings.giftcard_log_level)
     server = make_server(_HOST, 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
-    own = services(app)
     try:
         yield own, f"http://{_HOST}:{server.port}"
     finally:
@@ -43,9 +43,9 @@ def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
         own.store.close()
 
 
-def _log_to(log: IO[str]) -> None:
+def _log_to(log: IO[str], *, level: str) -> None:
     """Write the application's log events to a file, as lines of JSON."""
-    events.configure(readable=False)
+    events.configure(readable=False, level=level)
     for handler in logging.getLogger("giftcards").handlers:
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(log)

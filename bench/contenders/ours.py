@@ -73,7 +73,7 @@ def enqueue(url: str, *, count: int, batch: int) -> Sample:
 def drain(url: str, *, count: int, batch: int, ticks: int = 1, log: bool = False) -> Sample:
     """Drain all `count` queued jobs with this many ticks: threads of one process, each with its connection.
 
-    `log`: log to standard error as in production, two lines per run. Otherwise logging is off, as for the peers.
+    `log`: log to standard error as in production, one line per run. Otherwise logging is off, as for the peers.
     """
     watch = Watch(url)
     settings = settings_for(url, concurrency=batch)

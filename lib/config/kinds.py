@@ -156,6 +156,7 @@ PaymentProvider = Annotated[Literal["ledger", "http", "square"], BeforeValidator
 CardProvider = Annotated[Literal["ledger", "http"], BeforeValidator(lower)]
 RateOfStarts = Annotated[Rate, BeforeValidator(rate)]
 Wake = Annotated[Literal["off", "url", "pg_net"], BeforeValidator(lower)]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lower)]
 Name = Annotated[str | None, _text(_name)]
 Host = Annotated[str | None, _text(_host)]
 Header = Annotated[str, _text(_header)]

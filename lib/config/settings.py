@@ -106,7 +106,8 @@ class Settings(BaseSettings):
     # Reports by mail; pgmq imports: queues, each with its stage and tenant
     report_recipients: kinds.Recipients = ()
     giftcard_pgmq_queues: kinds.PgmqQueues = ()
-    # Monitoring: alerts, metrics, Sentry
+    # Monitoring: the log, alerts, metrics, Sentry
+    giftcard_log_level: kinds.LogLevel = "info"
     giftcard_alert_recipients: kinds.AlertRecipients = ()
     giftcard_alert_url: kinds.Service = None
     giftcard_alert_late_seconds: kinds.Number = Field(default=900, ge=60, le=86_400)

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lib.config.settings import Settings
@@ -19,6 +19,7 @@ Lookup = Callable[[str], Result | None]
 
 # Clients time out this long before the lease can be taken over, so that the failure can still be settled.
 _MARGIN_SECONDS = 1.0
+_making = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -29,17 +30,23 @@ class Deadlines:
     last: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The context of one run. `cancelled` is set once the ttr is over. Its clients never wait past the deadline."""
+    """The context of one run. Its clients never wait past the deadline.
 
-    job: Job
-    store: Store
-    settings: Settings
-    cancelled: threading.Event
-    deadlines: Deadlines
-    stage_settings: Any = None
-    """The stage's own settings, an instance of the model in `@stage(..., settings=...)`; None: it has none."""
+    Made for each run, so plain, and what few handlers use is made when it is first asked for.
+    """
+
+    __slots__ = ("_cancelled", "_claimed", "_job", "deadlines", "settings", "stage_settings", "store")
+
+    def __init__(self, job: Job, store: Store, settings: Settings, deadlines: Deadlines, stage_settings: Any) -> None:
+        self._claimed = job
+        self._job: Job | None = None
+        self._cancelled: threading.Event | None = None
+        self.store = store
+        self.settings = settings
+        self.deadlines = deadlines
+        self.stage_settings = stage_settings
+        """The stage's own settings, an instance of the model in `@stage(..., settings=...)`; None: it has none."""
 
     @classmethod
     def for_job(
@@ -58,14 +65,22 @@ class Context:
         """
         start = time.monotonic() if since is None else since
         deadlines = Deadlines(start + job.ttr, start + max(longest, job.ttr))
-        return cls(
-            job=job,
-            store=store,
-            settings=settings,
-            cancelled=threading.Event(),
-            deadlines=deadlines,
-            stage_settings=stage_settings,
-        )
+        return cls(job, store, settings, deadlines, stage_settings)
+
+    @property
+    def job(self) -> Job:
+        """A copy of the job. Changing it changes nothing."""
+        if self._job is None:
+            self._job = replace(self._claimed)
+        return self._job
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set once the ttr is over."""
+        with _making:  # the tick and the handler may ask for it at once
+            if self._cancelled is None:
+                self._cancelled = threading.Event()
+            return self._cancelled
 
     @property
     def deadline(self) -> float:
@@ -95,17 +110,17 @@ class Context:
             LeaseLost: the run has expired, or the job belongs to another run: stop, its result will be dropped.
         """
         if self.cancelled.is_set():
-            raise LeaseLost(f"the run of job {self.job.id} has expired: its ttr is over")
-        extended = min(time.monotonic() + self.job.ttr, self.deadlines.last)
+            raise LeaseLost(f"the run of job {self._claimed.id} has expired: its ttr is over")
+        extended = min(time.monotonic() + self._claimed.ttr, self.deadlines.last)
         if extended > self.deadline:
-            self.store.heartbeat(self.job, seconds=max(1.0, extended - time.monotonic()))
+            self.store.heartbeat(self._claimed, seconds=max(1.0, extended - time.monotonic()))
             self.deadlines.now = extended
         return self.remaining()
 
     @property
     def until(self) -> float:
         """The time at which clients time out, so that the failure can still be settled (`time.monotonic()`)."""
-        return self.deadline - min(_MARGIN_SECONDS, self.job.ttr / 10)
+        return self.deadline - min(_MARGIN_SECONDS, self._claimed.ttr / 10)
 
     def once(
         self,
@@ -131,7 +146,7 @@ class Context:
             UnknownOutcome: the effect may have happened, cannot be repeated, and there is no `lookup`.
             LeaseLost: the job belongs to another run.
         """
-        effect = self.store.begin_effect(self.job, name=name, of_flow=of_flow)
+        effect = self.store.begin_effect(self._claimed, name=name, of_flow=of_flow)
         if effect.state == "finished" and effect.result is not None:
             return effect.result
         age = effect.age_seconds or 0
@@ -161,7 +176,7 @@ class Context:
         if lookup is None:
             raise UnknownOutcome(
                 f"{why}, and the vendor has no lookup: find out what happened, "
-                f"then run sql/decide_effect.sql for job {self.job.id}"
+                f"then run sql/decide_effect.sql for job {self._claimed.id}"
             )
         try:
             found = lookup(key)

@@ -11,7 +11,7 @@ from lib.telemetry.frames import Fault
 from lib.telemetry.redact import MAX_ERROR_LENGTH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Settled:
     """The outcome of one settle.
 
@@ -40,7 +40,7 @@ class Settle:
     called_off: dict[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Step:
     """The result of one call of a tick. `next_due_in` is in seconds; `stopped_because` None: the tick continues.
 
@@ -63,7 +63,7 @@ class Step:
     wake_in: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Result:
     """The outcome of a run, to be settled. `trips`: the threshold of its circuit, if this failure counts.
 
@@ -198,20 +198,15 @@ def decode_settle(reply: dict[str, Any]) -> Settle:
 
 def encode_result(result: Result) -> dict[str, Any]:
     """Encode a result as `giftcard_settle` takes it."""
-    flags = {"interrupted": result.job.interrupted, "last_resort": result.last_resort}
-    common: dict[str, Any] = {"id": result.job.id, "lease_id": result.job.lease_id}
-    common |= {name: True for name, is_set in flags.items() if is_set}
-    if result.trips is not None:
-        common["trips"] = result.trips
-    if result.fault is not None:
-        common["frames"] = [frame.as_json() for frame in result.fault.frames]
-    if not isinstance(result.outcome, Release) and result.outcome.detail:
-        common["detail"] = result.outcome.detail
-    match result.outcome:
+    common, outcome = _of_any(result), result.outcome
+    match outcome:
         case Complete(context=context, next=following, then=call):
-            merged = {"context": context} if context else {}
-            called = {"then": {"function": call.function, "arguments": call.arguments}} if call else {}
-            return common | {"outcome": "complete"} | merged | called | _following(following)
+            common["outcome"] = "complete"
+            if context:
+                common["context"] = context
+            if call:
+                common["then"] = {"function": call.function, "arguments": call.arguments}
+            return common | _following(following) if following else common
         case Retry(delay=delay, error=error, hold=hold):
             return common | {"outcome": "retry", "delay": delay, "error": error} | _held(hold)
         case Error(error=error, revive=revive, next=following, hold=hold):
@@ -222,6 +217,23 @@ def encode_result(result: Result) -> dict[str, Any]:
             return common | {"outcome": "snooze", "delay": delay, "error": error}
         case Release():
             return common | {"outcome": "release"}
+
+
+def _of_any(result: Result) -> dict[str, Any]:
+    """Return the fields that results of all outcomes have."""
+    job, outcome = result.job, result.outcome
+    common: dict[str, Any] = {"id": job.id, "lease_id": job.lease_id}
+    if job.interrupted:
+        common["interrupted"] = True
+    if result.last_resort:
+        common["last_resort"] = True
+    if result.trips is not None:
+        common["trips"] = result.trips
+    if result.fault is not None:
+        common["frames"] = [frame.as_json() for frame in result.fault.frames]
+    if not isinstance(outcome, Release) and outcome.detail:
+        common["detail"] = outcome.detail
+    return common
 
 
 def _held(hold: float | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
@@ -22,9 +23,10 @@ _CANCEL_SECONDS = 1.0
 _CONNECT: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
-    # Poolers in transaction mode do not support prepared statements; the functions cache their plans themselves.
+    # `lib.store.exchange` prepares statements itself, where the connection can.
     "prepare_threshold": None,
     "application_name": "giftcard-jobs",
+    "client_encoding": "UTF8",
     # A dead peer is detected within a tick.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -33,14 +35,25 @@ _CONNECT: dict[str, Any] = {
 }
 # How poolers refuse the parameter `options`: PgBouncer with SQLSTATE 08P01, which libpq does not hand on.
 _OPTIONS_REFUSED = re.compile(r"startup parameter|options|statement_timeout")
+# These are the words of PgBouncer from 1.20 on: whether it keeps track of prepared statements can be asked (1.21).
+_IS_PGBOUNCER = re.compile(r"unsupported startup parameter in options")
+# The first libpq that can close a prepared statement, as asking does.
+_CLOSES = 17_00_00
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that waits for no response beyond `until`, a `time.monotonic()` value."""
+    """A connection that waits for no response beyond `until`, a `time.monotonic()` value.
+
+    `prepares`: whether statements may be prepared; None: unknown before the first one. `names`: those that it has run,
+    with the name that each is prepared as, or none yet. `by_pgbouncer`: it leads to a PgBouncer that can prepare.
+    """
 
     until = math.inf
     opened_at = math.inf
     generation = 0
+    prepares: bool | None = None
+    by_pgbouncer = False
+    names: dict[bytes, bytes]
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait as psycopg does, up to the deadline."""
@@ -59,7 +72,7 @@ class Connections:
         self._idle: list[Connection] = []
         # Connections of an earlier generation are not used again.
         self._generation = 0
-        self._refuses_options = False
+        self._refuses_options = self._by_pgbouncer = False
 
     def take(self, *, until: float) -> Connection:
         """Return an idle connection, or a new one, for a call that ends at `until`.
@@ -117,6 +130,7 @@ class Connections:
         except TimeoutError as error:
             raise psycopg.OperationalError(str(error)) from None
         connection.until, connection.opened_at, connection.generation = until, time.monotonic(), generation
+        connection.names, connection.by_pgbouncer = {}, self._by_pgbouncer
         return connection
 
     def _connect(self) -> Connection:
@@ -126,6 +140,7 @@ class Connections:
             except psycopg.OperationalError as error:
                 if not _OPTIONS_REFUSED.search(str(error)):
                     raise
+                self._by_pgbouncer = bool(_IS_PGBOUNCER.search(str(error))) and pq.version() >= _CLOSES
         connection = Connection.connect(self._url, **_CONNECT)
         self._refuses_options = True
         return connection

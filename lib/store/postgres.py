@@ -1,22 +1,25 @@
 """The wire over psycopg: direct to Postgres, or through a pooler in transaction mode."""
 
-import functools
+import json
 import time
 from typing import Any
 
 import psycopg
-from psycopg import sql
-from psycopg.types.json import Jsonb
+from pydantic_core import from_json
 
-from lib.errors import GiftcardError, Misconfigured, Refused, Unavailable
+from lib.errors import GiftcardError, Misconfigured, Unavailable
 from lib.store.connections import Connection, Connections
 from lib.store.deadline import CALL_SECONDS
+from lib.store.exchange import Values, ask, ask_unprepared
 from lib.store.libpq import secrets_in
 from lib.store.sqlstate import from_sqlstate
+from lib.store.statements import encode, statement
 from lib.store.wire import with_retries
 
+# A statement's time-out begins with it: it has to be set before, in its transaction.
+_TIMEOUT = b"select set_config('statement_timeout', $1, true)"
 # The result of to_json for void.
-_VOID = ("",)
+_VOID = b'""'
 
 
 class PostgresWire:
@@ -38,68 +41,53 @@ class PostgresWire:
         self._connections.close()
 
     def _once(self, function: str, arguments: dict[str, Any], within: float | None) -> Any:
+        text, values = statement(function, tuple(arguments)), encode(arguments.values())
         try:
             connection = self._connections.take(until=time.monotonic() + CALL_SECONDS)
         except psycopg.Error as error:
             raise Unavailable(_away(function, str(error)), undone=True) from None
         is_good = False
         try:
-            row = _execute(connection, function, arguments, within)
+            reply = _call(connection, function, text, values, within)
             is_good = True
         except GiftcardError as error:
             is_good = not isinstance(error, Unavailable | Misconfigured)
             raise
         finally:
             (self._connections.give_back if is_good else self._connections.discard)(connection)
-        return None if row in (None, _VOID) else row[0]
+        return None if reply is None or reply == _VOID else _parsed(reply)
 
 
-def _execute(connection: Connection, function: str, arguments: dict[str, Any], within: float | None) -> Any:
-    cursor = psycopg.RawCursor(connection)
+def _call(connection: Connection, function: str, text: bytes, values: Values, within: float | None) -> bytes | None:
     try:
         if within is None:
-            return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
+            return ask(connection, text, values)
         with connection.transaction():
-            # A statement's time-out begins with it: it has to be set before.
-            cursor.execute("select set_config('statement_timeout', $1, true)", [f"{within * 1000:.0f}"])
-            return cursor.execute(_statement(function, tuple(arguments)), _adapt(arguments)).fetchone()
+            ask_unprepared(connection, _TIMEOUT, [b"%.0f" % (within * 1000)])
+            return ask_unprepared(connection, text, values)
     except psycopg.Error as error:
         if error.sqlstate is None and time.monotonic() >= connection.until:
             raise Unavailable(_away(function, f"no response within {CALL_SECONDS:g} s")) from None
         # `from None`, here and above: libpq's own words may repeat what it was given.
         raise _translated(error, function) from None
-    except UnicodeEncodeError:
-        raise Refused("text with an unpaired surrogate cannot be stored", sqlstate="22P02") from None
 
 
-@functools.cache
-def _statement(function: str, names: tuple[str, ...]) -> bytes:
-    """Return the statement for a function and its argument names."""
-    arguments = sql.SQL(", ").join(
-        sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.SQL(f"${position}"))
-        for position, name in enumerate(names, 1)
-    )
-    return sql.SQL("select to_json(public.{}({}))").format(sql.Identifier(function), arguments).as_bytes()
-
-
-def _adapt(arguments: dict[str, Any]) -> list[Any]:
-    def one(value: Any) -> Any:
-        if isinstance(value, dict | list):
-            return Jsonb(value)
-        if isinstance(value, int | float):
-            return str(value)  # text takes the argument's type; a large number would select another overload
-        return list(value) if isinstance(value, tuple) else value
-
-    return [one(value) for value in arguments.values()]
+def _parsed(reply: bytes) -> Any:
+    """Parse a reply. What the fast parser refuses (deep nesting, half a surrogate pair), the one of json accepts."""
+    try:
+        return from_json(reply, cache_strings="keys")
+    except ValueError:
+        return json.loads(reply)
 
 
 def _translated(error: psycopg.Error, function: str) -> GiftcardError:
     """Return the exception of `lib.errors`. Its message never holds the connection string."""
     message = (error.diag.message_primary or str(error)).strip()
-    if error.sqlstate is None and isinstance(error, psycopg.DataError):
-        return Refused(message, sqlstate="22P05")  # not sent: text with a NUL, which Postgres cannot hold
     if error.sqlstate is None:
         return Unavailable(_away(function, message))
+    if error.sqlstate == "08P01" and "prepared statement" in message:
+        # PgBouncer has forgotten it, and hangs up instead of carrying it out.
+        return Unavailable(_away(function, message), sqlstate=error.sqlstate, undone=True)
     return from_sqlstate(
         error.sqlstate,
         message,

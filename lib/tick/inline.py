@@ -94,7 +94,7 @@ class InlineStore(Store):
             return self._settled(runner, result, done.settled if done else None)
 
         context = runner.context(job, self)
-        runner.log_start(job)
+        runner.log_starts([job])
         try:
             outcome = runner.outcome(job, context)
             if isinstance(outcome, Error):

@@ -5,6 +5,7 @@ import json
 import random
 import time
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -67,9 +68,12 @@ class Runner:
             job, store=store, settings=self._settings, stage_settings=own, longest=longest, since=since
         )
 
-    def log_start(self, job: Job) -> None:
-        """Log that a run is about to begin."""
-        self._log("run_started", job)
+    def log_starts(self, jobs: list[Job]) -> None:
+        """Log that these runs are about to begin."""
+        if jobs and events.is_enabled("run_started"):
+            with events.batch():
+                for job in jobs:
+                    self._log("run_started", job)
 
     def run(self, job: Job, context: Context) -> Result:
         """Call the stage's handler. Never raises: whatever happens becomes an outcome.
@@ -119,7 +123,7 @@ class Runner:
             duration_ms=result.duration_ms,
             error=getattr(outcome, "error", None),
             fault=result.fault,
-            next_run_at=settled.next_run_at.isoformat() if settled.next_run_at else None,
+            next_run_at=_text(settled.next_run_at),
             status=settled.status,
             **({"at": result.fault.at if result.fault else None} if failed else {}),
         )
@@ -194,22 +198,25 @@ class Runner:
         """Log an event with the fields that all events of a run have."""
         if not events.is_enabled(event):
             return
-        events.emit(
-            event,
-            fault=fault,
-            job_id=job.id,
-            correlation_id=job.correlation_id,
-            tenant_id=job.tenant_id,
-            stage=job.stage,
-            attempt=job.attempts,
-            max_attempts=max_attempts(job, self._policy(job.stage).retry),
-            run_no=job.run_no,
-            lock_owner=job.lock_owner,
-            duration_ms=duration_ms,
-            error=error,
-            next_run_at=next_run_at,
-            **fields,
-        )
+        common = {
+            "job_id": job.id,
+            "correlation_id": job.correlation_id,
+            "tenant_id": job.tenant_id,
+            "stage": job.stage,
+            "attempt": job.attempts,
+            "max_attempts": max_attempts(job, self._policy(job.stage).retry),
+            "run_no": job.run_no,
+            "lock_owner": job.lock_owner,
+            "started_at": _text(job.locked_at),
+            "duration_ms": duration_ms,
+            "error": error,
+            "next_run_at": next_run_at,
+        }
+        events.log(event, common | fields, fault=fault)
+
+
+def _text(time: datetime | None) -> str | None:
+    return time.isoformat() if time else None
 
 
 def faulty_result(message: str) -> PermanentError:

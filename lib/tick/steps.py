@@ -99,6 +99,13 @@ class Steps:
             raise
         self._claim_key = None
         self._report.revived += step.revived
+        with events.batch():
+            self._end(batch, step)
+        self._count_circuits(step)
+        return step
+
+    def _end(self, batch: list[Result], step: Step) -> None:
+        """Log and count the results of a call, and keep those that were refused."""
         by_id = {settled.id: settled for settled in step.settled}
         for result in batch:
             settled = by_id.get(result.job.id)
@@ -107,8 +114,6 @@ class Steps:
                 continue
             self._runner.log_end(result, settled)
             self._report.count(result.outcome, settled)
-        self._count_circuits(step)
-        return step
 
     def _end_settled(self, result: Result, settle: Settle) -> None:
         """Log and count a result that was settled on the thread of its run."""

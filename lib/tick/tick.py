@@ -154,8 +154,8 @@ class _Tick:
                 results.append(Result(job=job, outcome=Release()))
             else:
                 starting.append(job)
-                self._runner.log_start(job)
         # All are logged before the first starts: writing log lines beside threads at work slows both down.
+        self._runner.log_starts(starting)
         for job in starting:
             self.report.started += 1
             self._pool.start(job, self._runner.context(job, self._store, since=self.steps.sent))

@@ -175,10 +175,8 @@ begin
     for i in 1 .. cardinality(s.queues) loop
       -- A fair share; what one circuit does not need comes to others in the next round. giftcard_step shares alike.
       v_share := (v_wanted + cardinality(s.queues) - i) / cardinality(s.queues);
-      if v_share = 0 then
-        v_again := s.queues[i:] || v_again;
-        exit;
-      end if;
+      v_again := case when v_share = 0 then s.queues[i:] || v_again else v_again end;
+      exit when v_share = 0;
       q := s.queues[i];
       if s.limits <> '{}' then
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);

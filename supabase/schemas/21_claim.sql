@@ -22,8 +22,8 @@ begin
      where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id);
 end $$;
 
--- Return the queues that a tick knows from its last claim, within a second of its scan. Empty: there are none, or one is
--- not open any more.
+-- Return the queues that a tick knows from its last claim, within a second of its scan. Empty: there are none, or one
+-- is not open any more.
 create function public.giftcard_known_queues(t public.giftcard_ticks, p_now timestamptz)
 returns public.giftcard_cursor[]
 language plpgsql stable security invoker set search_path = '' as $$
@@ -40,7 +40,8 @@ end $$;
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others.
--- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
+-- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a
+-- call that has failed: a row at fault is put aside.
 -- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
 -- tick's, with what was picked.
 -- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
@@ -48,7 +49,8 @@ end $$;
 -- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
 -- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz, p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz,
+  p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
   out next_due_at timestamptz, out put_aside integer, out served jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
@@ -57,7 +59,6 @@ declare
   s public.giftcard_claim_state;
   q record;                  -- the scan
   m record;                  -- what was marked
-  v_known boolean;           -- the cursors of the last claim still hold
   v_ended bigint[] := '{}'::bigint[];
   v_half_open text[] := '{}'::text[];
 begin
@@ -66,18 +67,17 @@ begin
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif p_claimed = '{}' and exists (
+      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
-
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
   s.queues := public.giftcard_known_queues(t, p_now);
-  v_known := p_limit > 0 and s.queues <> '{}';
-  if v_known then
+  if p_limit > 0 and s.queues <> '{}' then
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
-  if not v_known or s.remaining > 0 then
+  if s.remaining > 0 or p_limit <= 0 then
     t.scanned_at := p_now;
     t.served := s.served;
     q := public.giftcard_scan_queues(t, p_limit, p_now);
@@ -90,7 +90,6 @@ begin
     end if;
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
-
   if cardinality(v_ended) + cardinality(s.ids) > 0 then
     m := public.giftcard_mark_claimed(t, p_claim_key, s, p_claimed, v_ended, v_half_open, p_one_by_one, p_now);
     put_aside := cardinality(v_ended) + cardinality(s.ids) - cardinality(m.ended) - cardinality(m.ids);

@@ -28,13 +28,14 @@ end $$;
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
 -- stopped_because, schedules, wake_in}: as giftcard_begin_tick does; settled null: all is settled that was given. The
--- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step: what giftcard_step has done
--- already in this call, {settled, opened, closed, claimed (ids)}.
+-- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step, p_claimed: what
+-- giftcard_step has done already in this call, {settled, opened, closed}, and the ids that it has claimed.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false, p_wake jsonb default null, p_step jsonb default null) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null, p_step jsonb default null,
+  p_claimed bigint[] default '{}') returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
@@ -45,13 +46,11 @@ declare
   v_schedules json;
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
-  s record;
-  c record;
-  e record;
+  s record;  -- what was settled
+  c record;  -- what is claimed
+  e record;  -- the end
 begin
-  if p_one_by_one then
-    set constraints all immediate;  -- an error at the commit would be no row's
-  end if;
+  if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
@@ -61,7 +60,7 @@ begin
     s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
     v_tick := public.giftcard_count_in_tick(p_tick_id, s.sums);
   elsif p_step is not null then
-    select p_step -> 'settled' as settled, p_step -> 'opened' as opened, p_step -> 'closed' as closed into s;
+    select x.* into s from jsonb_to_record(p_step) x(settled json, opened text[], closed text[]);
     select * into v_tick from public.giftcard_ticks where id = p_tick_id;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
@@ -73,11 +72,9 @@ begin
   if p_limit <= 0 and v_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   elsif v_tick.id is not null then
-    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
+    -- By a later clock than the settle's: what is claimed now was claimed after each circuit that just changed.
     c := public.giftcard_claim_for(
-      v_tick, p_claim_key, p_limit - coalesce(jsonb_array_length(p_step -> 'claimed'), 0), false,
-      coalesce(p_now, clock_timestamp()),
-      array(select i::bigint from jsonb_array_elements_text(p_step -> 'claimed') i));
+      v_tick, p_claim_key, p_limit - cardinality(p_claimed), false, coalesce(p_now, clock_timestamp()), p_claimed);
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
   end if;
@@ -85,8 +82,8 @@ begin
   if c.claimed = 0 and v_busy = 0 and v_schedules is null then
     e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
   else
-    select null::text as stopped_because, case when p_wake is not null then public.giftcard_wake_helper(
-             p_wake, c.claimed, p_limit, v_now) end as wake_in into e;
+    select null::text as stopped_because, public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now) as wake_in
+      into e;
   end if;
   return json_build_object(
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,

@@ -14,18 +14,18 @@ declare
 begin
   if p_limit <= 0 or t.limits <> '{}' or t.claim_key = p_claim_key
      or not t.scanned_at between p_now - interval '1 second' and p_now then
-    return '{}';
+    return '{}'::public.giftcard_cursor[];
   end if;
   foreach q in array t.cursors loop
     if q.plain is not true then
-      return '{}';
+      return '{}'::public.giftcard_cursor[];
     end if;
   end loop;
   if p_looks and (exists (select from public.giftcard_limits) or exists (
       select from public.giftcard_jobs j
        where j.status = 'queued' and j.concurrency_key is not null
          and j.circuit = any (array(select k.circuit from unnest(t.cursors) k)))) then
-    return '{}';
+    return '{}'::public.giftcard_cursor[];
   end if;
   return case when p_looks then public.giftcard_known_queues(t, p_now) else t.cursors end;
 end $$;
@@ -176,8 +176,7 @@ begin
   end if;
   return public.giftcard_advance_tick(
     p_tick_id, p_claim_key, '[]', p_limit, p_busy, p_linger_seconds, p_stop, p_cooldown_seconds, p_now, p_plan, false,
-    p_wake, jsonb_build_object('settled', f.settled, 'opened', f.opened, 'closed', f.closed,
-                               'claimed', coalesce(o.ids, '{}')));
+    p_wake, jsonb_build_object('settled', f.settled, 'opened', f.opened, 'closed', f.closed), coalesce(o.ids, '{}'));
 end $$;
 
 -- Do what follows the settle of a step: next jobs, batches, webhooks and circuits; and find out about runs that it did

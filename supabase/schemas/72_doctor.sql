@@ -43,7 +43,7 @@ $$;
 
 -- Return the facts that the doctor judges. p_stages: as in giftcard_status. Ages are seconds before p_now. A role sees
 -- only its own sessions' transactions, unless it may read all statistics (`sees_all`); prepared statements are those
--- that psycopg has made in this session.
+-- that lib/store/exchange.py has made in this session.
 create function public.giftcard_doctor(p_stages jsonb default null, p_now timestamptz default null) returns jsonb
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
@@ -102,5 +102,5 @@ begin
                  and a.xact_start is not null
                order by a.xact_start limit 1) o),
     'dead_rows', pg_stat_get_dead_tuples('public.giftcard_jobs'::regclass),
-    'prepared_statements', (select count(*) from pg_prepared_statements where name like '\_pg3\_%'));
+    'prepared_statements', (select count(*) from pg_prepared_statements where name like 'giftcard\_%'));
 end $$;

@@ -7,6 +7,7 @@ ROOT = Path(__file__).parents[2]
 WALL_CLOCK = re.compile(r"datetime\.(?:now|utcnow|today)\(|date\.today\(|\btime\.(?:time|time_ns|localtime|gmtime)\(")
 
 READ_IN = {
+    "lib/telemetry/events.py": "stamps each line of the log, also while no database answers",
     "lib/monitoring/doctor/examine.py": "compares it with the database's, which is the check",
     "lib/web/page/session.py": "ends a session, which no database knows",
     "lib/safe_http/response.py": "reads a Retry-After of a server that sends no Date",

@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "giftcard_payment_provider": ("HTTP", "stripe ledger,http"),
     "giftcard_card_provider": ("Ledger", "square"),
     "giftcard_wake": ("URL", "on 1 pg-net url,pg_net"),
+    "giftcard_log_level": ("Debug", "warn 10 trace info,error"),
     **dict.fromkeys(
         "cron_secret giftcard_admin_token giftcard_api_token giftcard_metrics_token".split(),
         ("clock-8kq2Zr7wLx4Vn9Ty3Hs6", "two\u00a0words to\u200bken"),

@@ -80,7 +80,7 @@ def warm_up() -> Registry:
 def _work(registry: Registry, folder: Path, orders: Connection, answers: Connection) -> None:
     shutdown = Shutdown()
     shutdown.on_sigterm()
-    events.configure(readable=False)
+    events.configure(readable=False, level="debug")  # each start, to compare them with the history
     chosen = load()
     assert chosen.database_url is not None
     store = Store(DoomedWire(chosen.database_url.get_secret_value(), Appointments(folder)))

@@ -29,7 +29,7 @@ from lib.web.services import Services
 from tests.support.pages import PAGES, TEXTS, named, rows, to_type
 from tests.support.world import settings_of
 
-LEVELS = {20: "info", 30: "warning", 40: "error"}
+LEVELS = {10: "debug", 20: "info", 30: "warning", 40: "error"}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,7 @@ def test_what_a_setting_can_be_chosen_from_is_told() -> None:
         "GIFTCARD_PAYMENT_PROVIDER",
         "GIFTCARD_CARD_PROVIDER",
         "GIFTCARD_WAKE",
+        "GIFTCARD_LOG_LEVEL",
         "GIFTCARD_STAGE_<NAME>_SEMANTICS",
     }
     for name, field in chosen.items():

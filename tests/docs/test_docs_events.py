@@ -78,6 +78,7 @@ def logged(database_url: str, log: Log) -> dict[str, list[dict[str, Any]]]:
     # An alert that no channel takes, a maintenance task and a hook that fail.
     tasks = mock.patch.dict(maintenance.TASKS, {"prune": maintenance.MaintenanceTask(_fails)})
     settings = SETTINGS | {"GIFTCARD_ALERT_URL": "http://127.0.0.1:9/nobody"}
+    events.set_level("debug")
     with (
         tasks,
         after_error.connected_to(_fails),

@@ -26,6 +26,8 @@ EXAMPLES = {
     # Columns of pgmq, pg_net and Postgres' own settings.
     *("read_ct", "error_msg", "timed_out"),
     *("synchronous_commit", "hot_standby_feedback", "idle_in_transaction_session_timeout", "transaction_timeout"),
+    # PgBouncer's settings.
+    *("ignore_startup_parameters", "max_prepared_statements"),
     # Scripts of Click's completion.
     *("zsh_source", "fish_source"),
     # A misspelt setting, as the doctor finds it.

@@ -58,6 +58,43 @@ def test_all_new_ones_are_answered_in_their_order(world: World) -> None:
     assert [world.job(a["id"])["dedup_key"] for a in answers] == [str(n) for n in range(50)]
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_many_with_one_that_is_there_store_the_same_as_many_new_ones(world: World, others: int) -> None:
+    # With one that is there, all take the way of few: that with ON CONFLICT.
+    for number in range(others):
+        world.call("enqueue", jobs=[job(dedup_key=str(number + 20))])
+    asked = [
+        job(
+            dedup_key=str(n),
+            circuit="email:x" if n % 2 else None,
+            source="app",
+            payload={"n": n},
+            context={"c": n} if n % 3 else None,
+            max_attempts=n % 4 or None,
+            semantics="at_most_once" if n % 5 == 0 else None,
+            ttr_seconds=n + 1,
+            retry_delays=[n, 1.5] if n % 2 else None,
+            priority=n % 7 - 3,
+            concurrency_key=f"k{n}" if n % 2 else "",
+            delay_seconds=n,
+        )
+        for n in range(60)
+    ]
+    answers = world.call("enqueue", jobs=asked)
+    assert [a["created"] for a in answers] == [n not in range(20, 20 + others) for n in range(60)]
+    stored = [world.job(a["id"]) for a in answers if a["created"]]
+    wanted = [row for row, a in zip(asked, answers, strict=True) if a["created"]]
+    for row, one in zip(stored, wanted, strict=True):
+        shown = {"circuit": "email", "context": {}, "semantics": "at_least_once"}
+        assert {name: row[name] for name in one if name != "delay_seconds"} == {
+            name: (value if value not in (None, "") else shown.get(name))
+            for name, value in one.items()
+            if name != "delay_seconds"
+        }
+        assert (row["scheduled_at"] - row["created_at"]).total_seconds() == one["delay_seconds"]
+    assert [row["id"] for row in stored] == sorted(row["id"] for row in stored)
+
+
 def test_none_is_none_and_a_thousand_is_the_most(world: World) -> None:
     assert world.call("enqueue", jobs=[]) == []
     assert len(world.call("enqueue", jobs=[job(dedup_key=str(n)) for n in range(1000)])) == 1000

@@ -35,6 +35,15 @@ def program() -> str | None:
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
+def keeping_program() -> str | None:
+    """One that can keep track of prepared statements, 1.21 or newer: `PGBOUNCER`, or the installed one."""
+    for found in filter(None, (os.environ.get("PGBOUNCER"), program())):
+        words = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout.split()
+        if tuple(map(int, words[1].split(".")[:2])) >= (1, 21):
+            return found
+    return None
+
+
 class PgBouncer:
     """In front of one server, for each of its databases."""
 
@@ -48,13 +57,13 @@ class PgBouncer:
 
 @contextmanager
 def pgbouncer(
-    url: str, *, more: str = "auth_type = any", files: Mapping[str, str] | None = None
+    url: str, *, more: str = "auth_type = any", files: Mapping[str, str] | None = None, found: str | None = None
 ) -> Iterator[PgBouncer]:
     """A pooler before the server of this address, which listens on a socket in a folder.
 
-    `more`: lines of its configuration, in which {files} is the folder of these files.
+    `more`: lines of its configuration, in which {files} is the folder of these files. `found`: the program.
     """
-    found = program()
+    found = found or program()
     assert found
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -1,5 +1,6 @@
 """What goes out and comes back is the same on every wire: values, nulls, defaults, and what cannot be carried."""
 
+import json
 import math
 from datetime import UTC, datetime
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from lib.errors import Misconfigured, Refused
+from lib.store.postgres import _parsed
+from lib.store.statements import encode
 from lib.store.wire import Wire
 
 
@@ -77,6 +80,45 @@ def test_a_time_is_text_of_rfc_3339(wire: Wire) -> None:
 def test_none_is_null_and_not_the_default(wire: Wire, function: str) -> None:
     assert wire.call(function, value=None) is None
     assert wire.call(function) == {"wire_integer": 7}.get(function, "default")
+
+
+RAW = [
+    '{"a": 1, "b": 2, "a": 3}',
+    r'["\ud834\udd1e", "\u00e9"]',
+    "[0, -0, -0.0, 1E5, 0.1e1, 1e-400, 1e400, -1e400]",
+    "[12345678901234567890123456789, -9007199254740993, 0.30000000000000004, 1.7976931348623157e308]",
+    "[" * 500 + "]" * 500,
+    '{"deep": ' * 300 + "1" + "}" * 300,
+    ' [ 1 , "a/\\/" ] ',
+]
+
+
+@pytest.mark.parametrize("text", RAW, ids=range(len(RAW)))
+def test_a_reply_is_what_json_makes_of_it(wire: Wire, text: str) -> None:
+    """Also where a faster parser refuses it."""
+    assert repr(wire.call("wire_raw", value=text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("value", [{1: "a", None: [True], False: 0}, {"a": (1, (2,))}, [1e16, 1e-7, -0.0]], ids=str)
+def test_json_goes_out_as_json_writes_it(wire: Wire, value: Any) -> None:
+    assert wire.call("wire_json", value=value) == json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize("texts", [("NULL", "null", None), ('"', "\\", "{},", " a "), ("",), ("{", "é\n")], ids=str)
+def test_an_array_quotes_what_it_has_to(wire: Wire, texts: tuple[str | None, ...]) -> None:
+    assert wire.call("wire_texts", value=texts) == list(texts)
+
+
+@pytest.mark.parametrize(
+    "value", [{"at": datetime(2035, 1, 1, tzinfo=UTC)}, [{1, 2}], {"raw": b"x"}, object], ids=range(4)
+)
+def test_over_psycopg_what_json_does_not_know_is_no_argument(value: Any) -> None:
+    with pytest.raises(TypeError):
+        encode([value])
+
+
+def test_half_a_surrogate_pair_in_a_reply_is_read_as_json_reads_it() -> None:
+    assert _parsed(rb'["\ud800", "\udc00x"]') == ["\ud800", "\udc00x"]
 
 
 def test_void_is_none(wire: Wire) -> None:

@@ -10,6 +10,7 @@ create function public.wire_time(p_value timestamptz) returns timestamptz langua
 create function public.wire_texts(p_value text[]) returns text[] language sql volatile as 'select p_value';
 create function public.wire_floats(p_value double precision[]) returns double precision[] language sql volatile as 'select p_value';
 create function public.wire_setting(p_name text) returns text language sql volatile as 'select current_setting(p_name)';
+create function public.wire_raw(p_value text) returns json language sql volatile as 'select p_value::json';
 create function public.wire_void() returns void language sql volatile as 'select';
 create function public.wire_list(p_count integer) returns jsonb language sql volatile
   as $$ select coalesce(jsonb_agg(jsonb_build_object('id', g, 'text', repeat('é', 100)) order by g), '[]') from generate_series(1, p_count) g $$;

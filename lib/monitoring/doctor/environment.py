@@ -61,16 +61,16 @@ def _vercel(deployment: Deployment) -> VercelFile | Finding:
 
 
 def pooler(deployment: Deployment) -> Finding:
-    """Check that functions share connections through a pooler, without prepared statements."""
+    """Check that functions share connections through a pooler, and leave nothing on them."""
     url = deployment.settings.database
     if url is None or over_supabase(deployment.settings):
         return green("not in use: no call goes through DATABASE_URL")
     host, port = url.host, url.port
     prepared = deployment.facts.get("prepared_statements")
-    if prepared:
-        return (red if port == 6543 else yellow)(
+    if prepared and port == 6543:
+        return red(
             f"this connection has {prepared} prepared statements: a pooler in transaction mode gives them to others",
-            fix="keep prepare_threshold at None in lib/store/connections.py",
+            fix="restart the pooler's connections, and correct where lib/store/exchange.py sets `prepares`",
         )
     if host.endswith(".pooler.supabase.com") and port == 5432:
         return yellow(
@@ -82,7 +82,7 @@ def pooler(deployment: Deployment) -> Finding:
             "DATABASE_URL connects directly to the database, which has few connections and often only IPv6",
             fix="use the transaction pooler's string: host …pooler.supabase.com, port 6543",
         )
-    return green("transaction mode, no prepared statements" if port == 6543 else "no prepared statements")
+    return green("transaction mode, no prepared statements" if port == 6543 else "no pooler of Supabase")
 
 
 def over_supabase(settings: Settings) -> bool:
