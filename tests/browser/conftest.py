@@ -18,6 +18,11 @@ from tests.support.optional import lacks
 from tests.support.world import World
 
 AXE = "4.14.1"
+# A page asks each 5 s for what is new; a test does not wait for that long.
+_POLLS_SOONER = """
+    const slow = window.setInterval;
+    window.setInterval = (work, every, ...rest) => slow(work, every === 5000 ? 1000 : every, ...rest);
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,6 +51,7 @@ def chromium() -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options, Service(driver))
     browser.set_page_load_timeout(60)
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _POLLS_SOONER})
     yield browser
     browser.quit()
 
@@ -102,16 +108,25 @@ def site(make_site: Callable[..., Site]) -> Site:
     return make_site()
 
 
-def axe_findings(site: Site, source: str) -> list[str]:
-    """What axe-core finds on the present view, in a line each."""
+def axe_findings(site: Site, source: str, *, schemes: tuple[str, ...] = ()) -> list[str]:
+    """What axe-core finds on the present view, in each of these schemes of colours, in a line each."""
     site.browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
     site.browser.execute_script(source)
+    found = []
+    for scheme in schemes or (None,):
+        if scheme:
+            site.scheme(scheme)
+        found += [f"{scheme}: {line}" if scheme else line for line in _run_axe(site)]
+    site.browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": False})
+    return found
+
+
+def _run_axe(site: Site) -> list[str]:
     found = site.browser.execute_async_script(
         "const done = arguments[0];"
         "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
         ".then((r) => done(JSON.stringify(r.violations)), (e) => done(JSON.stringify([{id: String(e), nodes: []}])))"
     )
-    site.browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": False})
     return [
         f"{violation['id']}: {node['html'][:200]} ({node.get('failureSummary', '')[:300]})"
         for violation in json.loads(found)

@@ -28,8 +28,7 @@ class Site:
 
     def sign_in(self, token: str = ADMIN) -> "Site":
         self.open("/sign-in")
-        self.type("token", token)
-        self.press("Sign in")
+        self.type("token", f"{token}\n")  # a click may miss while the window changes its size
         self.wait(lambda: not self.address.startswith("/sign-in"), "the end of the sign-in")
         return self
 
@@ -112,6 +111,14 @@ class Site:
     def width(self, pixels: int) -> None:
         metrics = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def too_wide(self, widths: tuple[int, ...]) -> list[str]:
+        """At which of these widths the present view would be scrolled sideways."""
+        wide = {}
+        for width in widths:
+            self.width(width)
+            wide[width] = self.browser.execute_script("return document.documentElement.scrollWidth")
+        return [f"{self.address} is {found} px wide at {width}" for width, found in wide.items() if found > width]
 
     def scripts(self, enabled: bool) -> None:
         self.browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not enabled})

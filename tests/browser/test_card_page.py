@@ -17,6 +17,7 @@ LONG = {
     "message": ("Happy birthday and many happy returns! " * 52)[:2000],
 }
 WIDTHS = (320, 390, 900, 1280, 2560)
+SCHEMES = ("light", "dark")
 
 
 def order(site: Site, **changes: object) -> str:
@@ -33,14 +34,6 @@ def shop(make_site: Callable[..., Site]) -> Iterator[Site]:
     site.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def check_widths(shop: Site, path: str) -> None:
-    for width in WIDTHS:
-        shop.width(width)
-        shop.open(path)
-        wide = shop.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
-        assert wide <= 0, f"{path} is {wide} px too wide at {width}"
-
-
 def sheets(shop: Site) -> int:
     pdf = base64.b64decode(shop.browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
@@ -49,19 +42,14 @@ def sheets(shop: Site) -> int:
 def test_every_view_is_accessible_and_fits(shop: Site, axe: str) -> None:
     waiting = order(shop)
     views = ["/o/wrong", waiting, f"{waiting}?still"]
-    for scheme in ("light", "dark"):
-        shop.scheme(scheme)
-        for path in views:
-            assert axe_findings(shop.open(path), axe) == [], (path, scheme)
-    check_widths(shop, waiting)
+    for path in views:
+        assert axe_findings(shop.open(path), axe, schemes=SCHEMES) == [], path
+    assert shop.open(waiting).too_wide(WIDTHS) == []
     plain, long = order(shop, message="For you"), order(shop, **LONG)
     shop.world.drain()
-    for scheme in ("light", "dark"):
-        shop.scheme(scheme)
-        for path in (plain, long):
-            assert axe_findings(shop.open(path), axe) == [], (path, scheme)
     for path in (plain, long):
-        check_widths(shop, path)
+        assert axe_findings(shop.open(path), axe, schemes=SCHEMES) == [], path
+        assert shop.too_wide(WIDTHS) == []
         assert sheets(shop) == 1
 
 

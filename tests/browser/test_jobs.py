@@ -88,17 +88,9 @@ def test_no_view_is_scrolled_sideways_and_axe_finds_nothing(site: Site, axe: str
     site.press("Requeue 2 jobs slowly")
     site.wait_for_text("0 of 2 processed")
     views.append("/operations/1")
-    found = []
-    for scheme in ("light", "dark"):
-        site.scheme(scheme)
-        for view in views:
-            found += [(view, scheme, finding) for finding in axe_findings(site.open(view), axe)]
-    assert found == []
-    for width in WIDTHS:
-        site.width(width)
-        for view in views:
-            site.open(view)
-            wide = site.browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
-            assert wide <= 0, (view, width, wide)
-    site.width(1280)
-    site.scheme("light")
+    wrong = []
+    for view in views:
+        wrong += site.open(view).too_wide(WIDTHS)
+        site.width(1280)
+        wrong += [f"{view}: {finding}" for finding in axe_findings(site, axe, schemes=("light", "dark"))]
+    assert wrong == []

@@ -42,31 +42,17 @@ def addresses(site: Site) -> list[str]:
     return [view.format(dead=dead) for view in VIEWS]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(filled: Site, axe: str, scheme: str) -> None:
-    filled.scheme(scheme)
-    found = {view: axe_findings(filled.open(view), axe) for view in addresses(filled)}
-    assert {view: findings for view, findings in found.items() if findings} == {}
-
-
-def test_every_view_fits_every_width(filled: Site) -> None:
-    too_wide = []
-    for width in WIDTHS:
-        filled.width(width)
-        for view in addresses(filled):
-            filled.open(view)
-            wide = filled.browser.execute_script("return document.documentElement.scrollWidth")
-            if wide > width:
-                too_wide.append((view, width, wide))
-    assert too_wide == []
-
-
-def test_text_of_others_is_text(filled: Site) -> None:
+def test_every_view_fits_every_width_shows_text_of_others_as_text_and_is_accessible(filled: Site, axe: str) -> None:
+    wrong = []
     for view in addresses(filled):
         filled.open(view)
         assert filled.title not in ("1", "2")
         assert filled.all("main script, main img") == []
         assert "49\U0001f381" not in filled.text
+        wrong += filled.too_wide(WIDTHS)
+        filled.width(1280)
+        wrong += [f"{view}: {finding}" for finding in axe_findings(filled, axe, schemes=("light", "dark"))]
+    assert wrong == []
 
 
 def test_without_scripts_the_first_screen_and_the_jobs_are_whole(filled: Site) -> None:

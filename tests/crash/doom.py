@@ -10,6 +10,7 @@ from lib.store.codec import decode_step
 from lib.store.postgres import PostgresWire
 
 _COMPLETE = "complete"
+_SETTLES = ("advance_tick", "step")
 
 
 def point(order: str, stage: str, when: str) -> str:
@@ -99,6 +100,8 @@ class DoomedWire(PostgresWire):
             case "advance_tick":
                 results = arguments["results"]
                 return [self._jobs[one["id"]] for one in results if one["outcome"] == _COMPLETE]
+            case "step":  # of runs that are all complete
+                return [self._jobs[job_id] for job_id in arguments["ids"]]
             case "begin_effect":
                 return [self._jobs[arguments["job_id"]]]
             case "settle_with_call":
@@ -115,7 +118,7 @@ class DoomedWire(PostgresWire):
         return []
 
     def _come_to(self, when: str, name: str, whose: list[tuple[str, str]]) -> None:
-        place = "settle" if name == "advance_tick" else name
+        place = "settle" if name in _SETTLES else name
         for order, stage in whose:
             number = self._appointments.meet(point(order, stage, f"{when} {place}"))
             if number is not None:

@@ -2,18 +2,20 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
-import select
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dev import ROOT
+from tests.crash import worker
+
+# It imports everything once and forks each worker, in 20 ms instead of two seconds. It ends with the tests' process.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["tests.crash.warm"])
 
 
 def owner(pid: int) -> str:
@@ -33,34 +35,29 @@ def wait_for(condition: Callable[[], bool], *, seconds: float, what: str) -> flo
 class Worker:
     """`tests.crash.worker` and its child of the moment. `deaths`: the children that SIGKILL has ended, by pid."""
 
-    def __init__(self, *arguments: str, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, kind: str, folder: str, *, environment: dict[str, str], log: Path) -> None:
         self.log = log
         self.deaths: list[int] = []
         self.pid: int | None = None
         self._tick = 0
-        self._heard = b""
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.worker", *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=ROOT,
-                env=environment,
-                start_new_session=True,  # so that both end with one signal
-            )
+        its_orders, self._orders = _PROCESSES.Pipe(duplex=False)
+        self._answers, its_answers = _PROCESSES.Pipe(duplex=False)
+        self._process = _PROCESSES.Process(
+            target=worker.main, args=(kind, folder, its_orders, its_answers, environment, str(log)), daemon=True
+        )
+        self._process.start()
+        its_orders.close()
+        its_answers.close()
 
     def await_ready(self) -> None:
         """It has a child that can tick at once."""
         while self.pid is None:
-            self._listen(timeout=30)
+            self._listen(timeout=60)
 
     def begin_tick(self, **options: Any) -> None:
         """Tells it to tick; does not wait."""
         self._tick += 1
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([self._tick, options]).encode() + b"\n")
-        self._process.stdin.flush()
+        os.write(self._orders.fileno(), json.dumps([self._tick, options]).encode() + b"\n")
 
     def answer(self, *, timeout: float = 60) -> dict[str, Any] | None:
         """The report of its tick; None: it was killed. Whoever ends in any other way fails the test."""
@@ -84,36 +81,31 @@ class Worker:
 
     def end(self) -> int:
         """Lets it leave by itself; its exit code."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        return self._process.wait(20)
+        self._orders.close()
+        return self.wait(timeout=60)
 
     def wait(self, *, timeout: float) -> int:
         """Its exit code, once it has left by itself."""
-        return self._process.wait(timeout)
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, self._story(f"did not end within {timeout} s")
+        return self._process.exitcode
 
     def destroy(self) -> None:
         """Whatever is left of it."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+            os.killpg(self._process.pid or 0, signal.SIGKILL)
+        self._process.join(10)
+        self._orders.close()
+        self._answers.close()
 
     def _listen(self, *, timeout: float) -> dict[str, Any]:
         """The next thing it says."""
-        assert self._process.stdout is not None
-        until = time.monotonic() + timeout
-        while b"\n" not in self._heard:
-            heard, _, _ = select.select([self._process.stdout], [], [], max(0.0, until - time.monotonic()))
-            assert heard, self._story(f"said nothing for {timeout} s")
-            more = os.read(self._process.stdout.fileno(), 65536)
-            assert more, self._story(f"ended by itself with exit code {self._process.wait(10)}")
-            self._heard += more
-        line, _, self._heard = self._heard.partition(b"\n")
-        said: dict[str, Any] = json.loads(line)
+        assert self._answers.poll(timeout), self._story(f"said nothing for {timeout} s")
+        try:
+            said: dict[str, Any] = self._answers.recv()
+        except EOFError:
+            self._process.join(10)
+            raise AssertionError(self._story(f"ended by itself with exit code {self._process.exitcode}")) from None
         if "killed" in said:
             self.deaths.append(said["killed"])
             self.pid = None

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.shop import Shop
 
-_SECONDS = 15
+_SECONDS = 8
 _ORDERS = 60
 _LANES = 3
 
@@ -25,7 +25,7 @@ def _order_now_and_then(shop: Shop, rng: random.Random) -> None:
 
 def _kill_now_and_then(shop: Shop, rng: random.Random, *, until: float) -> None:
     while time.monotonic() < until:
-        time.sleep(rng.uniform(0.1, 0.6))
+        time.sleep(rng.uniform(0.05, 0.3))
         if shop.house.workers:
             rng.choice(shop.house.workers).signal(signal.SIGKILL)
 

@@ -1,11 +1,9 @@
 """A worker of the crash tests: a process of its own, which ticks when it is told to.
 
-    python -m tests.crash.worker orders|tasks FOLDER      the appointments lie in the folder; settings: environment
-
-It imports everything once and then only waits: the process that works is its child, and a killed child has a successor
-at once. Lines on standard output (JSON) tell of it: {"ready": pid}, {"killed": pid}. Each line on standard input is the
-arguments of a tick and a number; the answer is {"tick": number, "report": …}. Log lines go to standard error. It ends,
-with its child's exit code, when its input does and after the tick in which SIGTERM came.
+It is forked from a process that has imported everything (`tests.crash.warm`), and only waits: the process that works is
+its child, and a killed child has a successor at once. Its answers tell of it: {"ready": pid}, {"killed": pid}. Each
+order is a number and the arguments of a tick; the answer is {"tick": number, "report": …}. Log lines go to a file. It
+ends, with its child's exit code, when its orders do and after the tick in which SIGTERM came.
 """
 
 import importlib
@@ -14,7 +12,10 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -35,31 +36,36 @@ _CRYPTOGRAPHY = (
 _SAMPLE = {"customer": {"given_name": "Zoë", "email": "zoe@example.com"}, "amount": {"amount": 100, "currency": "USD"}}
 
 
-def main(kind: str, folder: str) -> int:
-    """One child after another, as long as they are killed."""
-    registry = Registry({task.name: task})
-    if kind == "orders":
-        registry = stages.load()
-        _warm_up()
+def main(
+    kind: str, folder: str, orders: Connection, answers: Connection, environment: dict[str, str], log: str
+) -> None:
+    """One child after another, as long as they are killed. The appointments lie in the folder."""
+    os.setsid()  # so that both end with one signal
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), 2)
+    registry = warm_up() if kind == "orders" else Registry({task.name: task})
     while True:
         child = os.fork()
         if child == 0:
-            _work(registry, Path(folder))
+            _work(registry, Path(folder), orders, answers)
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code != -signal.SIGKILL:
-            return code
-        _say({"killed": child})
+            sys.exit(code)
+        answers.send({"killed": child})
 
 
-def _warm_up() -> None:
-    """What handlers import and read when they first need it: half a second, which no child has to spend again."""
+@cache
+def warm_up() -> Registry:
+    """What handlers import and read when they first need it: half a second, which no worker has to spend again."""
     import httpx
 
     from lib.giftcards.mail import giftcard_mail
     from lib.giftcards.orders import Order
     from lib.giftcards.personal_codes import candidates
 
+    registry = stages.load()
     for name in ("certifi", *_CRYPTOGRAPHY, "smtplib"):
         importlib.import_module(name)
     httpx.Client().close()
@@ -68,29 +74,27 @@ def _warm_up() -> None:
     sender = order.customer.email
     names = {"sender": sender, "message_id": "<a@b>", "personal_code": "ZOE0001", "card_number": "0" * 16}
     giftcard_mail(**names, sent_at=datetime.now(UTC), order=order)
+    return registry
 
 
-def _work(registry: Registry, folder: Path) -> None:
+def _work(registry: Registry, folder: Path, orders: Connection, answers: Connection) -> None:
     shutdown = Shutdown()
     shutdown.on_sigterm()
     events.configure(readable=False, level="debug")  # each start, to compare them with the history
     chosen = load()
     assert chosen.database_url is not None
     store = Store(DoomedWire(chosen.database_url.get_secret_value(), Appointments(folder)))
-    _say({"ready": os.getpid()})
-    for line in sys.stdin:
-        number, options = json.loads(line)
+    answers.send({"ready": os.getpid()})
+    for number, options in _read(orders):
         with shutdown.tick() as stop:
             report = run_tick(store, registry, chosen, source="crash test", stop=stop, **options)
-        _say({"tick": number, "report": report.as_json()})
+        answers.send({"tick": number, "report": report.as_json()})
         if stop.is_set():
             break
     store.close()
 
 
-def _say(line: dict[str, Any]) -> None:
-    os.write(1, json.dumps(line).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+def _read(orders: Connection) -> Iterator[tuple[int, dict[str, Any]]]:
+    """In whole reads: a process that is killed leaves no half of an order to the next one."""
+    while lines := os.read(orders.fileno(), 65536):
+        yield from map(json.loads, lines.splitlines())

@@ -1,26 +1,23 @@
-"""`make demo`, as a newcomer runs it: a process of its own, twice in a row, on a foreign database."""
+"""`make demo`, as a newcomer runs it: a process of its own, stopped half-way, twice in a row, on a foreign database."""
 
 import fcntl
 import json
+import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 
 from dev import ROOT
-from dev.postgres import embedded
-from tests.demo.playing import TIMEOUT, demo, environment, one
+from dev.postgres import Embedded, embedded
+from tests.demo.playing import TIMEOUT, demo, environment, first_screen, one, stopped
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +30,43 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def runs(folder: Path) -> list[subprocess.CompletedProcess[str]]:
-    """The demo on its embedded Postgres, twice in a row: on one screen, and with everything."""
-    return [demo(folder), demo(folder, "-v")]
+def foreign(postgres: Embedded) -> str:
+    """The URL of an empty database, for `DATABASE_URL`."""
+    return postgres.create_database("foreign")
+
+
+@pytest.fixture(scope="module")
+def half(folder: Path, foreign: str) -> tuple[int, str, int]:
+    """The first demo, which is stopped half-way."""
+    return stopped(folder, database_url=foreign)
+
+
+@pytest.fixture(scope="module")
+def runs(half: object, folder: Path, foreign: str) -> list[subprocess.CompletedProcess[str]]:
+    """Two more demos: one screen on the database of the stopped one, and with everything on an embedded one.
+
+    The embedded one has a database already, as after an earlier demo.
+    """
+    first = demo(folder, database_url=foreign)
+    with embedded(folder / "postgres") as server, psycopg.connect(server.create_database("giftcards_demo")) as earlier:
+        earlier.execute("create table giftcard_jobs (id integer)")
+    return [first, demo(folder, "-v")]
+
+
+def test_stopped_half_way_it_leaves_no_process_and_the_next_one_plays(
+    half: tuple[int, str, int], runs: list[subprocess.CompletedProcess[str]], foreign: str
+) -> None:
+    exit_code, last_line, worker = half
+    assert (exit_code, last_line) == (130, "Stopped.")
+    assert worker
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+    assert runs[0].returncode == 0, runs[0].stdout + runs[0].stderr
+    count = "select count(*) from giftcard_jobs where status"
+    assert one(foreign, f"{count} = 'cancelled'") != 0
+    assert one(foreign, f"{count} in ('queued', 'running')") == 0
+    assert one(foreign, "select count(distinct tenant_id) from giftcard_orders") == 2
+    assert one(foreign, "select count(*) from giftcard_schedules") == 0
 
 
 def test_it_comes_out_twice_in_a_row(runs: list[subprocess.CompletedProcess[str]]) -> None:
@@ -157,26 +188,6 @@ def test_it_ends_with_what_went_by_the_clock_and_who_was_told(
         assert len(outcomes) == 3
         assert one(url, "select count(*) from giftcard_schedules") == 0
         assert one(url, "select (report -> 'totals' ->> 'cards')::int from giftcard_reports") == 112
-
-
-def first_screen(page: list[str]) -> str:
-    """What `python -m demo page` serves, until it is stopped."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "demo", *page]
-    server = subprocess.Popen(command, cwd=ROOT, env=environment(None) | {"PORT": str(port)}, stdout=subprocess.PIPE)
-    try:
-        assert server.stdout
-        url = re.search(r"http://\S+", server.stdout.readline().decode())
-        assert url
-        for _ in range(300):
-            with suppress(httpx.TransportError):
-                return httpx.get(url[0], timeout=30).text
-            time.sleep(0.1)
-        raise AssertionError("no answer")
-    finally:
-        server.terminate()
-        assert server.wait(60) == 0
 
 
 def test_what_it_says_to_type_next_works(runs: list[subprocess.CompletedProcess[str]], folder: Path) -> None:

@@ -4,13 +4,16 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from rich.console import Console
 
+from demo import intro
 from demo.checks import all_checks
+from demo.database import Database
 from demo.display import FLOW, Display
 from demo.payments import PaymentService
 from demo.results import Killed, Outcome, preferred_code
@@ -162,3 +165,13 @@ def test_the_mail_that_is_shown_does_not_depend_on_the_order_of_arrival() -> Non
     kate = "kate.rodgers@example.com"
     mails = [mail(1), mail(2, to=kate, text="Kate again"), mail(3, to=kate, text="Happy birthday, Kate!")]
     assert shown(mails) == shown(mails[::-1]) == [mails[2]]
+
+
+@pytest.mark.parametrize(("leftovers", "shown"), [(7, True), (0, False)])
+def test_jobs_of_a_stopped_demo_that_were_cancelled_are_counted(tmp_path: Path, leftovers: int, shown: bool) -> None:
+    own = {"url": "", "supabase": {}, "where": "here", "version": "18", "migrations": []}
+    console = Console(width=200, file=io.StringIO())
+    database = Database(**own, tenant="demo-1", leftovers=leftovers)
+    with console.capture() as printed:
+        intro.setup(console, database, url="", payments="", mail_port=1, others="", log=tmp_path)
+    assert ("(7 jobs of a stopped demo cancelled)" in printed.get()) == shown

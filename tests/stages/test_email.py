@@ -119,13 +119,14 @@ def test_login_with_the_password_of_the_url(with_card: Make) -> None:
 def test_slow_mail_server_is_given_up_before_the_ttr(with_card: Make, mail_server: MailServer) -> None:
     mail_server.slow = 0.7  # three replies of it are more than its time
     world = with_card(SMTP_URL=mail_server.url, GIFTCARD_STAGE_EMAIL_TTR_SECONDS=2)
-    began = time.monotonic()
     job = send(world)
-    assert (job["status"], job["last_error"].partition(":")[0]) == ("queued", "TransientError")
-    assert time.monotonic() - began < 3
+    assert (job["status"], job["last_error"].partition(":")[0]) == ("queued", "TransientError"), "not TtrExceeded"
 
 
-def test_slow_goodbye_makes_no_failure_of_a_mail_that_was_taken(with_card: Make, mail_server: MailServer) -> None:
+def test_slow_goodbye_makes_no_failure_of_a_mail_that_was_taken(
+    with_card: Make, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lib.jobs.smtp._QUIT_SECONDS", 0.3)
     mail_server.slow, mail_server.slow_at = 15, "QUIT"
     began = time.monotonic()
     job = send(with_card(SMTP_URL=mail_server.url))

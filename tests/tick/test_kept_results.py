@@ -53,8 +53,10 @@ def at_most_once(world: World, stage: str = "work", *, count: int = 3) -> list[i
 
 @pytest.mark.parametrize("what", ["job", "circuit", "next job"])
 def test_row_that_someone_holds_costs_its_neighbours_nothing(
-    make_world: Make, other: psycopg.Connection[Any], what: str
+    make_world: Make, other: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
+    """It is held for longer than the tries of a refused result take."""
+
     def held(payload: Any, context: Any) -> Outcome:
         if what == "job":
             other.execute("update giftcard_jobs set last_error = 'x' where id = %s", [context.job.id])
@@ -69,7 +71,13 @@ def test_row_that_someone_holds_costs_its_neighbours_nothing(
     at_most_once(world)
     (culprit,) = at_most_once(world, "held", count=1)
     flow = world.job(culprit)["correlation_id"]
-    release = threading.Timer(7, other.rollback)
+    monkeypatch.setattr("lib.tick.unsettled._PAUSE_SECONDS", 0.05)
+    for function in world.sql(
+        "select oid::regprocedure::text as name from pg_proc"
+        " where proname = any (array['giftcard_advance_tick', 'giftcard_step']) and 'lock_timeout=2s' = any (proconfig)"
+    ):
+        world.sql(f"alter function {function['name']} set lock_timeout = '200ms'")
+    release = threading.Timer(2.5, other.rollback)
     release.start()
     assert world.run().completed >= 4
     release.join()

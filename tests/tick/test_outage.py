@@ -55,8 +55,9 @@ def is_away(response: Any) -> bool:
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_tick_whose_database_goes_away_answers_503_and_the_next_one_goes_on(
-    server: Embedded, make: Callable[..., World], mode: Any
+    server: Embedded, make: Callable[..., World], monkeypatch: pytest.MonkeyPatch, mode: Any
 ) -> None:
+    monkeypatch.setattr("lib.tick.steps.PATIENCE_SECONDS", 1.0)
     runs: list[tuple[int, int]] = []
 
     def work(payload: Any, context: Any) -> Outcome:

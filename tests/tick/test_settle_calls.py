@@ -109,7 +109,8 @@ def test_another_transaction_in_the_way_does_not_cost_the_run(shop: World) -> No
     assert (job["status"], job["attempts"], paid(shop)) == ("completed", 1, 1)
 
 
-def test_what_stays_in_the_way_is_a_failure_of_that_run_alone(shop: World) -> None:
+def test_what_stays_in_the_way_is_a_failure_of_that_run_alone(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.tick.settle_calls._PAUSES", (0.01, 0.02, 0.02))
     stuck, well = shop.add("pay", {"code": "53200"}), shop.add("pay")
     shop.run(limit=2)
     assert (shop.job(stuck)["status"], shop.job(well)["status"]) == ("queued", "completed")
