@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 from dev import ROOT
 from lib.telemetry import events
-from lib.web.services import Services, services
+from lib.web.services import Services
 
 _HOST = "127.0.0.1"
 _CALLERS = 2
@@ -28,12 +28,12 @@ _GRACE = 3.0
 @contextmanager
 def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
     """Serve the application of `api/index.py` as on Vercel; yield its services and its URL."""
-    app: Any = importlib.import_module("api.index").app  # by name, and late: it reads the environment
+    index: Any = importlib.import_module("api.index")  # by name, and late: it reads the environment
     _log_to(log)
-    server = make_server(_HOST, 0, app, threaded=True)
+    server = make_server(_HOST, 0, index.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
-    own = services(app)
+    own: Services = index.services
     try:
         yield own, f"http://{_HOST}:{server.port}"
     finally:

@@ -1,9 +1,9 @@
-"""The areas of addresses: the API is below /api/, the page has all others. What a tick does not need is built late."""
+"""The two areas of addresses: the API is below /api/, the page has all others."""
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from lib.web.first import once
 from lib.web.paths import Application
 from lib.web.services import Services
 
@@ -16,25 +16,10 @@ def with_page(api: Application, services: Services) -> Application:
 
         return create_page(services).wsgi_app
 
-    page = built_late(create)
+    page = once(create)
 
     def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         is_of_api = f"{environ['PATH_INFO']}/".startswith("/api/")
-        return (api if is_of_api else page)(environ, start_response)
-
-    return call
-
-
-def built_late(create: Callable[[], Application]) -> Application:
-    """Return a WSGI application that `create` builds when the first request comes, once; others wait for it."""
-    building = threading.Lock()
-    built: list[Application] = []
-
-    def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if not built:
-            with building:
-                if not built:
-                    built.append(create())
-        return built[0](environ, start_response)
+        return (api if is_of_api else page())(environ, start_response)
 
     return call

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib.web.base import MAX_BODY_BYTES
+from lib.web.app import MAX_BODY_BYTES
 from tests.support.factory import World
 from tests.support.queues import NOTHING, Queues, import_messages
 
