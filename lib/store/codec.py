@@ -51,10 +51,10 @@ class Step:
     settled: tuple[Settled, ...] = ()
     opened: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
-    paused: bool
-    next_due_at: str | None
-    next_due_in: float | None
-    stopped_because: str | None
+    paused: bool = False
+    next_due_at: str | None = None
+    next_due_in: float | None = None
+    stopped_because: str | None = None
     tick_id: int = 0
     duplicate: bool = False
     revived: int = 0
@@ -96,8 +96,6 @@ class Effect:
 
 
 _STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}
-# A newer schema may return fields of a job that this code does not know.
-_JOB_FIELDS = frozenset(f.name for f in fields(Job))
 
 
 def _time(text: str | None) -> datetime | None:
@@ -111,30 +109,78 @@ def _time(text: str | None) -> datetime | None:
         return datetime(1, 1, 1, tzinfo=UTC) if past else datetime(9999, 12, 31, tzinfo=UTC)
 
 
-def _job(row: dict[str, Any]) -> Job:
-    times = {"scheduled_at": _time(row["scheduled_at"]), "locked_at": _time(row["locked_at"])}
-    # The table's constraint lets nulls and NaN pass.
-    delays = tuple(delay for delay in row["retry_delays"] or () if isinstance(delay, int | float))
-    known = row if row.keys() <= _JOB_FIELDS else {name: row[name] for name in _JOB_FIELDS}
-    return Job(**known | times | {"retry_delays": delays or None})
+def _job(row: list[Any], lease_id: str, owner: str) -> Job:
+    """Decode a job, in the order in which `giftcard_claimed_jobs` has it. A newer schema may append more."""
+    delays = row[14]
+    return Job(
+        id=row[0],
+        tenant_id=row[1],
+        correlation_id=row[2],
+        stage=row[3],
+        dedup_key=row[4],
+        circuit=row[5],
+        payload_json=row[6],
+        context_json=row[7],
+        attempts=row[8],
+        max_attempts=row[9],
+        run_no=row[10],
+        revivals=row[11],
+        semantics=row[12],
+        ttr=row[13],
+        # The table's constraint lets nulls and NaN pass.
+        retry_delays=delays and (tuple(delay for delay in delays if isinstance(delay, int | float)) or None),
+        scheduled_at=_time(row[15]),
+        locked_at=_time(row[16]),
+        lock_owner=owner,
+        lease_id=lease_id,
+        interrupted=row[17],
+        source=row[18],
+    )
 
 
-def _jobs(rows: list[dict[str, Any]]) -> Iterator[Job]:
+def _jobs(rows: list[list[Any]], lease_id: str, owner: str) -> Iterator[Job]:
     """Yield the jobs of rows. One that cannot be decoded stops no other: its lease ends, and it is interrupted."""
     for row in rows:
         try:
-            yield _job(row)
-        except (TypeError, ValueError, KeyError) as error:
-            events.emit("job_unreadable", job_id=row.get("id"), error=type(error).__name__)
+            yield _job(row, lease_id, owner)
+        except (TypeError, ValueError, LookupError) as error:
+            events.emit("job_unreadable", job_id=row[0] if row else None, error=type(error).__name__)
 
 
-def decode_step(step: dict[str, Any]) -> Step:
-    """Decode the result of a call of a tick."""
+def decode_step(step: dict[str, Any], *, lease_id: str, owner: str, completed: tuple[int, ...] = ()) -> Step:
+    """Decode the result of a call of a tick, which claimed with this lease as this owner.
+
+    `completed`: the jobs of a call of `giftcard_step`. It leaves out `settled` where all of them are.
+    """
+    settled = _settled(step)
+    if not settled and completed:
+        settled = tuple(
+            Settled(id=job_id, settled="settled", status="completed", next_run_at=None) for job_id in completed
+        )
     return Step(
-        jobs=tuple(_jobs(step["jobs"])),
-        settled=_settled(step),
-        **{name: value for name, value in step.items() if name in _STEP_FIELDS},
+        jobs=tuple(_jobs(step["jobs"], lease_id, owner)),
+        settled=settled,
+        **{name: value for name, value in step.items() if name in _STEP_FIELDS and value is not None},
     )
+
+
+def encode_completed(results: list[Result]) -> dict[str, Any] | None:
+    """Encode results as `giftcard_step` takes them; None: one is not simply complete."""
+    more: dict[str, Any] = {}
+    for result in results:
+        outcome = result.outcome
+        if not isinstance(outcome, Complete) or outcome.then or result.job.interrupted or result.last_resort:
+            return None
+        if outcome.context or outcome.next or outcome.detail:
+            more[str(result.job.id)] = _kept(outcome)
+    ids, leases = tuple(r.job.id for r in results), tuple(r.job.lease_id for r in results)
+    return {"ids": ids, "lease_ids": leases, **({"results": more} if more else {})}
+
+
+def _kept(outcome: Complete) -> dict[str, Any]:
+    """Return what a run leaves besides its end."""
+    kept = {"context": outcome.context} if outcome.context else {}
+    return kept | ({"detail": outcome.detail} if outcome.detail else {}) | _following(outcome.next)
 
 
 def _settled(step: dict[str, Any]) -> tuple[Settled, ...]:

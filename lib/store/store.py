@@ -7,7 +7,16 @@ from typing import Any
 from lib.errors import Unavailable
 from lib.job import Job
 from lib.store.batches import BatchCalls
-from lib.store.codec import Effect, Result, Settle, Step, decode_settle, decode_step, encode_result
+from lib.store.codec import (
+    Effect,
+    Result,
+    Settle,
+    Step,
+    decode_settle,
+    decode_step,
+    encode_completed,
+    encode_result,
+)
 from lib.store.jobs import OperatorCalls
 from lib.store.keys import KeyCalls
 from lib.store.limits import LimitCalls
@@ -52,12 +61,18 @@ class Store(
     def begin_tick(self, **arguments: Any) -> Step:
         """Record a tick, revive dead letters, take over killed runs and claim jobs."""
         versions = {"code_version": CODE_VERSION, "oldest_schema": OLDEST_SCHEMA}
-        return self._step("giftcard_begin_tick", **versions, **arguments)
+        known = {"lease_id": arguments["key"], "owner": arguments["owner"]}
+        return self._step("giftcard_begin_tick", known, **versions, **arguments)
 
-    def advance_tick(self, tick_id: int, *, results: list[Result], **arguments: Any) -> Step:
-        """Settle results and claim more jobs, or end the tick when nothing is left to do."""
+    def advance_tick(self, tick_id: int, *, results: list[Result], owner: str = "", **arguments: Any) -> Step:
+        """Settle results and claim more jobs, or end the tick when nothing is left to do. `owner`: as it began."""
+        known: dict[str, Any] = {"lease_id": arguments["claim_key"], "owner": owner}
+        if results and not arguments.get("one_by_one") and (completed := encode_completed(results)):
+            arguments.pop("one_by_one", None)
+            known["completed"] = completed["ids"]
+            return self._step("giftcard_step", known, tick_id=tick_id, **completed, **arguments)
         encoded = [encode_result(result) for result in results]
-        return self._step("giftcard_advance_tick", tick_id=tick_id, results=encoded, **arguments)
+        return self._step("giftcard_advance_tick", known, tick_id=tick_id, results=encoded, **arguments)
 
     def settle_with_call(self, tick_id: int, *, result: Result, cooldown_seconds: float) -> Settle:
         """Settle one result that is complete, and call its function in the same transaction (`Complete.then`)."""
@@ -71,12 +86,15 @@ class Store(
         )
         return decode_settle(reply)
 
-    def _step(self, function: str, **arguments: Any) -> Step:
-        """Call a function of the tick, which may be repeated; a reply that is none of its own counts as lost."""
+    def _step(self, function: str, known: dict[str, Any], **arguments: Any) -> Step:
+        """Call a function of the tick, which may be repeated; a reply that is none of its own counts as lost.
+
+        `known`: what the reply leaves out (`decode_step`).
+        """
         for _ in range(_READS):
             reply = self._wire.call(function, repeat=True, **arguments)
-            with suppress(TypeError, KeyError, ValueError, AttributeError):
-                return decode_step(reply)
+            with suppress(TypeError, LookupError, ValueError, AttributeError):
+                return decode_step(reply, **known)
         raise Unavailable(f"the reply of {function} cannot be read: is there a proxy on the way?")
 
     def fail_tick(self, *, key: str, owner: str, source: str, error: str) -> None:

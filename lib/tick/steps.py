@@ -152,6 +152,7 @@ class Steps:
             lambda: self._store.advance_tick(
                 self._id,
                 results=batch,
+                owner=self._owner,
                 one_by_one=self._one_by_one,
                 cooldown_seconds=self._settings.giftcard_circuit_cooldown_seconds,
                 **arguments,

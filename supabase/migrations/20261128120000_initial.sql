@@ -43,8 +43,10 @@
 --   - → queued                      enqueue               giftcard_enqueue, giftcard_submit_order, a plain INSERT
 --   - → queued                      occurrence            giftcard_enqueue_occurrences → giftcard_apply_plans
 --   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue, giftcard_import_message
---   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for
---   running → completed             settle                giftcard_settle → giftcard_settle_completed
+--   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for,
+--                                                         giftcard_step → giftcard_settle_and_claim
+--   running → completed             settle                giftcard_settle → giftcard_settle_completed,
+--                                                         giftcard_step → giftcard_settle_and_claim
 --   running → queued | error | cancelled    settle        giftcard_settle → giftcard_settle_unfinished
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
@@ -58,6 +60,8 @@
 -- Who calls whom, in a tick
 --   giftcard_begin_tick             check versions, record the tick, revive, claim
 --     giftcard_claim → giftcard_claim_for
+--   giftcard_step                   when all results are complete: settle and claim in one statement, then
+--                                   giftcard_after_step; giftcard_advance_tick for what is left
 --   giftcard_advance_tick           settle, claim, end the tick
 --     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
 --                                   giftcard_end_batches, giftcard_count_results (circuits)
@@ -1011,6 +1015,9 @@ create trigger giftcard_limits_forget_slots after insert or update of runs or de
 -- Of the runs of a concurrency key. Holds only jobs that have one.
 create index giftcard_jobs_running_keys on public.giftcard_jobs (tenant_id, concurrency_key)
     where status = 'running' and concurrency_key is not null;
+-- The queues that have such jobs: giftcard_step leaves them to the careful way.
+create index giftcard_jobs_queued_keys on public.giftcard_jobs (circuit)
+    where status = 'queued' and concurrency_key is not null;
 
 -- Return the key of a limit, as in giftcard_slots and giftcard_rates. A tenant with a space in its name shares no key
 -- with another.
@@ -1708,7 +1715,7 @@ declare
 begin
   s.ids := '{}'::bigint[];
   s.remaining := p_limit;
-  s.queues := t.cursors;
+  s.queues := '{}'::public.giftcard_cursor[];
   s.claimed_from := '{}'::text[];
   s.served := t.served;
   s.limits := case when t.limits = '{}' and not exists (select from public.giftcard_limits) then '{}'::jsonb
@@ -1749,6 +1756,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_again public.giftcard_cursor[];  -- the queues of the next round
   q public.giftcard_cursor;
+  v_wanted integer;                  -- jobs that the round is to pick
   v_share integer;
   v_got bigint[];
   v_keyed boolean;                   -- whether one has a concurrency key
@@ -1756,14 +1764,15 @@ declare
 begin
   while s.remaining > 0 and cardinality(s.queues) > 0 loop
     v_again := '{}'::public.giftcard_cursor[];
+    v_wanted := s.remaining;
     for i in 1 .. cardinality(s.queues) loop
-      if s.remaining <= 0 then
+      -- A fair share; what one circuit does not need comes to others in the next round. giftcard_step shares alike.
+      v_share := (v_wanted + cardinality(s.queues) - i) / cardinality(s.queues);
+      if v_share = 0 then
         v_again := s.queues[i:] || v_again;
         exit;
       end if;
       q := s.queues[i];
-      -- A fair share of what is left; what one circuit does not need comes to others in the next round.
-      v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
       if s.limits <> '{}' then
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
         v_share := s.allowed;
@@ -2386,16 +2395,16 @@ begin
      where id = any (p_ids) and circuit = any (p_half_open)));
 end $$;
 
--- Keep in a tick's row what it has claimed and served, and its cursors (null: none). The planner's settings are those
--- of giftcard_claim_for.
+-- Keep in a tick's row what it has claimed and served, and its cursors (null: none). p_claimed: what the same call has
+-- claimed before. The planner's settings are those of giftcard_claim_for.
 create function public.giftcard_mark_tick(
-  p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_interrupted bigint[], p_served jsonb, p_scanned_at timestamptz,
-  p_cursors public.giftcard_cursor[])
+  p_tick_id bigint, p_claim_key uuid, p_claimed bigint[], p_ids bigint[], p_interrupted bigint[], p_served jsonb,
+  p_scanned_at timestamptz, p_cursors public.giftcard_cursor[])
 returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   update public.giftcard_ticks
-     set claim_key = p_claim_key, claim_ids = p_interrupted || p_ids, claim_interrupted = p_interrupted,
+     set claim_key = p_claim_key, claim_ids = p_claimed || p_interrupted || p_ids, claim_interrupted = p_interrupted,
          served = p_served, started = started + cardinality(p_ids), scanned_at = p_scanned_at,
          cursors = coalesce(p_cursors, '{}')
    where id = p_tick_id;
@@ -2441,10 +2450,10 @@ begin
 end $$;
 
 -- Mark what a claim has picked, take over the runs p_ended, and keep both in the tick's row. Return the ids of both.
--- p_one_by_one: as in giftcard_claim_for.
+-- p_claimed, p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_mark_claimed(
-  t public.giftcard_ticks, p_claim_key uuid, s public.giftcard_claim_state, p_ended bigint[], p_half_open text[],
-  p_one_by_one boolean, p_now timestamptz, out ids bigint[], out ended bigint[])
+  t public.giftcard_ticks, p_claim_key uuid, s public.giftcard_claim_state, p_claimed bigint[], p_ended bigint[],
+  p_half_open text[], p_one_by_one boolean, p_now timestamptz, out ids bigint[], out ended bigint[])
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   m record;
@@ -2456,7 +2465,7 @@ begin
     ids := m.ids;
     ended := m.ended;
     begin
-      perform public.giftcard_mark_tick(t.id, p_claim_key, ids, ended, s.served, null, null);
+      perform public.giftcard_mark_tick(t.id, p_claim_key, p_claimed, ids, ended, s.served, null, null);
     exception when others then
       if public.giftcard_is_unavailable(sqlstate) then
         raise;
@@ -2473,7 +2482,7 @@ begin
     perform public.giftcard_take_over(p_ended, p_claim_key, t.owner, p_now);
   end if;
   perform public.giftcard_mark_tick(
-    t.id, p_claim_key, ids, p_ended, s.served, t.scanned_at,
+    t.id, p_claim_key, p_claimed, ids, p_ended, s.served, t.scanned_at,
     -- Many queues and a single job need a scan each time.
     case when cardinality(s.queues) <= 20 and t.only_job_id is null then s.queues end);
 end $$;
@@ -2758,8 +2767,9 @@ begin
 end $$;
 -- The claim: scan the queues, pick jobs, mark them, take over what killed functions left. All of it in one call.
 
--- Return the claimed jobs as a JSON array in the order of p_ids. json, not jsonb: it is written once, four times as
--- fast. Payload and context are text in it: one that Python cannot parse spoils its own job only.
+-- Return the claimed jobs as a JSON array in the order of p_ids: an array for each, as lib/store/codec.py reads it and
+-- giftcard_step writes it. What the caller knows is left out: the lease and the owner. json, not jsonb: it is written
+-- once, four times as fast. Payload and context are text in it: one that Python cannot parse spoils its own job only.
 create function public.giftcard_claimed_jobs(
   p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
@@ -2770,31 +2780,43 @@ declare
   v_running constant text := 'running';
 begin
   return (
-    select coalesce(json_agg(c), '[]') from (
-      select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit,
-             j.payload::text as payload_json, j.context::text as context_json,
-             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics, j.source,
-             coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
-             j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
-        from public.giftcard_jobs j
-       where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id
-       order by array_position(p_ids, j.id)) c);
+    select coalesce(json_agg(json_build_array(
+             j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text, j.context::text,
+             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics,
+             coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60), j.retry_delays, j.scheduled_at, j.locked_at,
+             j.id = any (p_interrupted), j.source) order by array_position(p_ids, j.id)), '[]')
+      from public.giftcard_jobs j
+     where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id);
+end $$;
+
+-- Return the queues that a tick knows from its last claim, within a second of its scan. Empty: there are none, or one is
+-- not open any more.
+create function public.giftcard_known_queues(t public.giftcard_ticks, p_now timestamptz)
+returns public.giftcard_cursor[]
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return case when t.scanned_at between p_now - interval '1 second' and p_now
+    and not exists (select from public.giftcard_stages s where s.paused_at is not null and (
+      s.stage = '*' or s.stage = any (array(select public.giftcard_stage_of(q.circuit) from unnest(t.cursors) q))))
+    and not exists (select from public.giftcard_circuits c
+                     where c.state <> 'closed'
+                       and c.circuit = any (array(select q.circuit from unnest(t.cursors) q)))
+    then t.cursors else '{}' end;
 end $$;
 
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others.
--- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
--- asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
--- put_aside: how many picked jobs were not claimed; served: the tick's, with what was picked.
+-- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
+-- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
+-- tick's, with what was picked.
 -- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
 -- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
 -- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
 -- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_one_by_one boolean,
-  p_now timestamptz, out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz,
-  out put_aside integer, out served jsonb)
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz, p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
+  out next_due_at timestamptz, out put_aside integer, out served jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -2807,19 +2829,18 @@ declare
   v_half_open text[] := '{}'::text[];
 begin
   select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
-  if t.claim_key = p_claim_key then
+  if t.claim_key = p_claim_key and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif not p_unrestricted and exists (
-      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
 
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
-  v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
-             and t.scanned_at between p_now - interval '1 second' and p_now;
+  s.queues := public.giftcard_known_queues(t, p_now);
+  v_known := p_limit > 0 and s.queues <> '{}';
   if v_known then
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
@@ -2838,10 +2859,13 @@ begin
   end if;
 
   if cardinality(v_ended) + cardinality(s.ids) > 0 then
-    m := public.giftcard_mark_claimed(t, p_claim_key, s, v_ended, v_half_open, p_one_by_one, p_now);
-    claimed := cardinality(m.ended) + cardinality(m.ids);
-    put_aside := cardinality(v_ended) + cardinality(s.ids) - claimed;
-    jobs := public.giftcard_claimed_jobs(m.ended || m.ids, p_claim_key, m.ended, t.stages);
+    m := public.giftcard_mark_claimed(t, p_claim_key, s, p_claimed, v_ended, v_half_open, p_one_by_one, p_now);
+    put_aside := cardinality(v_ended) + cardinality(s.ids) - cardinality(m.ended) - cardinality(m.ids);
+    p_claimed := p_claimed || m.ended || m.ids;
+  end if;
+  if p_claimed <> '{}' then
+    claimed := cardinality(p_claimed);
+    jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, v_ended, t.stages);
   end if;
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
@@ -2854,8 +2878,8 @@ end $$;
 -- Claim one by one, until a job is claimed, no row is at fault or 3 s are over; then more is due at once. What is put
 -- aside counts as served, so that the circuits take turns.
 create function public.giftcard_claim_each(
-  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json,
-  out claimed integer, out paused boolean, out next_due_at timestamptz)
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json, out claimed integer,
+  out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_until timestamptz := clock_timestamp() + interval '3 seconds';
@@ -2865,7 +2889,7 @@ begin
   t.served := '{}'::jsonb;
   t.cursors := '{}'::public.giftcard_cursor[];
   loop
-    c := public.giftcard_claim_for(t, p_unrestricted, p_claim_key, p_limit, true, p_now);
+    c := public.giftcard_claim_for(t, p_claim_key, p_limit, true, p_now);
     exit when c.claimed > 0 or c.put_aside = 0 or clock_timestamp() >= v_until;
     t.served := c.served;
   end loop;
@@ -2884,22 +2908,19 @@ create function public.giftcard_claim(
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
-  r record;
+  t public.giftcard_ticks;
   c record;
 begin
   perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
   v_now := coalesce(p_now, clock_timestamp());
-  select t as tick,
-         not exists (select from public.giftcard_stages where paused_at is not null)
-           and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as unrestricted
-    into r from public.giftcard_ticks t where t.id = p_tick_id;
+  select * into t from public.giftcard_ticks where id = p_tick_id;
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
   if p_one_by_one then
-    c := public.giftcard_claim_each(r.tick, r.unrestricted, p_claim_key, p_limit, v_now);
+    c := public.giftcard_claim_each(t, p_claim_key, p_limit, v_now);
   else
-    c := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, false, v_now);
+    c := public.giftcard_claim_for(t, p_claim_key, p_limit, false, v_now);
   end if;
   jobs := c.jobs;
   claimed := c.claimed;
@@ -3771,13 +3792,14 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
--- they have this one, unless it stops.
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does; settled null: all is settled that was given. The
+-- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step: what giftcard_step has done
+-- already in this call, {settled, opened, closed, claimed (ids)}.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false, p_wake jsonb default null) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null, p_step jsonb default null) returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
@@ -3803,6 +3825,9 @@ begin
   elsif p_results <> '[]' then
     s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
     v_tick := public.giftcard_count_in_tick(p_tick_id, s.sums);
+  elsif p_step is not null then
+    select p_step -> 'settled' as settled, p_step -> 'opened' as opened, p_step -> 'closed' as closed into s;
+    select * into v_tick from public.giftcard_ticks where id = p_tick_id;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
     v_revived := public.giftcard_revive_for(p_tick_id, p_one_by_one, p_now);
@@ -3812,12 +3837,12 @@ begin
   end if;
   if p_limit <= 0 and v_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
-  elsif p_results <> '[]' and not p_one_by_one then
+  elsif v_tick.id is not null then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
     c := public.giftcard_claim_for(
-      v_tick, not exists (select from public.giftcard_stages where paused_at is not null)
-      and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed'),
-      p_claim_key, p_limit, false, coalesce(p_now, clock_timestamp()));
+      v_tick, p_claim_key, p_limit - coalesce(jsonb_array_length(p_step -> 'claimed'), 0), false,
+      coalesce(p_now, clock_timestamp()),
+      array(select i::bigint from jsonb_array_elements_text(p_step -> 'claimed') i));
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
   end if;
@@ -3832,6 +3857,221 @@ begin
     'settled', s.settled, 'opened', s.opened, 'closed', s.closed, 'revived', v_revived, 'jobs', c.jobs,
     'paused', c.paused, 'next_due_at', c.next_due_at, 'next_due_in', v_next_due_in,
     'stopped_because', e.stopped_because, 'schedules', coalesce(v_schedules, '[]'), 'wake_in', e.wake_in);
+end $$;
+-- The step: what nearly every call of a busy tick does. One statement settles the runs that are complete, keeps their
+-- history and claims as many jobs; one before it locks the tick, one after it keeps what was claimed. What is rare is
+-- left to giftcard_advance_tick.
+
+-- Return the queues that a tick may claim from in the statement that settles: those that it knows, if only the time of
+-- their jobs matters. Empty: the claim has to look first. p_looks: whether anything is paused, limited or not well, or
+-- a job with a concurrency key is queued.
+create function public.giftcard_plain_queues(
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_looks boolean, p_now timestamptz)
+returns public.giftcard_cursor[]
+language plpgsql stable security invoker set search_path = '' as $$
+declare
+  q public.giftcard_cursor;
+begin
+  if p_limit <= 0 or t.limits <> '{}' or t.claim_key = p_claim_key
+     or not t.scanned_at between p_now - interval '1 second' and p_now then
+    return '{}';
+  end if;
+  foreach q in array t.cursors loop
+    if q.plain is not true then
+      return '{}';
+    end if;
+  end loop;
+  if p_looks and (exists (select from public.giftcard_limits) or exists (
+      select from public.giftcard_jobs j
+       where j.status = 'queued' and j.concurrency_key is not null
+         and j.circuit = any (array(select k.circuit from unnest(t.cursors) k)))) then
+    return '{}';
+  end if;
+  return case when p_looks then public.giftcard_known_queues(t, p_now) else t.cursors end;
+end $$;
+
+-- Settle runs that are complete, as giftcard_settle_completed does, and claim up to p_limit jobs from p_queues, as
+-- giftcard_pick_jobs and giftcard_mark_jobs do. Return the ids of those settled, their batches (null: none has one),
+-- and of the claimed jobs, in their order: what they are, their ids, times and queues.
+create function public.giftcard_settle_and_claim(
+  t public.giftcard_ticks, p_ids bigint[], p_lease_ids uuid[], p_results jsonb, p_queues public.giftcard_cursor[],
+  p_claim_key uuid, p_limit integer, p_now timestamptz,
+  out done bigint[], out batches bigint[], out jobs json, out ids bigint[], out times timestamptz[],
+  out queues integer[])
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  -- A variable: with a literal the planner may choose the index of running rows for these few ids, and read all of it.
+  v_running constant text := 'running';
+begin
+  with done as (
+    update public.giftcard_jobs j
+       set status = 'completed', last_error = null, lease_id = null, lease_expires_at = null,
+           finished_at = p_now, updated_at = p_now,
+           context = case when p_results is null then j.context
+                          else j.context || coalesce(p_results -> j.id::text -> 'context', '{}') end
+      from unnest(p_ids, p_lease_ids) x(id, lease)
+     where j.id = x.id and j.status = v_running and j.lease_id = x.lease
+    returning j.id, j.run_no, j.attempts, j.stage, j.scheduled_at, j.locked_at, j.lock_owner, j.batch_id, x.lease),
+  kept as (
+    insert into public.giftcard_job_history
+      (job_id, run_no, attempt, stage, result, scheduled_at, started_at, finished_at, lock_owner, lease_id, detail)
+    select id, run_no, attempts, stage, 'SUCCESS', scheduled_at, coalesce(locked_at, p_now), p_now, lock_owner, lease,
+           p_results -> id::text -> 'detail'
+      from done
+    on conflict (job_id, run_no) do update
+      set attempt = excluded.attempt, stage = excluded.stage, result = excluded.result,
+          scheduled_at = excluded.scheduled_at, started_at = excluded.started_at, finished_at = excluded.finished_at,
+          lock_owner = excluded.lock_owner, lease_id = excluded.lease_id, error = null, next_run_at = null,
+          detail = excluded.detail, frames = null),
+  claimed as (
+    update public.giftcard_jobs j
+       set status = 'running', attempts = least(j.attempts + 1, 1000000), run_no = least(j.run_no + 1, 1000000000),
+           lease_id = p_claim_key, lease_expires_at = p_now + make_interval(
+             secs => 10 + coalesce(j.ttr_seconds, (t.stages ->> j.stage)::integer, 60)),
+           locked_at = p_now, lock_owner = t.owner, updated_at = p_now,
+           cancel_requested_at = null, revive_at = null, finished_at = null
+      from (
+        select i.at, q.n
+          from unnest(p_queues) with ordinality q(circuit, lanes, plain, scheduled_at, id, n) cross join lateral (
+            select k.ctid as at from public.giftcard_jobs k
+             where k.status = 'queued' and k.circuit = q.circuit and (-k.priority) = q.lanes[1]
+               and k.scheduled_at <= p_now and k.concurrency_key is null
+               and (k.scheduled_at, k.id)
+                   > (coalesce(q.scheduled_at, '-infinity'), coalesce(q.id, -9223372036854775808))
+             order by k.scheduled_at, k.id limit (p_limit + cardinality(p_queues) - q.n) / cardinality(p_queues)
+               for update skip locked) i) p
+     where j.ctid = p.at
+    returning p.n, j.scheduled_at, j.id, json_build_array(
+      j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text, j.context::text,
+      j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics,
+      coalesce(j.ttr_seconds, (t.stages ->> j.stage)::integer, 60), j.retry_delays, j.scheduled_at, j.locked_at,
+      false, j.source) as job)
+  select d.ids, d.batches, c.jobs, c.ids, c.times, c.queues into done, batches, jobs, ids, times, queues
+    from (select array_agg(d.id) as ids, array_agg(d.batch_id) filter (where d.batch_id is not null) as batches
+            from done d) d,
+         (select json_agg(o.job) as jobs, array_agg(o.id) as ids, array_agg(o.scheduled_at) as times,
+                 array_agg(o.n::integer) as queues
+            from (select * from claimed order by n, scheduled_at, id) o) c;
+end $$;
+
+-- Keep in a tick's row what a step has settled and claimed, as giftcard_count_in_tick and giftcard_mark_tick do.
+create function public.giftcard_mark_step(
+  t public.giftcard_ticks, p_queues public.giftcard_cursor[], p_claim_key uuid, p_limit integer, p_completed integer,
+  p_ids bigint[], p_times timestamptz[], p_numbers integer[]) returns void
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_last integer := 0;   -- where a queue's jobs end
+  v_share integer;
+  v_got integer;
+  v_more public.giftcard_cursor[] := '{}'::public.giftcard_cursor[];
+  q public.giftcard_cursor;
+begin
+  if p_ids is null then
+    update public.giftcard_ticks set completed = completed + p_completed where id = t.id;
+    return;
+  end if;
+  for i in 1 .. cardinality(p_queues) loop
+    v_share := (p_limit + cardinality(p_queues) - i) / cardinality(p_queues);
+    if v_share = 0 then
+      v_more := p_queues[i:] || v_more;  -- those without a turn first
+      exit;
+    end if;
+    q := p_queues[i];
+    v_got := case when cardinality(p_ids) = p_limit then v_share
+                  else cardinality(array_positions(p_numbers, i)) end;
+    v_last := v_last + v_got;
+    t.served := t.served || jsonb_build_object(q.circuit, coalesce((t.served ->> q.circuit)::integer, 0) + v_got);
+    if v_got = v_share then
+      q.scheduled_at := p_times[v_last];
+      q.id := p_ids[v_last];
+      v_more := v_more || q;
+    end if;
+  end loop;
+  update public.giftcard_ticks
+     set completed = completed + p_completed, started = started + cardinality(p_ids), claim_key = p_claim_key,
+         claim_ids = p_ids, claim_interrupted = '{}', served = t.served, cursors = v_more
+   where id = t.id;
+end $$;
+
+-- Advance a tick whose results are all complete: as giftcard_advance_tick does, which is called for what is left.
+-- p_ids, p_lease_ids: the runs. p_results: what any of them has besides, by its id: {"7": {context, detail, next}};
+-- null: none has. The tick's row is locked first: a call that is repeated waits for the first, and finds what it did.
+create function public.giftcard_step(
+  p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_lease_ids uuid[], p_limit integer, p_busy integer,
+  p_results jsonb default null, p_linger_seconds double precision default 0, p_stop text default null,
+  p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
+  p_wake jsonb default null) returns json
+language plpgsql volatile security invoker
+set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan set lock_timeout = '2s' as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_queues public.giftcard_cursor[];
+  r record;  -- the tick, and what it has to look at
+  o record;  -- what the statement did
+  f record;  -- and what followed
+begin
+  select t as tick, exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as circuits,
+         exists (select from public.giftcard_webhook_endpoints where enabled) as webhooks,
+         exists (select from public.giftcard_stages where paused_at is not null)
+           or exists (select from public.giftcard_limits)
+           or exists (select from public.giftcard_jobs where status = 'queued' and concurrency_key is not null) as looks
+    into r from public.giftcard_ticks t where t.id = p_tick_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+  end if;
+  v_queues := public.giftcard_plain_queues(r.tick, p_claim_key, p_limit, r.looks or r.circuits, v_now);
+  o := public.giftcard_settle_and_claim(
+    r.tick, p_ids, p_lease_ids, p_results, v_queues, p_claim_key, p_limit, v_now);
+  perform public.giftcard_mark_step(
+    r.tick, v_queues, p_claim_key, p_limit, coalesce(cardinality(o.done), 0), o.ids, o.times, o.queues);
+  f := public.giftcard_after_step(
+    p_tick_id, p_ids, p_lease_ids, p_results, o.done, o.batches, r.circuits or r.webhooks, p_cooldown_seconds,
+    p_wake is not null and p_stop is null, v_now);
+  if cardinality(o.ids) = p_limit then
+    return json_build_object(
+      'settled', f.settled, 'opened', f.opened, 'closed', f.closed, 'jobs', o.jobs,
+      'schedules', case when p_plan then public.giftcard_schedules_for(p_tick_id, false, v_now) end,
+      'wake_in', case when p_wake is not null then public.giftcard_wake_helper(p_wake, p_limit, p_limit, v_now) end);
+  end if;
+  return public.giftcard_advance_tick(
+    p_tick_id, p_claim_key, '[]', p_limit, p_busy, p_linger_seconds, p_stop, p_cooldown_seconds, p_now, p_plan, false,
+    p_wake, jsonb_build_object('settled', f.settled, 'opened', f.opened, 'closed', f.closed,
+                               'claimed', coalesce(o.ids, '{}')));
+end $$;
+
+-- Do what follows the settle of a step: next jobs, batches, webhooks and circuits; and find out about runs that it did
+-- not settle. settled: null if it settled all.
+create function public.giftcard_after_step(
+  p_tick_id bigint, p_ids bigint[], p_lease_ids uuid[], p_results jsonb, p_done bigint[], p_batches bigint[],
+  p_follow_up boolean, p_cooldown_seconds double precision, p_wakes boolean, p_now timestamptz,
+  out settled json, out opened text[], out closed text[])
+language plpgsql volatile security invoker set search_path = '' as $$
+declare
+  v_results jsonb;
+  r record;
+begin
+  opened := '{}';
+  closed := '{}';
+  if p_wakes then perform set_config('giftcard.wakes', 'tick', true); end if;
+  if p_batches is not null or p_results @? '$.*.next[*]' then
+    perform public.giftcard_enqueue_next(p_done, p_results, p_batches, p_now);
+  end if;
+  if p_follow_up or cardinality(p_done) is distinct from cardinality(p_ids) then
+    v_results := (select jsonb_agg(jsonb_build_object('id', id, 'lease_id', lease, 'outcome', 'complete'))
+                    from unnest(p_ids, p_lease_ids) x(id, lease));
+  end if;
+  if cardinality(p_done) is distinct from cardinality(p_ids) then
+    r := public.giftcard_settled_jobs(
+      p_ids, coalesce(p_done, '{}'), public.giftcard_results_by_id(v_results));
+    settled := r.settled;
+    update public.giftcard_ticks set lease_lost = lease_lost + r.lease_lost where id = p_tick_id;
+  end if;
+  if p_follow_up then
+    r := public.giftcard_follow_up(v_results, p_done, p_cooldown_seconds, false, p_now);
+    opened := r.opened;
+    closed := r.closed;
+  end if;
 end $$;
 -- Recover: what a clock that went wrong has left behind. If the database's clock jumps forward by hours and back, some
 -- rows hold times from the future. Nothing may wait for longer than its own delay, counted from now.

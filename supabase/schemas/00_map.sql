@@ -43,8 +43,10 @@
 --   - → queued                      enqueue               giftcard_enqueue, giftcard_submit_order, a plain INSERT
 --   - → queued                      occurrence            giftcard_enqueue_occurrences → giftcard_apply_plans
 --   - → queued | error              pgmq import           giftcard_import_pgmq → …_queue, giftcard_import_message
---   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for
---   running → completed             settle                giftcard_settle → giftcard_settle_completed
+--   queued → running                claim: attempts + 1, a new lease                     giftcard_claim_for,
+--                                                         giftcard_step → giftcard_settle_and_claim
+--   running → completed             settle                giftcard_settle → giftcard_settle_completed,
+--                                                         giftcard_step → giftcard_settle_and_claim
 --   running → queued | error | cancelled    settle        giftcard_settle → giftcard_settle_unfinished
 --   running → running               take over an ended lease                             giftcard_take_over
 --   error → queued                  revive, once revive_at has come                      giftcard_revive
@@ -58,6 +60,8 @@
 -- Who calls whom, in a tick
 --   giftcard_begin_tick             check versions, record the tick, revive, claim
 --     giftcard_claim → giftcard_claim_for
+--   giftcard_step                   when all results are complete: settle and claim in one statement, then
+--                                   giftcard_after_step; giftcard_advance_tick for what is left
 --   giftcard_advance_tick           settle, claim, end the tick
 --     giftcard_settle               → …_completed, …_unfinished, giftcard_enqueue_next, giftcard_enqueue_webhooks,
 --                                   giftcard_end_batches, giftcard_count_results (circuits)

@@ -87,6 +87,9 @@ create trigger giftcard_limits_forget_slots after insert or update of runs or de
 -- Of the runs of a concurrency key. Holds only jobs that have one.
 create index giftcard_jobs_running_keys on public.giftcard_jobs (tenant_id, concurrency_key)
     where status = 'running' and concurrency_key is not null;
+-- The queues that have such jobs: giftcard_step leaves them to the careful way.
+create index giftcard_jobs_queued_keys on public.giftcard_jobs (circuit)
+    where status = 'queued' and concurrency_key is not null;
 
 -- Return the key of a limit, as in giftcard_slots and giftcard_rates. A tenant with a space in its name shares no key
 -- with another.

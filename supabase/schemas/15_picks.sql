@@ -122,7 +122,7 @@ declare
 begin
   s.ids := '{}'::bigint[];
   s.remaining := p_limit;
-  s.queues := t.cursors;
+  s.queues := '{}'::public.giftcard_cursor[];
   s.claimed_from := '{}'::text[];
   s.served := t.served;
   s.limits := case when t.limits = '{}' and not exists (select from public.giftcard_limits) then '{}'::jsonb
@@ -163,6 +163,7 @@ language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_again public.giftcard_cursor[];  -- the queues of the next round
   q public.giftcard_cursor;
+  v_wanted integer;                  -- jobs that the round is to pick
   v_share integer;
   v_got bigint[];
   v_keyed boolean;                   -- whether one has a concurrency key
@@ -170,14 +171,15 @@ declare
 begin
   while s.remaining > 0 and cardinality(s.queues) > 0 loop
     v_again := '{}'::public.giftcard_cursor[];
+    v_wanted := s.remaining;
     for i in 1 .. cardinality(s.queues) loop
-      if s.remaining <= 0 then
+      -- A fair share; what one circuit does not need comes to others in the next round. giftcard_step shares alike.
+      v_share := (v_wanted + cardinality(s.queues) - i) / cardinality(s.queues);
+      if v_share = 0 then
         v_again := s.queues[i:] || v_again;
         exit;
       end if;
       q := s.queues[i];
-      -- A fair share of what is left; what one circuit does not need comes to others in the next round.
-      v_share := (s.remaining + cardinality(s.queues) - i) / (cardinality(s.queues) - i + 1);
       if s.limits <> '{}' then
         s := public.giftcard_reserve_for_queue(s, i, v_share, p_now);
         v_share := s.allowed;

@@ -49,16 +49,16 @@ begin
      where id = any (p_ids) and circuit = any (p_half_open)));
 end $$;
 
--- Keep in a tick's row what it has claimed and served, and its cursors (null: none). The planner's settings are those
--- of giftcard_claim_for.
+-- Keep in a tick's row what it has claimed and served, and its cursors (null: none). p_claimed: what the same call has
+-- claimed before. The planner's settings are those of giftcard_claim_for.
 create function public.giftcard_mark_tick(
-  p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_interrupted bigint[], p_served jsonb, p_scanned_at timestamptz,
-  p_cursors public.giftcard_cursor[])
+  p_tick_id bigint, p_claim_key uuid, p_claimed bigint[], p_ids bigint[], p_interrupted bigint[], p_served jsonb,
+  p_scanned_at timestamptz, p_cursors public.giftcard_cursor[])
 returns void
 language plpgsql volatile security invoker set search_path = '' as $$
 begin
   update public.giftcard_ticks
-     set claim_key = p_claim_key, claim_ids = p_interrupted || p_ids, claim_interrupted = p_interrupted,
+     set claim_key = p_claim_key, claim_ids = p_claimed || p_interrupted || p_ids, claim_interrupted = p_interrupted,
          served = p_served, started = started + cardinality(p_ids), scanned_at = p_scanned_at,
          cursors = coalesce(p_cursors, '{}')
    where id = p_tick_id;
@@ -104,10 +104,10 @@ begin
 end $$;
 
 -- Mark what a claim has picked, take over the runs p_ended, and keep both in the tick's row. Return the ids of both.
--- p_one_by_one: as in giftcard_claim_for.
+-- p_claimed, p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_mark_claimed(
-  t public.giftcard_ticks, p_claim_key uuid, s public.giftcard_claim_state, p_ended bigint[], p_half_open text[],
-  p_one_by_one boolean, p_now timestamptz, out ids bigint[], out ended bigint[])
+  t public.giftcard_ticks, p_claim_key uuid, s public.giftcard_claim_state, p_claimed bigint[], p_ended bigint[],
+  p_half_open text[], p_one_by_one boolean, p_now timestamptz, out ids bigint[], out ended bigint[])
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   m record;
@@ -119,7 +119,7 @@ begin
     ids := m.ids;
     ended := m.ended;
     begin
-      perform public.giftcard_mark_tick(t.id, p_claim_key, ids, ended, s.served, null, null);
+      perform public.giftcard_mark_tick(t.id, p_claim_key, p_claimed, ids, ended, s.served, null, null);
     exception when others then
       if public.giftcard_is_unavailable(sqlstate) then
         raise;
@@ -136,7 +136,7 @@ begin
     perform public.giftcard_take_over(p_ended, p_claim_key, t.owner, p_now);
   end if;
   perform public.giftcard_mark_tick(
-    t.id, p_claim_key, ids, p_ended, s.served, t.scanned_at,
+    t.id, p_claim_key, p_claimed, ids, p_ended, s.served, t.scanned_at,
     -- Many queues and a single job need a scan each time.
     case when cardinality(s.queues) <= 20 and t.only_job_id is null then s.queues end);
 end $$;

@@ -1,7 +1,8 @@
 -- The claim: scan the queues, pick jobs, mark them, take over what killed functions left. All of it in one call.
 
--- Return the claimed jobs as a JSON array in the order of p_ids. json, not jsonb: it is written once, four times as
--- fast. Payload and context are text in it: one that Python cannot parse spoils its own job only.
+-- Return the claimed jobs as a JSON array in the order of p_ids: an array for each, as lib/store/codec.py reads it and
+-- giftcard_step writes it. What the caller knows is left out: the lease and the owner. json, not jsonb: it is written
+-- once, four times as fast. Payload and context are text in it: one that Python cannot parse spoils its own job only.
 create function public.giftcard_claimed_jobs(
   p_ids bigint[], p_lease_id uuid, p_interrupted bigint[], p_stages jsonb) returns json
 language plpgsql stable security invoker
@@ -12,31 +13,43 @@ declare
   v_running constant text := 'running';
 begin
   return (
-    select coalesce(json_agg(c), '[]') from (
-      select j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit,
-             j.payload::text as payload_json, j.context::text as context_json,
-             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics, j.source,
-             coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60) as ttr, j.retry_delays,
-             j.scheduled_at, j.locked_at, j.lock_owner, j.lease_id, j.id = any (p_interrupted) as interrupted
-        from public.giftcard_jobs j
-       where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id
-       order by array_position(p_ids, j.id)) c);
+    select coalesce(json_agg(json_build_array(
+             j.id, j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.circuit, j.payload::text, j.context::text,
+             j.attempts, j.max_attempts, j.run_no, j.revivals, j.semantics,
+             coalesce(j.ttr_seconds, (p_stages ->> j.stage)::integer, 60), j.retry_delays, j.scheduled_at, j.locked_at,
+             j.id = any (p_interrupted), j.source) order by array_position(p_ids, j.id)), '[]')
+      from public.giftcard_jobs j
+     where j.id = any (p_ids) and j.status = v_running and j.lease_id = p_lease_id);
+end $$;
+
+-- Return the queues that a tick knows from its last claim, within a second of its scan. Empty: there are none, or one is
+-- not open any more.
+create function public.giftcard_known_queues(t public.giftcard_ticks, p_now timestamptz)
+returns public.giftcard_cursor[]
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return case when t.scanned_at between p_now - interval '1 second' and p_now
+    and not exists (select from public.giftcard_stages s where s.paused_at is not null and (
+      s.stage = '*' or s.stage = any (array(select public.giftcard_stage_of(q.circuit) from unnest(t.cursors) q))))
+    and not exists (select from public.giftcard_circuits c
+                     where c.state <> 'closed'
+                       and c.circuit = any (array(select q.circuit from unnest(t.cursors) q)))
+    then t.cursors else '{}' end;
 end $$;
 
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others.
--- p_unrestricted: no stage is paused and no circuit has failed. next_due_at: null when as many jobs were found as were
--- asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
--- put_aside: how many picked jobs were not claimed; served: the tick's, with what was picked.
+-- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a call that has failed: a row at fault is put aside.
+-- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
+-- tick's, with what was picked.
 -- A tick in a backlog scans all queues once a second; in between it continues from the cursors of its last claim. Until
 -- vacuum, claimed jobs leave dead entries at the head of each queue, which the cursors skip.
 -- Statistics of a queue are always stale: every plan here uses an index, or is wrong. A sort that cannot be avoided
 -- then costs so much on paper that Postgres before 18 would compile the plan.
 create function public.giftcard_claim_for(
-  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_one_by_one boolean,
-  p_now timestamptz, out jobs json, out claimed integer, out paused boolean, out next_due_at timestamptz,
-  out put_aside integer, out served jsonb)
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz, p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
+  out next_due_at timestamptz, out put_aside integer, out served jsonb)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -49,19 +62,18 @@ declare
   v_half_open text[] := '{}'::text[];
 begin
   select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
-  if t.claim_key = p_claim_key then
+  if t.claim_key = p_claim_key and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif not p_unrestricted and exists (
-      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     return;
   end if;
 
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
-  v_known := p_unrestricted and p_limit > 0 and t.cursors <> '{}'
-             and t.scanned_at between p_now - interval '1 second' and p_now;
+  s.queues := public.giftcard_known_queues(t, p_now);
+  v_known := p_limit > 0 and s.queues <> '{}';
   if v_known then
     s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
   end if;
@@ -80,10 +92,13 @@ begin
   end if;
 
   if cardinality(v_ended) + cardinality(s.ids) > 0 then
-    m := public.giftcard_mark_claimed(t, p_claim_key, s, v_ended, v_half_open, p_one_by_one, p_now);
-    claimed := cardinality(m.ended) + cardinality(m.ids);
-    put_aside := cardinality(v_ended) + cardinality(s.ids) - claimed;
-    jobs := public.giftcard_claimed_jobs(m.ended || m.ids, p_claim_key, m.ended, t.stages);
+    m := public.giftcard_mark_claimed(t, p_claim_key, s, p_claimed, v_ended, v_half_open, p_one_by_one, p_now);
+    put_aside := cardinality(v_ended) + cardinality(s.ids) - cardinality(m.ended) - cardinality(m.ids);
+    p_claimed := p_claimed || m.ended || m.ids;
+  end if;
+  if p_claimed <> '{}' then
+    claimed := cardinality(p_claimed);
+    jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, v_ended, t.stages);
   end if;
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
@@ -96,8 +111,8 @@ end $$;
 -- Claim one by one, until a job is claimed, no row is at fault or 3 s are over; then more is due at once. What is put
 -- aside counts as served, so that the circuits take turns.
 create function public.giftcard_claim_each(
-  t public.giftcard_ticks, p_unrestricted boolean, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json,
-  out claimed integer, out paused boolean, out next_due_at timestamptz)
+  t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json, out claimed integer,
+  out paused boolean, out next_due_at timestamptz)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_until timestamptz := clock_timestamp() + interval '3 seconds';
@@ -107,7 +122,7 @@ begin
   t.served := '{}'::jsonb;
   t.cursors := '{}'::public.giftcard_cursor[];
   loop
-    c := public.giftcard_claim_for(t, p_unrestricted, p_claim_key, p_limit, true, p_now);
+    c := public.giftcard_claim_for(t, p_claim_key, p_limit, true, p_now);
     exit when c.claimed > 0 or c.put_aside = 0 or clock_timestamp() >= v_until;
     t.served := c.served;
   end loop;
@@ -126,22 +141,19 @@ create function public.giftcard_claim(
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
-  r record;
+  t public.giftcard_ticks;
   c record;
 begin
   perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
   v_now := coalesce(p_now, clock_timestamp());
-  select t as tick,
-         not exists (select from public.giftcard_stages where paused_at is not null)
-           and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as unrestricted
-    into r from public.giftcard_ticks t where t.id = p_tick_id;
+  select * into t from public.giftcard_ticks where id = p_tick_id;
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
   if p_one_by_one then
-    c := public.giftcard_claim_each(r.tick, r.unrestricted, p_claim_key, p_limit, v_now);
+    c := public.giftcard_claim_each(t, p_claim_key, p_limit, v_now);
   else
-    c := public.giftcard_claim_for(r.tick, r.unrestricted, p_claim_key, p_limit, false, v_now);
+    c := public.giftcard_claim_for(t, p_claim_key, p_limit, false, v_now);
   end if;
   jobs := c.jobs;
   claimed := c.claimed;

@@ -27,13 +27,14 @@ end $$;
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
--- stopped_because, schedules, wake_in}: as giftcard_begin_tick does. The jobs that a settle queues wake no other tick:
--- they have this one, unless it stops.
+-- stopped_because, schedules, wake_in}: as giftcard_begin_tick does; settled null: all is settled that was given. The
+-- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step: what giftcard_step has done
+-- already in this call, {settled, opened, closed, claimed (ids)}.
 create function public.giftcard_advance_tick(
   p_tick_id bigint, p_claim_key uuid, p_results jsonb, p_limit integer, p_busy integer,
   p_linger_seconds double precision default 0, p_stop text default null,
   p_cooldown_seconds double precision default 60, p_now timestamptz default null, p_plan boolean default true,
-  p_one_by_one boolean default false, p_wake jsonb default null) returns json
+  p_one_by_one boolean default false, p_wake jsonb default null, p_step jsonb default null) returns json
 language plpgsql volatile security invoker
 -- Someone else's open transaction may hold a row: it must not hold up the other results.
 set search_path = '' set enable_seqscan = off set jit = off set lock_timeout = '2s' as $$
@@ -59,6 +60,9 @@ begin
   elsif p_results <> '[]' then
     s := public.giftcard_settle(p_results, p_cooldown_seconds, p_now);
     v_tick := public.giftcard_count_in_tick(p_tick_id, s.sums);
+  elsif p_step is not null then
+    select p_step -> 'settled' as settled, p_step -> 'opened' as opened, p_step -> 'closed' as closed into s;
+    select * into v_tick from public.giftcard_ticks where id = p_tick_id;
   else
     select '[]'::json as settled, '{}'::text[] as opened, '{}'::text[] as closed into s;
     v_revived := public.giftcard_revive_for(p_tick_id, p_one_by_one, p_now);
@@ -68,12 +72,12 @@ begin
   end if;
   if p_limit <= 0 and v_busy > 0 then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
-  elsif p_results <> '[]' and not p_one_by_one then
+  elsif v_tick.id is not null then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that has just changed.
     c := public.giftcard_claim_for(
-      v_tick, not exists (select from public.giftcard_stages where paused_at is not null)
-      and not exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed'),
-      p_claim_key, p_limit, false, coalesce(p_now, clock_timestamp()));
+      v_tick, p_claim_key, p_limit - coalesce(jsonb_array_length(p_step -> 'claimed'), 0), false,
+      coalesce(p_now, clock_timestamp()),
+      array(select i::bigint from jsonb_array_elements_text(p_step -> 'claimed') i));
   else
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
   end if;

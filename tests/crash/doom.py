@@ -78,8 +78,9 @@ class DoomedWire(PostgresWire):
         if name == "begin_effect":
             self._effects[answer["vendor_key"]] = self._jobs[arguments["job_id"]]
         self._come_to("after", name, whose)
-        if name in ("begin_tick", "advance_tick"):
-            self._come_to("after", "claim", self._learn(decode_step(answer).jobs))
+        if name in ("begin_tick", "advance_tick", "step"):
+            step = decode_step(answer, lease_id=str(arguments.get("claim_key")), owner="")
+            self._come_to("after", "claim", self._learn(step.jobs))
         return answer
 
     def _learn(self, jobs: tuple[Job, ...]) -> list[tuple[str, str]]:
@@ -93,6 +94,8 @@ class DoomedWire(PostgresWire):
     def _whose(self, name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
         """The orders and stages that a call is about."""
         match name:
+            case "step":
+                return [self._jobs[one] for one in arguments["ids"]]
             case "advance_tick":
                 results = arguments["results"]
                 return [self._jobs[one["id"]] for one in results if one["outcome"] == _COMPLETE]

@@ -15,7 +15,8 @@ def advance(world: World, tick: Tick, wake: Any, *, claim: int = 0, **more: Any)
     """The tick settles all it has."""
     results = [codec.encode_result(done(job)) for job in tick.jobs]
     usual = {"tick_id": tick.id, "claim_key": "00000000-0000-4000-8000-000000000001", "busy": 0, "limit": claim}
-    return codec.decode_step(world.call("advance_tick", results=results, wake=wake, **(usual | more)))
+    answer = world.call("advance_tick", results=results, wake=wake, **(usual | more))
+    return codec.decode_step(answer, lease_id=str(usual["claim_key"]), owner="worker")
 
 
 def sent(world: World) -> int:

@@ -128,7 +128,7 @@ class World:
         key = key or str(uuid.uuid4())
         usual = {"owner": "worker", "source": "test", "live_seconds": 130, "code_version": 1}
         answer = self.call("begin_tick", key=key, stages=dict(stages), limit=limit, **(usual | more))
-        return Tick(self, codec.decode_step(answer), key)
+        return Tick(self, codec.decode_step(answer, lease_id=key, owner="worker"), key)
 
     def claim(self, limit: int = 1, **more: Any) -> list[Job]:
         """What a tick that begins now gets."""
@@ -216,13 +216,16 @@ class Tick:
         return list(self.step.jobs)
 
     def advance(self, *results: Result, limit: int = 0, busy: int = 0, key: str | None = None, **more: Any) -> Step:
-        """Settles and claims up to `limit` more."""
-        written = [codec.encode_result(result) for result in results]
-        key = key or str(uuid.uuid4())
-        answer = self.world.call(
-            "advance_tick", tick_id=self.id, claim_key=key, results=written, limit=limit, busy=busy, **more
-        )
-        self.step = codec.decode_step(answer)
+        """Settles and claims up to `limit` more, as the store does."""
+        more |= {"tick_id": self.id, "claim_key": key or str(uuid.uuid4()), "limit": limit, "busy": busy}
+        known: dict[str, Any] = {"lease_id": more["claim_key"], "owner": "worker"}
+        completed = codec.encode_completed(list(results)) if results and not more.get("one_by_one") else None
+        if completed:
+            known["completed"] = completed["ids"]
+            answer = self.world.call("step", **completed, **more)
+        else:
+            answer = self.world.call("advance_tick", results=[codec.encode_result(r) for r in results], **more)
+        self.step = codec.decode_step(answer, **known)
         return self.step
 
     @property

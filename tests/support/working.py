@@ -1,9 +1,12 @@
-"""What the stage of these tests does."""
+"""What the stage of these tests does, and the calls of a tick that has begun."""
 
 from typing import Any
 
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Outcome
+
+# The second settles runs that are all complete.
+ADVANCES = {"giftcard_advance_tick", "giftcard_step"}
 
 
 def works(payload: Any, context: Any) -> Outcome:

@@ -8,6 +8,7 @@ import pytest
 from lib.errors import Refused, Unavailable
 from lib.job import Complete, Outcome
 from lib.store.postgres import PostgresWire
+from tests.support.working import ADVANCES
 from tests.support.world import ADMIN, CRON, World, bearer
 
 Make = Callable[..., World]
@@ -46,7 +47,7 @@ def failing(function: str) -> Callable[[str, dict[str, Any]], BaseException | No
     return lambda called, arguments: Unavailable("it is away") if called == function else None
 
 
-@pytest.mark.parametrize("function", ["giftcard_begin_tick", "giftcard_advance_tick"])
+@pytest.mark.parametrize("function", ["giftcard_begin_tick", "giftcard_step"])
 def test_tick_that_fails_is_recorded_with_its_error(world: World, wire: Faulty, function: str) -> None:
     world.enqueue("work")
     wire.fails = failing(function)
@@ -61,7 +62,7 @@ def test_tick_that_fails_is_recorded_with_its_error(world: World, wire: Faulty, 
 
 def test_bug_in_the_middle_of_a_tick_is_recorded_too(world: World, wire: Faulty) -> None:
     world.enqueue("work")
-    wire.fails = lambda called, _: KeyError("jobs") if called == "giftcard_advance_tick" else None
+    wire.fails = lambda called, _: KeyError("jobs") if called in ADVANCES else None
     assert world.client.get("/api/cron/giftcard-jobs", headers=bearer(CRON)).status_code == 500
     (tick,) = world.sql("select stopped_because, error from giftcard_ticks")
     assert tick == {"stopped_because": "failed", "error": "KeyError: 'jobs'"}
@@ -117,7 +118,7 @@ def test_results_outlive_an_outage_within_the_budget(make_world: Make, wire: Fau
     jobs = [world.add("work", semantics="at_most_once") for _ in range(5)]
     left = iter(range(8))
     wire.fails = lambda called, _: (
-        Unavailable("it is away") if called == "giftcard_advance_tick" and next(left, None) is not None else None
+        Unavailable("it is away") if called in ADVANCES and next(left, None) is not None else None
     )
     assert world.tick()["completed"] == 5
     assert {world.job(job)["status"] for job in jobs} == {"completed"}
@@ -139,7 +140,7 @@ def test_results_are_kept_while_other_handlers_run(make_world: Make, wire: Fault
     refused = []
 
     def fails(called: str, _: Any) -> BaseException | None:
-        if called != "giftcard_advance_tick" or go_on.is_set():
+        if called not in ADVANCES or go_on.is_set():
             return None
         away.set()
         refused.append(called)

@@ -11,6 +11,7 @@ import pytest
 from lib.errors import Conflict, LeaseLost, Misconfigured, Refused, Unavailable
 from lib.job import Complete, NextJob, Outcome
 from lib.store.postgres import PostgresWire
+from tests.support.working import ADVANCES
 from tests.support.world import World
 from tests.tick.test_one_by_one import others_are, refuse
 
@@ -97,7 +98,7 @@ def test_failure_of_any_kind_loses_no_result(make_world: Make, wire: Wire, name:
         return Complete()
 
     def meet(function: str, arguments: dict[str, Any]) -> None:
-        if function == "giftcard_advance_tick" and not failed.is_set():
+        if function in ADVANCES and not failed.is_set():
             failed.set()
             raise FAILURES[name]()
 
@@ -110,7 +111,7 @@ def test_failure_of_any_kind_loses_no_result(make_world: Make, wire: Wire, name:
 
 
 @pytest.mark.parametrize("reply", [None, [], {}, {"jobs": 5}, "<html>", 7, {"jobs": [{}], "settled": 1}])
-@pytest.mark.parametrize("function", ["giftcard_begin_tick", "giftcard_advance_tick"])
+@pytest.mark.parametrize("function", ["giftcard_begin_tick", "giftcard_advance_tick", "giftcard_step"])
 def test_reply_that_cannot_be_read_is_asked_for_again(make_world: Make, wire: Wire, function: str, reply: Any) -> None:
     spoiled: list[str] = []
 
@@ -132,7 +133,7 @@ def test_lost_reply_of_a_claim_is_found_again(make_world: Make, wire: Wire) -> N
     lost: list[str] = []
 
     def change(function: str, answer: Any) -> Any:
-        if function == "giftcard_advance_tick" and answer["jobs"] and len(lost) < 2:
+        if function in ADVANCES and answer["jobs"] and len(lost) < 2:
             lost.append(function)
             raise Unavailable("the reply is lost")
         return answer
@@ -167,7 +168,7 @@ def test_late_reply_takes_no_finished_run_for_one_that_took_too_long(make_world:
     late: list[str] = []
 
     def change(function: str, answer: Any) -> Any:
-        if function == "giftcard_advance_tick" and not late:
+        if function in ADVANCES and not late:
             late.append(function)
             time.sleep(2.5)
         return answer

@@ -68,7 +68,7 @@ def test_a_limit_of_runs_holds_in_the_form_of_older_code_too(make_world: Any, li
     begin = "select giftcard_begin_tick(gen_random_uuid(), 'w', 'test', %s, 10, 60, 1, p_limits => %s) as step"
     arguments = (json.dumps({"free": 60, "narrow": 60}), json.dumps({"free": limit}))
     step = world.sql(begin, *arguments)[0]["step"]
-    assert sorted(job["stage"] for job in step["jobs"]) == ["free", "narrow", "narrow"]
+    assert sorted(stage for _, _, _, stage, *_ in step["jobs"]) == ["free", "narrow", "narrow"]
     waiting = world.value("select id from giftcard_jobs where stage = 'free' and status = 'queued' order by id")
     shown = world.client.get(f"/api/v1/jobs/{waiting}", headers=bearer(ADMIN)).json
     assert shown["waiting_for"]["text"] == "stage free has 1 running, which is its limit"

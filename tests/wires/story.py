@@ -154,7 +154,7 @@ def _effects(t: Teller) -> None:
     t.do("enqueue", jobs=[{"stage": "payment", "correlation_id": "effects"}], replace=False)
     tick = {"owner": "host:2", "source": "test", "stages": STAGES, "live_seconds": 130, "code_version": 1}
     claimed = t.do("begin_tick", key=LEASES[4], limit=9, only_stage="payment", **tick)["jobs"]
-    run = {"job_id": claimed[-1]["id"], "lease_id": LEASES[4]}
+    run = {"job_id": claimed[-1][0], "lease_id": LEASES[4]}
     key = t.do("begin_effect", **run, name="charge")["vendor_key"]
     t.later(7.5)
     t.do("begin_effect", **run, name="charge")
