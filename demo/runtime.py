@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 from dev import ROOT
 from lib.telemetry import events
-from lib.web.services import Services
+from lib.web.services import Services, services
 
 _HOST = "127.0.0.1"
 _CALLERS = 2
@@ -33,7 +33,7 @@ def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
     server = make_server(_HOST, 0, index.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
-    own: Services = index.services
+    own = services(index.create_app())
     try:
         yield own, f"http://{_HOST}:{server.port}"
     finally:
