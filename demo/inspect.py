@@ -28,7 +28,7 @@ def _run(folder: Path, command: list[str]) -> int:
     with existing_database(folder) as url:
         own = {"DATABASE_URL": url, "GIFTCARD_MAIL_DIR": str(folder / "demo" / "mails")}
         set_environment(own, folder=folder / "demo")
-        app = importlib.import_module("api.index").app  # by name, and late: it reads the environment
+        app = importlib.import_module("api.index").create_app()  # by name, and late: it reads the environment
         try:
             app.cli.main(args=command, prog_name="python -m demo", obj=ScriptInfo(create_app=lambda: app))
         except SystemExit as done:

@@ -28,10 +28,10 @@ _GRACE = 3.0
 @contextmanager
 def application(log: IO[str]) -> Iterator[tuple[Services, str]]:
     """Serve the application of `api/index.py` as on Vercel; yield its services and its URL."""
-    app: Any = importlib.import_module("api.index").app  # by name, and late: it reads the environment
-    own = services(app)
+    index: Any = importlib.import_module("api.index")  # by name, and late: it reads the environment
+    own = services(index.create_app())
     _log_to(log, level=own.settings.giftcard_log_level)
-    server = make_server(_HOST, 0, app, threaded=True)
+    server = make_server(_HOST, 0, index.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="web", daemon=True)
     thread.start()
     try:

@@ -144,7 +144,7 @@ def run_application(fd: int, *, with_sample: bool = False) -> None:
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads from here on: only `sigwait` receives them
     # Imported by name, and late: it reads the environment.
-    app = importlib.import_module("api.index").app
+    app = importlib.import_module("api.index").create_app()
     own = services(app)
     stop = threading.Event()
     own.registry()  # logs what is broken

@@ -5,8 +5,9 @@ import re
 MAX_ADDRESS_LENGTH = 254  # RFC 5321, in bytes
 MAX_LOCAL_LENGTH = 64
 
-# A local part without quotation marks, in ASCII or (SMTPUTF8) any other script.
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
+# A local part without quotation marks, in ASCII or (SMTPUTF8) any other script. Its pattern has what it may not hold:
+# a class of nearly all characters takes milliseconds to compile.
+_ATOM = r'[^\x00-\x20"(),.:;<>@\[\\\]\x7f]+'
 _LOCAL = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")

@@ -84,6 +84,8 @@ def _check_model(name: str, argument: str, model: Any, base: type) -> None:
         return
     if not (isinstance(model, type) and issubclass(model, base) and model is not base):
         _refuse(name, f"{argument} has to be a subclass of {base.__name__}", model)
+    if issubclass(model, BaseModel) and model.__module__.partition(".")[0] != "lib":
+        model.model_rebuild(raise_errors=False)  # ours are built when used (`LateModel`)
 
 
 def _check_number(name: str, what: str, value: Any, least: float, most: float, meaning: str) -> None:

@@ -5,7 +5,7 @@ plain SQL is up to its author.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,10 +14,12 @@ from lib.config.settings import MARGIN_SECONDS, Settings
 from lib.errors import Invalid, InvalidJob
 from lib.jobs import hooks
 from lib.jobs.registry import Registry
-from lib.jobs.schemas import JobRequest
 from lib.jobs.stage import Stage
 from lib.telemetry import sentry
 from lib.validation import error_sentence, field_errors, is_identifier, same_json
+
+if TYPE_CHECKING:
+    from lib.jobs.schemas import JobRequest
 
 Json = dict[str, Any]
 
@@ -50,7 +52,7 @@ def prepare(rows: Sequence[Json], registry: Registry, settings: Settings) -> lis
 
 
 def prepare_requests(
-    requests: Sequence[JobRequest],
+    requests: "Sequence[JobRequest]",
     registry: Registry,
     settings: Settings,
     *,

@@ -42,7 +42,13 @@ FieldError = tuple[str, str]
 _NAMED = 10
 
 
-class StrictModel(BaseModel):
+class LateModel(BaseModel):
+    """The base of models that are built when the first value is validated: a tick uses few of them."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class StrictModel(LateModel):
     """The base of requests and payloads: no unknown fields, no conversion, no input repeated in errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)

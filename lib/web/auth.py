@@ -17,6 +17,7 @@ from lib.config.settings import Settings
 from lib.tokens.schemas import Scope
 from lib.tokens.service import PREFIX, hash_of
 from lib.web import throttle
+from lib.web.clock import bearer_token
 from lib.web.problems import Problem
 from lib.web.services import services
 
@@ -110,7 +111,7 @@ def caller() -> Caller:
 
 def _presented_access(required: Required) -> Access:
     known = list(environment(services(current_app).settings))
-    presented = _presented()
+    presented = bearer_token(request.environ)
     if matches := matching(presented, known):
         scopes = frozenset[str]().union(*(access.scopes for access in matches))
         return Access(next((a for a in matches if required in a.scopes), matches[0]).caller, scopes)
@@ -152,9 +153,3 @@ def environment(settings: Settings) -> Iterator[tuple[bytes, Access]]:
 def _variable(required: Required) -> str:
     """Return the variable of the environment's token for a scope: the one that allows least."""
     return next(variable for variable, scopes in _SCOPES.items() if required in scopes)
-
-
-def _presented() -> bytes:
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    # WSGI hands a header's bytes over as Latin-1.
-    return token.encode("latin-1", "backslashreplace") if scheme.lower() == "bearer" else b""

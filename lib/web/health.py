@@ -3,35 +3,26 @@
 from typing import Any
 
 from flask import Blueprint, Response, current_app
-from pydantic import BaseModel
 
 from lib.errors import StoreError
-from lib.web import auth, problems
+from lib.validation import LateModel
+from lib.web import auth, clock, problems
 from lib.web.request_data import read_query
 from lib.web.services import operations, services
 
 blueprint = Blueprint("health", __name__)
 
-# By SQLSTATE, of a database that can be reached.
-_STATUSES = {"25006": "read_only", "57P03": "in_recovery"}
 
-
-class StatusQuery(BaseModel):
+class StatusQuery(LateModel):
     """What the status is to check besides what it reads."""
 
     probe: bool = False
 
 
-@blueprint.get("/api/health")
+@blueprint.get(clock.HEALTH_PATH)
 def health() -> tuple[dict[str, Any], int]:
     """Return whether the database is reachable and accepts writes, and the names of broken stages."""
-    own = services(current_app)
-    try:
-        own.store.check_health()
-    except StoreError as error:
-        return {"status": _STATUSES.get(error.sqlstate or "", "down")}, 503
-    broken = list(own.registry().broken)
-    return {"status": "up"} | ({"broken_stages": broken} if broken else {}), 200
+    return clock.state(services(current_app))
 
 
 @blueprint.get("/api/health/deep")

@@ -105,6 +105,12 @@ def register(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
+def responded(app: Flask, environ: dict[str, Any], error: Exception) -> Response:
+    """Return the response to a request that has failed outside of Flask, as if its view had raised this."""
+    with app.request_context(environ):
+        return app.process_response(app.make_response(app.handle_user_exception(error)))
+
+
 def _problem(error: Problem) -> Response:
     response = problem(error.status, error.title, detail=error.detail, field=error.field, errors=error.errors)
     if error.retry_after is not None:

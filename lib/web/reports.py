@@ -5,10 +5,11 @@ from datetime import date
 from typing import Any, Literal
 
 from flask import Blueprint, Response, current_app, make_response, request
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lib.reports.schemas import Day, ReportPage, ReportRequest
 from lib.reports.service import Reports
+from lib.validation import LateModel
 from lib.web import auth
 from lib.web.problems import Problem
 from lib.web.request_data import read_body, read_query, refuse_nul
@@ -17,7 +18,7 @@ from lib.web.services import services
 blueprint = Blueprint("reports", __name__, url_prefix="/api/v1/reports")
 
 
-class FormatQuery(BaseModel):
+class FormatQuery(LateModel):
     """The format of a report. None: as `Accept` prefers."""
 
     format: Literal["json", "csv"] | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from flask import request
 from pydantic import BaseModel, Field, ValidationError
 
-from lib.validation import FieldError, JsonError, field_errors, harmless, strict_json
+from lib.validation import FieldError, JsonError, LateModel, field_errors, harmless, strict_json
 from lib.web import auth
 from lib.web.problems import Problem, from_validation, of_fields
 
@@ -15,13 +15,13 @@ M = TypeVar("M", bound=BaseModel)
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
-class RevealQuery(BaseModel):
+class RevealQuery(LateModel):
     """Whether personal data is returned in clear."""
 
     reveal: bool = False
 
 
-class TenantQuery(BaseModel):
+class TenantQuery(LateModel):
     """The tenant that a correlation id belongs to: by default that of the token, or `default`."""
 
     tenant_id: Annotated[str, Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})] | None = None

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from flask import Flask
+from typing import TYPE_CHECKING
 
 from lib.caller import Caller
 from lib.config.settings import Settings
 from lib.errors import SettingsError
-from lib.giftcards.decisions import Decisions
-from lib.giftcards.stories import Stories
-from lib.jobs.batches import Batches
 from lib.jobs.registry import Registry
-from lib.operations import Operations
 from lib.store.store import Store
 from lib.tick.shutdown import Shutdown
+
+if TYPE_CHECKING:  # imported when used: a tick needs none of them
+    from flask import Flask
+
+    from lib.giftcards.decisions import Decisions
+    from lib.giftcards.stories import Stories
+    from lib.jobs.batches import Batches
+    from lib.operations import Operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Services:
     shutdown: Shutdown = field(default_factory=Shutdown)
 
 
-def services(app: Flask) -> Services:
+def services(app: "Flask") -> Services:
     """Return the services of an application. Raise SettingsError if it has none because a setting is invalid."""
     found: Services | SettingsError = app.extensions["services"]
     if isinstance(found, SettingsError):
@@ -35,25 +38,33 @@ def services(app: Flask) -> Services:
     return found
 
 
-def decisions(app: Flask, *, caller: Caller) -> Decisions:
+def decisions(app: "Flask", *, caller: Caller) -> "Decisions":
     """Return the decisions about an application's orders."""
+    from lib.giftcards.decisions import Decisions
+
     own = services(app)
     return Decisions(own.store, own.registry, own.settings, caller=caller)
 
 
-def stories(app: Flask, *, caller: Caller) -> Stories:
+def stories(app: "Flask", *, caller: Caller) -> "Stories":
     """Return an application's orders, for reading."""
+    from lib.giftcards.stories import Stories
+
     own = services(app)
     return Stories(own.store, own.registry, own.settings, caller=caller)
 
 
-def operations(app: Flask, *, caller: Caller) -> Operations:
+def operations(app: "Flask", *, caller: Caller) -> "Operations":
     """Return the operators' verbs over an application's store."""
+    from lib.operations import Operations
+
     own = services(app)
     return Operations(own.store, own.registry, own.settings, caller=caller)
 
 
-def batches(app: Flask, *, caller: Caller) -> Batches:
+def batches(app: "Flask", *, caller: Caller) -> "Batches":
     """Return the batches of an application's store."""
+    from lib.jobs.batches import Batches
+
     own = services(app)
     return Batches(own.store, own.registry, own.settings, caller=caller)

@@ -1,10 +1,9 @@
 """The settings of a stage of one's own: from the environment, cleaned, covered, and without a value in any error."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
 
 from lib.config.settings import Settings
 from lib.config.stage_settings import StageSettings
@@ -15,7 +14,7 @@ SECRET = "hunter2-hunter2"
 
 
 class Loyalty(StageSettings):
-    model_config = SettingsConfigDict(env_prefix="LOYALTY_")
+    env_prefix: ClassVar[str] = "LOYALTY_"
 
     url: str
     key: SecretStr | None = None

@@ -38,6 +38,13 @@ BROKEN = {
     ),
     "exits": (HEAD + STAGE.format("points", "") + "import sys; sys.exit(1)", "points", "file.py:8: SystemExit"),
     "argument": (HEAD + STAGE.format("points", ", ttr=0"), "points", "file.py:6: stage points: ttr must be"),
+    "payload": (
+        HEAD
+        + "import threading\nfrom lib.validation import StrictModel\nclass Own(StrictModel): x: threading.Thread\n"
+        + STAGE.format("points", "").replace("payload=Payload", "payload=Own"),
+        "points",
+        "file.py:9: PydanticSchemaGenerationError",
+    ),
     "unknown": (HEAD + STAGE.format("points", ", tries=3"), "points", "file.py:6: TypeError"),
     "async": (
         HEAD + STAGE.format("points", "").replace("def", "async def"),

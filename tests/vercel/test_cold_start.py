@@ -19,13 +19,17 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = 5
 # Times the bare application, in CPU seconds: the aim, and what we do not let pass.
-AIM, MOST = 2.0, 3.5
+AIM, MOST = 2.0, 2.5
 # None of these answers: nothing is called before a request needs it.
 WIRES = {
     "no database": {},
     "Postgres": {"DATABASE_URL": "postgresql://nobody:nothing@127.0.0.1:1/nothing"},
     "Supabase": {"SUPABASE_URL": "https://nowhere.supabase.co", "SUPABASE_SECRET_KEY": "sb_secret_nothing"},
 }
+
+
+# Imported by the request that needs it.
+LATE = {"flask", "werkzeug", "jinja2", "sentry_sdk", "babel", "cryptography", "segno", "anyascii", "rich", "supabase"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ def test_what_the_imports_of_a_start_cost(built: Built, needed: Tools, record_pr
         heaviest = sorted(spent, key=lambda package: -spent[package])[:8]
         listed = ", ".join(f"{package} {spent[package]:.0f}" for package in heaviest)
         record_property("said", f"imports, {wire}: {sum(spent.values()):.0f} ms; of it {listed}")
-        assert {"flask", "pydantic", "lib"} <= set(spent)
-        assert set(spent) & {"sentry_sdk", "babel", "cryptography", "segno", "anyascii", "rich", "supabase"} == set()
+        assert {"pydantic", "lib"} <= set(spent)
+        assert set(spent) & LATE == set()
     assert "psycopg" not in spent
 
 
