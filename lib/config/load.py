@@ -53,18 +53,12 @@ def _valid(errors: list[str]) -> Settings:
     left_out: dict[str, Any] = {}
     while True:
         try:
-            return Settings(**_given() | left_out)
+            return Settings(**left_out)
         except ValidationError as error:
             wrong = {str(one["loc"][0]).lower(): one for one in reversed(error.errors(include_input=False))}
         errors += _sentences(wrong)
         # An empty value counts as unset. Without its valid DATABASE_URL, a terminal means no other database.
         left_out |= dict.fromkeys(wrong, "") | ({"postgres_url": ""} if "database_url" in wrong else {})
-
-
-def _given() -> dict[str, Any]:
-    """Return the variables of the environment that are settings, whatever the case of their names."""
-    fields = Settings.model_fields
-    return {name.lower(): value for name, value in os.environ.items() if name.lower() in fields}
 
 
 def _sentences(wrong: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

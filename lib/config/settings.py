@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lib.config import kinds, parsers, project, vercel
 from lib.config.covered import covered_texts
@@ -23,13 +24,19 @@ RENAMED: Mapping[str, str] = {
 }
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """All settings, read once at start by `lib.config.load`; frozen. Empty values count as unset.
 
     The environment comes first: the rule of transport, by which each URL is parsed, depends on it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, validate_default=True)
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+        enable_decoding=False,  # lists are comma-separated, not JSON
+    )
 
     # Environment
     giftcard_env: kinds.Environment = None

@@ -1,33 +1,46 @@
 """The settings of a stage of your own: a model beside the stage, filled from the environment."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
+from pydantic import SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lib.config import parsers
 from lib.config.cleaning import bare
 from lib.errors import SettingsError
 
 
-class StageSettings(BaseModel):
+class StageSettings(BaseSettings):
     """The base of a stage's settings. A field is read from the variable of its name in capitals.
 
-    `env_prefix` stands before the names. Empty values count as unset; spaces and quotes around a value are removed. A
-    `SecretStr` never appears in logs and errors.
+    `model_config = SettingsConfigDict(env_prefix="LOYALTY_")` puts a prefix before the names. Empty values count as
+    unset; spaces and quotes around a value are removed. A `SecretStr` never appears in logs and errors.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, validate_default=True)
-    env_prefix: ClassVar[str] = ""
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, enable_decoding=False)
 
     _strip = model_validator(mode="before")(parsers.stripped)
 
     @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature of pydantic-settings
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read nothing by itself: `read` passes the variables as they were when the process started."""
+        return (init_settings,)
+
+    @classmethod
     def variables(cls) -> dict[str, str]:
         """Return the variable of each field, by the field's name or alias. A prefix does not apply to an alias."""
+        prefix = cls.model_config.get("env_prefix") or ""
         keys = {name: _key(name, field) for name, field in cls.model_fields.items()}
-        return {key: (f"{cls.env_prefix}{name}" if key == name else key).upper() for name, key in keys.items()}
+        return {key: (f"{prefix}{name}" if key == name else key).upper() for name, key in keys.items()}
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:

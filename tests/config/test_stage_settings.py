@@ -1,9 +1,10 @@
 """The settings of a stage of one's own: from the environment, cleaned, covered, and without a value in any error."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from lib.config.settings import Settings
 from lib.config.stage_settings import StageSettings
@@ -14,7 +15,7 @@ SECRET = "hunter2-hunter2"
 
 
 class Loyalty(StageSettings):
-    env_prefix: ClassVar[str] = "LOYALTY_"
+    model_config = SettingsConfigDict(env_prefix="LOYALTY_")
 
     url: str
     key: SecretStr | None = None
