@@ -22,7 +22,7 @@ from lib.config.load import load  # noqa: E402
 from lib.errors import SettingsError  # noqa: E402
 from lib.store.connect import connect  # noqa: E402
 from lib.telemetry import events  # noqa: E402
-from lib.web.first import first_app, once  # noqa: E402
+from lib.web.first import FirstApplication, once  # noqa: E402
 from lib.web.services import Services  # noqa: E402
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _application() -> Any:
     """Return the WSGI application. Sentry and inline mode are about requests as Flask handles them."""
     if isinstance(services, SettingsError) or services.settings.sentry_dsn or services.settings.giftcard_inline:
         return create_app()
-    return first_app(services, create_app)
+    return FirstApplication(services, create_app)
 
 
 events.configure(readable=sys.stderr.isatty())

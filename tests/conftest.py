@@ -26,7 +26,6 @@ if "PG_BIN" in os.environ:
 _LONGEST = (
     "test_demo.py",
     "test_hostile_rows.py",
-    "test_stopped_demo.py",
     "test_docs_testing.py",
     "test_deadlines.py",
     "test_demo_on_supabase.py",

@@ -1,14 +1,13 @@
-"""The codec of the tick functions: the values that Python exchanges with them as JSON."""
+"""What the functions of a tick return, as values. `lib.store.encode` has the way back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from lib.job import LONGEST_RETRY_AFTER, Call, Complete, Error, Job, NextJob, Outcome, Release, Retry, Snooze
+from lib.job import Call, Complete, Job, Outcome
 from lib.telemetry import events
 from lib.telemetry.frames import Fault
-from lib.telemetry.redact import MAX_ERROR_LENGTH
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,9 +97,7 @@ class Effect:
 _STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}
 
 
-def _time(text: str | None) -> datetime | None:
-    if not text:
-        return None
+def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -152,11 +149,9 @@ def decode_step(step: dict[str, Any], *, lease_id: str, owner: str, completed: t
 
     `completed`: the jobs of a call of `giftcard_step`. It leaves out `settled` where all of them are.
     """
-    settled = _settled(step)
-    if not settled and completed:
-        settled = tuple(
-            Settled(id=job_id, settled="settled", status="completed", next_run_at=None) for job_id in completed
-        )
+    settled = _settled(step) or tuple(
+        Settled(id=job_id, settled="settled", status="completed", next_run_at=None) for job_id in completed
+    )
     return Step(
         jobs=tuple(_jobs(step["jobs"], lease_id, owner)),
         settled=settled,
@@ -164,27 +159,11 @@ def decode_step(step: dict[str, Any], *, lease_id: str, owner: str, completed: t
     )
 
 
-def encode_completed(results: list[Result]) -> dict[str, Any] | None:
-    """Encode results as `giftcard_step` takes them; None: one is not simply complete."""
-    more: dict[str, Any] = {}
-    for result in results:
-        outcome = result.outcome
-        if not isinstance(outcome, Complete) or outcome.then or result.job.interrupted or result.last_resort:
-            return None
-        if outcome.context or outcome.next or outcome.detail:
-            more[str(result.job.id)] = _kept(outcome)
-    ids, leases = tuple(r.job.id for r in results), tuple(r.job.lease_id for r in results)
-    return {"ids": ids, "lease_ids": leases, **({"results": more} if more else {})}
-
-
-def _kept(outcome: Complete) -> dict[str, Any]:
-    """Return what a run leaves besides its end."""
-    kept = {"context": outcome.context} if outcome.context else {}
-    return kept | ({"detail": outcome.detail} if outcome.detail else {}) | _following(outcome.next)
-
-
 def _settled(step: dict[str, Any]) -> tuple[Settled, ...]:
-    return tuple(Settled(**row | {"next_run_at": _time(row["next_run_at"])}) for row in step.get("settled") or ())
+    rows = step.get("settled") or ()
+    return tuple(
+        Settled(**row | {"next_run_at": _time(row["next_run_at"]) if row["next_run_at"] else None}) for row in rows
+    )
 
 
 def decode_settle(reply: dict[str, Any]) -> Settle:
@@ -194,72 +173,3 @@ def decode_settle(reply: dict[str, Any]) -> Settle:
         return Settle(called_off={name: str(rows[0][name]) for name in ("kind", "error")})
     opened, closed = tuple(reply["opened"]), tuple(reply["closed"])
     return Settle(settled=next(iter(_settled(reply)), None), opened=opened, closed=closed)
-
-
-def encode_result(result: Result) -> dict[str, Any]:
-    """Encode a result as `giftcard_settle` takes it."""
-    common, outcome = _of_any(result), result.outcome
-    match outcome:
-        case Complete(context=context, next=following, then=call):
-            common["outcome"] = "complete"
-            if context:
-                common["context"] = context
-            if call:
-                common["then"] = {"function": call.function, "arguments": call.arguments}
-            return common | _following(following) if following else common
-        case Retry(delay=delay, error=error, hold=hold):
-            return common | {"outcome": "retry", "delay": delay, "error": error} | _held(hold)
-        case Error(error=error, revive=revive, next=following, hold=hold):
-            ended = {"outcome": "error", "error": error, "revive": revive}
-            return common | ended | _held(hold) | _following(following)
-        case Snooze(delay=delay, waiting_for=reason):
-            error = f"waiting for {reason}"[:MAX_ERROR_LENGTH]
-            return common | {"outcome": "snooze", "delay": delay, "error": error}
-        case Release():
-            return common | {"outcome": "release"}
-
-
-def _of_any(result: Result) -> dict[str, Any]:
-    """Return the fields that results of all outcomes have."""
-    job, outcome = result.job, result.outcome
-    common: dict[str, Any] = {"id": job.id, "lease_id": job.lease_id}
-    if job.interrupted:
-        common["interrupted"] = True
-    if result.last_resort:
-        common["last_resort"] = True
-    if result.trips is not None:
-        common["trips"] = result.trips
-    if result.fault is not None:
-        common["frames"] = [frame.as_json() for frame in result.fault.frames]
-    if not isinstance(outcome, Release) and outcome.detail:
-        common["detail"] = outcome.detail
-    return common
-
-
-def _held(hold: float | None) -> dict[str, Any]:
-    """Return the time for which the other side asked to be left alone; none for one that is not a time from now."""
-    return {"hold": min(hold, LONGEST_RETRY_AFTER)} if hold is not None and hold > 0 else {}
-
-
-def _following(jobs: tuple[NextJob, ...]) -> dict[str, Any]:
-    if not jobs:
-        return {}
-    return {
-        "next": [
-            {
-                "stage": job.stage,
-                "dedup_key": job.dedup_key,
-                "payload": job.payload,
-                "circuit": job.circuit,
-                "scheduled_at": job.at.isoformat() if job.at else None,
-                "ttr_seconds": job.ttr_seconds,
-                "delay_seconds": job.delay_seconds,
-                "semantics": job.semantics,
-                "max_attempts": job.max_attempts,
-                "retry_delays": job.retry_delays,
-                "priority": job.priority,
-                "concurrency_key": job.concurrency_key,
-            }
-            for job in jobs
-        ]
-    }

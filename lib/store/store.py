@@ -7,16 +7,8 @@ from typing import Any
 from lib.errors import Unavailable
 from lib.job import Job
 from lib.store.batches import BatchCalls
-from lib.store.codec import (
-    Effect,
-    Result,
-    Settle,
-    Step,
-    decode_settle,
-    decode_step,
-    encode_completed,
-    encode_result,
-)
+from lib.store.codec import Effect, Result, Settle, Step, decode_settle, decode_step
+from lib.store.encode import encode_completed, encode_result
 from lib.store.jobs import OperatorCalls
 from lib.store.keys import KeyCalls
 from lib.store.limits import LimitCalls

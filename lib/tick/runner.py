@@ -20,7 +20,8 @@ from lib.jobs.failure_policy import FailurePolicy, decide, without_attributes
 from lib.jobs.registry import Registry
 from lib.jobs.retry_policy import max_attempts
 from lib.jobs.shown import PAYLOAD_REFUSED
-from lib.store.codec import Result, Settled, encode_result
+from lib.store.codec import Result, Settled
+from lib.store.encode import encode_result
 from lib.store.store import Store
 from lib.telemetry import events, sentry
 from lib.telemetry.frames import Fault, fault_of

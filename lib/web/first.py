@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lib.web import clock
-from lib.web.paths import Application
 from lib.web.services import Services
 
 if TYPE_CHECKING:
@@ -30,24 +29,33 @@ _HEADERS = [
 _STATUS_LINES = {200: "200 OK", 503: "503 SERVICE UNAVAILABLE"}
 
 
-def first_app(services: Services, create_app: "Callable[[], Flask]") -> Application:
-    """Return the WSGI application. `create_app` returns the Flask application, the same one at each call."""
+class FirstApplication:
+    """A WSGI application. `create_app` returns the Flask application, the same one at each call.
 
-    def call(environ: Environ, start_response: Any) -> Iterable[bytes]:
+    What Flask's application has besides, like `test_client`, is that one's.
+    """
+
+    def __init__(self, services: Services, create_app: "Callable[[], Flask]") -> None:
+        self._services, self._create_app = services, create_app
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the Flask application has under this name."""
+        return getattr(self._create_app(), name)
+
+    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
+        """Respond to a request."""
         try:
-            served = _served(services, environ)
+            served = _served(self._services, environ)
         except Exception as error:  # noqa: BLE001 - as Flask responds to it
             from lib.web.problems import responded
 
-            return responded(create_app(), environ, error)(environ, start_response)
+            return responded(self._create_app(), environ, error)(environ, start_response)
         if served is None:
-            return create_app()(environ, start_response)
+            return self._create_app()(environ, start_response)
         value, status = served
         body = f"{json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(',', ':'))}\n".encode()
         start_response(_STATUS_LINES[status], [*_HEADERS, ("Content-Length", str(len(body)))])
         return [body]
-
-    return call
 
 
 def _served(own: Services, environ: Environ) -> tuple[dict[str, Any], int] | None:

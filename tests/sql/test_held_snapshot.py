@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from lib.store import codec
+from lib.store.encode import encode_result
 from tests.support.factory import STAGES, World, done
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def churn(world: World) -> None:
         world.call("enqueue", jobs=[{"stage": "email", "correlation_id": uuid.uuid4().hex} for _ in range(500)])
         tick = world.begin(limit=100)
         while tick.jobs:
-            written = [codec.encode_result(done(job)) for job in tick.jobs]
+            written = [encode_result(done(job)) for job in tick.jobs]
             world.call("advance_tick", tick_id=tick.id, claim_key=str(uuid.uuid4()), results=written, limit=0, busy=1)
             tick = world.begin(limit=100)
 

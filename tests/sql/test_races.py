@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Error, Retry
-from lib.store import codec
+from lib.store.encode import encode_result
 from tests.support.factory import World, done, each, ids
 from tests.support.race import Race
 
@@ -26,7 +26,7 @@ def test_two_advances_with_one_key_bring_the_same_leases(world: World, race: Rac
     each(world.enqueue, 4)
     tick = world.begin(limit=1)
     result = done(tick.jobs[0])
-    call = {"tick_id": tick.id, "claim_key": KEY, "results": [codec.encode_result(result)], "limit": 2, "busy": 0}
+    call = {"tick_id": tick.id, "claim_key": KEY, "results": [encode_result(result)], "limit": 2, "busy": 0}
     first = race.first.call("advance_tick", **call)
     waiting = race.second_waits(lambda w: w.call("advance_tick", **call))
     race.commit()

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from lib.job import Complete, Job, Retry
-from lib.store.codec import Result, encode_result
+from lib.store.codec import Result
+from lib.store.encode import encode_result
 from tests.support.factory import World, done, each
 
 RATE = {"payment": {"per_second": 10, "burst": 20}}

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from lib.job import Call, Complete, Job, NextJob
-from lib.store import codec
 from lib.store.codec import Result
+from lib.store.encode import encode_result
 from tests.support.factory import Row, World
 
 SHOP = """
@@ -32,7 +32,7 @@ def shop(world: World) -> World:
 
 def settle(world: World, job: Job, call: Call, **more: Any) -> Row:
     """What the settle of a job with a call answers for it."""
-    written = codec.encode_result(Result(job=job, outcome=Complete(then=call, **more)))
+    written = encode_result(Result(job=job, outcome=Complete(then=call, **more)))
     (tick,) = world.rows("select max(id) as id from giftcard_ticks")
     answer = world.call("settle_with_call", tick_id=tick["id"], result=written)
     (settled,) = answer["settled"]

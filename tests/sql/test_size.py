@@ -12,7 +12,7 @@ import pytest
 
 from dev.postgres import Embedded
 from lib.job import Complete, NextJob
-from lib.store import codec
+from lib.store.encode import encode_result
 from tests.support.factory import STAGES, World, done, each
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def rounds(world: World) -> tuple[int, int]:
     claim = claim_pages(world)
     tick = world.begin(limit=10)
     outcome = Complete(context={"a": 1}, next=(NextJob(stage="issue_card"),))
-    results = [codec.encode_result(done(job, outcome)) for job in tick.jobs]
+    results = [encode_result(done(job, outcome)) for job in tick.jobs]
     assert len(results) == 10
     call = "select giftcard_advance_tick(%s, %s, %s, 10, 0, p_now => %s)"
     advance = pages(world, call, tick.id, str(uuid.uuid4()), json.dumps(results), world.now)

@@ -11,6 +11,7 @@ import pytest
 
 from lib.job import Complete, Job, NextJob, Outcome, Retry
 from lib.store import codec
+from lib.store.encode import encode_completed, encode_result
 from tests.support.factory import STAGES, Row, Tick, World, done
 
 SEEDS = 30
@@ -90,12 +91,12 @@ class History:
 
     def send(self, tick: Tick, results: list[codec.Result], **more: Any) -> codec.Step:
         known: dict[str, Any] = {"lease_id": more["claim_key"], "owner": "worker"}
-        completed = codec.encode_completed(results) if results and self.by_step else None
+        completed = encode_completed(results) if results and self.by_step else None
         if completed:
             answer = self.world.call("step", tick_id=tick.id, **completed, **more)
             known["completed"] = completed["ids"]
         else:
-            encoded = [codec.encode_result(result) for result in results]
+            encoded = [encode_result(result) for result in results]
             answer = self.world.call("advance_tick", tick_id=tick.id, results=encoded, **more)
         step = codec.decode_step(answer, **known)
         self.see(step)

@@ -6,6 +6,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from lib.store import codec
+from lib.store.encode import encode_result
 from tests.support.factory import Tick, World, done, each
 
 URL = {"mode": "url", "ticks": 1, "seconds": 50, "limit": 2}
@@ -13,7 +14,7 @@ URL = {"mode": "url", "ticks": 1, "seconds": 50, "limit": 2}
 
 def advance(world: World, tick: Tick, wake: Any, *, claim: int = 0, **more: Any) -> codec.Step:
     """The tick settles all it has."""
-    results = [codec.encode_result(done(job)) for job in tick.jobs]
+    results = [encode_result(done(job)) for job in tick.jobs]
     usual = {"tick_id": tick.id, "claim_key": "00000000-0000-4000-8000-000000000001", "busy": 0, "limit": claim}
     answer = world.call("advance_tick", results=results, wake=wake, **(usual | more))
     return codec.decode_step(answer, lease_id=str(usual["claim_key"]), owner="worker")

@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 from lib.job import Complete, Error, Job, Outcome
 from lib.store import codec
 from lib.store.codec import Result, Step
+from lib.store.encode import encode_completed, encode_result
 from tests.support.as_database import add_webhook
 
 Row = dict[str, Any]
@@ -64,8 +65,7 @@ class World:
             return self.connection.execute(statement.encode(), values or None).rowcount
 
     def job(self, job_id: int) -> Row:
-        (row,) = self.rows("select * from public.giftcard_jobs where id = %s", job_id)
-        return row
+        return self.rows("select * from public.giftcard_jobs where id = %s", job_id)[0]
 
     def history(self, job_id: int) -> list[Row]:
         """The runs of a job, the first first."""
@@ -77,8 +77,7 @@ class World:
         return self.rows(f"select {known} from public.giftcard_circuits order by circuit")
 
     def circuit(self, name: str) -> Row:
-        (row,) = (circuit for circuit in self.circuits() if circuit["circuit"] == name)
-        return row
+        return next(circuit for circuit in self.circuits() if circuit["circuit"] == name)
 
     def changes(self, circuit: str) -> list[Row]:
         """Its changes of state, the first first."""
@@ -152,7 +151,7 @@ class World:
 
     def settle_all(self, *results: Result, cooldown_seconds: float = 60) -> Row:
         """Writes outcomes in one call; answers {settled, opened, closed, sums}."""
-        written = [codec.encode_result(result) for result in results]
+        written = [encode_result(result) for result in results]
         answer: Row = self.call("settle", results=written, cooldown_seconds=cooldown_seconds)
         return answer
 
@@ -219,19 +218,17 @@ class Tick:
         """Settles and claims up to `limit` more, as the store does."""
         more |= {"tick_id": self.id, "claim_key": key or str(uuid.uuid4()), "limit": limit, "busy": busy}
         known: dict[str, Any] = {"lease_id": more["claim_key"], "owner": "worker"}
-        completed = codec.encode_completed(list(results)) if results and not more.get("one_by_one") else None
-        if completed:
+        if results and not more.get("one_by_one") and (completed := encode_completed(list(results))):
             known["completed"] = completed["ids"]
             answer = self.world.call("step", **completed, **more)
         else:
-            answer = self.world.call("advance_tick", results=[codec.encode_result(r) for r in results], **more)
+            answer = self.world.call("advance_tick", results=[encode_result(r) for r in results], **more)
         self.step = codec.decode_step(answer, **known)
         return self.step
 
     @property
     def row(self) -> Row:
-        (row,) = self.world.rows("select * from public.giftcard_ticks where id = %s", self.id)
-        return row
+        return self.world.rows("select * from public.giftcard_ticks where id = %s", self.id)[0]
 
 
 def done(job: Job, outcome: Outcome | None = None, *, trips: int | None = None) -> Result:

@@ -10,7 +10,8 @@ from lib.config.rates import Rate
 from lib.errors import PermanentError, TransientError
 from lib.job import Complete, Error, Retry
 from lib.jobs.registry import Registry
-from lib.store.codec import Result, encode_result
+from lib.store.codec import Result
+from lib.store.encode import encode_result
 from tests.support.decisions import a_job, decided
 from tests.support.world import ADMIN, World, a_stage, bearer
 

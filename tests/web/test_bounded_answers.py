@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lib.job import Complete, Job, Snooze
-from lib.store.codec import Result, encode_result
+from lib.store.codec import Result
+from lib.store.encode import encode_result
 from tests.support.hostile_rows import limits, long_acts, long_batches, long_operations, long_tokens
 from tests.support.openapi_document import openapi_document, operations
 from tests.support.world import ADMIN, World, bearer

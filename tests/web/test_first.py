@@ -15,7 +15,7 @@ from werkzeug.test import Client, TestResponse
 from dev import ROOT
 from lib.errors import Misconfigured, Refused, Unavailable
 from lib.web.app import create_app
-from lib.web.first import first_app, once
+from lib.web.first import FirstApplication, once
 from tests.support.world import ADMIN, API, CRON, World, bearer
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -24,12 +24,12 @@ Make = Callable[..., World]
 
 
 def _first(world: World) -> Client:
-    return Client(first_app(world.services, lambda: world.app))
+    return Client(FirstApplication(world.services, lambda: world.app))
 
 
 def _alone(world: World) -> Client:
     """One that must not need Flask."""
-    return Client(first_app(world.services, lambda: pytest.fail("Flask was needed")))
+    return Client(FirstApplication(world.services, lambda: pytest.fail("Flask was needed")))
 
 
 def _addresses(world: World) -> Iterator[str]:
@@ -143,7 +143,7 @@ def test_requests_that_come_at_once_build_flask_once(world: World) -> None:
         built.append(create_app(world.services))
         return built[-1]
 
-    app = first_app(world.services, once(create))
+    app = FirstApplication(world.services, once(create))
 
     def ask(_: int) -> int:
         together.wait()
