@@ -6,6 +6,7 @@ import re
 import select
 import threading
 import time
+import zlib
 from contextlib import suppress
 from typing import Any
 
@@ -45,7 +46,8 @@ class Connection(psycopg.Connection[Any]):
     """A connection that waits for no response beyond `until`, a `time.monotonic()` value.
 
     `prepares`: whether statements may be prepared; None: unknown before the first one. `names`: those that it has run,
-    with the name that each is prepared as, or none yet. `by_pgbouncer`: it leads to a PgBouncer that can prepare.
+    with the name that each is prepared as, or none yet; `named`: how many names were given. `by_pgbouncer`: it leads to
+    a PgBouncer that can prepare.
     """
 
     until = math.inf
@@ -54,10 +56,19 @@ class Connection(psycopg.Connection[Any]):
     prepares: bool | None = None
     by_pgbouncer = False
     names: dict[bytes, bytes]
+    named = 0
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait as psycopg does, up to the deadline."""
         return super().wait(gen, interval, max(0.0, self.until - time.monotonic()))
+
+    def new_name(self, statement: bytes) -> bytes:
+        """Return a name to prepare a statement as: no earlier one of this connection, and of no other statement.
+
+        So a session that a pooler hands on by mistake has no name of ours that leads to another function.
+        """
+        self.named += 1
+        return b"giftcard_%d_%08x" % (self.named, zlib.crc32(statement))
 
 
 class Connections:

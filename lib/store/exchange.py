@@ -72,7 +72,7 @@ def _ask_prepared(connection: Connection, statement: bytes, values: Values) -> b
     if name:
         pgconn.send_query_prepared(name, values)
         return _first(_checked(connection.wait(generators.execute(pgconn))))
-    name = b"giftcard_%d" % len(connection.names)
+    name = connection.new_name(statement)
     pgconn.enter_pipeline_mode()
     pgconn.send_prepare(name, statement)
     pgconn.send_query_prepared(name, values)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from lib.store import wire as wires
 from lib.store.connections import Connection
 from lib.store.exchange import ask
 from lib.store.postgres import PostgresWire
+from lib.store.statements import statement
 from tests.support.factory import World
 
 # What may happen to a prepared statement comes at one of these calls: the first, the one that prepares, a later one.
@@ -32,8 +34,9 @@ def line_of(wire: PostgresWire) -> Connection:
 
 
 def prepared(wire: PostgresWire) -> list[str]:
-    """The names that the server has, without those of this question."""
-    names = line_of(wire).execute("select name from pg_prepared_statements order by name").fetchall()
+    """The names that the server has, without those of this question, and without the sums of their statements."""
+    query = "select regexp_replace(name, '_[0-9a-f]{8}$', '') from pg_prepared_statements order by name"
+    names = line_of(wire).execute(query).fetchall()
     return [name for (name,) in names]
 
 
@@ -45,6 +48,34 @@ def test_a_statement_that_runs_again_is_prepared_and_one_that_does_not_is_not(wi
     assert wire.call("wire_text", value="é") == "é"
     assert names == [[], [], ["giftcard_1"], ["giftcard_1"]]
     assert prepared(wire) == ["giftcard_1"]
+
+
+def test_statements_that_take_turns_are_all_prepared(wire: PostgresWire) -> None:
+    """All run once before the first is prepared: no two get the same name."""
+    for number in range(4):
+        assert wire.call("wire_integer", value=number) == number
+        assert [wire.call("wire_text", value="é"), wire.call("wire_flag", value=True)] == ["é", True]
+        wire.call("wire_void")
+    assert prepared(wire) == ["giftcard_1", "giftcard_2", "giftcard_3", "giftcard_4"]
+    assert line_of(wire).prepares
+
+
+def test_one_that_no_longer_fits_leaves_its_name_to_no_other(wire: PostgresWire, world: World) -> None:
+    for number in range(3):
+        assert (wire.call("wire_text", value="é"), wire.call("wire_big", value=number)) == ("é", number)
+    world.run("drop function wire_big(bigint)")
+    world.run("create function wire_big(p_value text) returns text return p_value")
+    for number in range(4):
+        assert wire.call("wire_big", value=number) == str(number)
+        assert wire.call("wire_flag", value=True) is True
+    assert prepared(wire) == ["giftcard_1", "giftcard_2", "giftcard_3", "giftcard_4"]
+    assert line_of(wire).prepares
+
+
+def test_a_name_is_of_one_statement_on_all_connections() -> None:
+    """A pooler that stops to keep track hands on sessions with the statements of others: none runs for another."""
+    names = {Connection.new_name(mock.Mock(named=0), text) for text in (b"select 1", b"select 2")}
+    assert len(names) == 2
 
 
 def test_no_more_than_a_bound_is_prepared(wire: PostgresWire) -> None:
@@ -67,7 +98,8 @@ def test_one_that_is_gone_is_carried_out_once_and_none_is_prepared_again(wire: P
 
 def test_a_name_that_someone_else_has_taken_is_left_to_them(wire: PostgresWire) -> None:
     wire.call("wire_void")
-    line_of(wire).execute("prepare giftcard_1 as select 1")
+    taken = Connection.new_name(mock.Mock(named=0), statement("wire_note", ("name",))).decode()
+    line_of(wire).execute(f"prepare {taken} as select 1".encode())
     assert [wire.call("wire_note", name="é") for _ in range(4)] == [1, 2, 3, 4]
     assert prepared(wire) == ["giftcard_1"]
 
@@ -82,16 +114,16 @@ def test_a_migration_between_two_calls_is_not_noticed(wire: PostgresWire, world:
 
 
 def test_the_result_of_another_type_is_not_noticed(wire: PostgresWire, world: World) -> None:
-    """As after an extension or a cast has changed what to_json returns: cached plan must not change result type."""
+    """As after an extension or a cast has changed to_json: cached plan must not change result type."""
     world.run("create function changing() returns text return 'a'")
-    statement = b"select changing(), 1 where $1::text is null or true"
+    text = b"select changing(), 1 where $1::text is null or true"
     wire.call("wire_void")
     connection = line_of(wire)
-    assert [ask(connection, statement, [b"x"]) for _ in range(3)] == [b"a"] * 3
-    assert connection.names[statement]
+    assert [ask(connection, text, [b"x"]) for _ in range(3)] == [b"a"] * 3
+    assert connection.names[text]
     world.run("drop function changing()")
     world.run("create function changing() returns integer return 7")
-    assert ask(connection, statement, [b"x"]) == b"7"
+    assert ask(connection, text, [b"x"]) == b"7"
     assert connection.prepares
 
 
