@@ -26,20 +26,30 @@ _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("Cache-Control", "no-store"),
 ]
+# What code around an application asks it for, of all that Flask's has.
+_OF_FLASK = frozenset(
+    {
+        *("app_context", "cli", "config", "extensions", "test_cli_runner", "test_client", "test_request_context"),
+        *("url_map", "view_functions"),
+    }
+)
 _STATUS_LINES = {200: "200 OK", 503: "503 SERVICE UNAVAILABLE"}
 
 
 class FirstApplication:
     """A WSGI application. `create_app` returns the Flask application, the same one at each call.
 
-    What Flask's application has besides, like `test_client`, is that one's.
+    Some of what Flask's application has, like `test_client`, is that one's. No other name builds it: Vercel's runtime
+    asks an application for `asgi` and for marks of a coroutine, before the first request.
     """
 
     def __init__(self, services: Services, create_app: "Callable[[], Flask]") -> None:
         self._services, self._create_app = services, create_app
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the Flask application has under this name."""
+        """Return what the Flask application has under one of these names."""
+        if name not in _OF_FLASK:
+            raise AttributeError(f"{type(self).__name__} has no {name}: ask the application of create_app", name=name)
         return getattr(self._create_app(), name)
 
     def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:

@@ -1,5 +1,7 @@
 """The application of a new process serves all that Flask serves, and as Flask does; a tick needs no Flask."""
 
+import copy
+import inspect
 import subprocess
 import sys
 import threading
@@ -152,6 +154,24 @@ def test_requests_that_come_at_once_build_flask_once(world: World) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == [404] * 8
     assert len(built) == 1
+
+
+def test_a_server_that_looks_at_the_application_needs_no_flask(world: World) -> None:
+    """As Vercel's runtime does before the first request (`vercel_runtime.resolver.detect_app_type`)."""
+    app = FirstApplication(world.services, lambda: pytest.fail("Flask was needed"))
+    assert getattr(app, "asgi", None) is None
+    assert not inspect.iscoroutinefunction(app)
+    assert not inspect.iscoroutinefunction(app.__call__)
+    assert len(inspect.signature(app).parameters) == 2
+    assert callable(copy.copy(app))
+    with pytest.raises(AttributeError, match="create_app"):
+        app.lifespan  # noqa: B018
+
+
+def test_what_tests_ask_an_application_for_is_that_of_flask(world: World) -> None:
+    app = FirstApplication(world.services, lambda: world.app)
+    assert app.config is world.app.config
+    assert app.test_client().get(HEALTH).json == {"status": "up"}
 
 
 def test_what_could_not_be_made_is_made_again() -> None:
