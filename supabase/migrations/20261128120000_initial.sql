@@ -4420,7 +4420,7 @@ begin
   if cardinality(p_done) is distinct from cardinality(p_ids) then
     r := public.giftcard_settled_jobs(
       p_ids, coalesce(p_done, '{}'), public.giftcard_results_by_id(v_results));
-    settled := r.settled;
+    settled := coalesce(r.settled, '[]');  -- none: the rows are gone
     update public.giftcard_ticks set lease_lost = lease_lost + r.lease_lost where id = p_tick_id;
   end if;
   if p_follow_up then

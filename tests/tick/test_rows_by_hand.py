@@ -96,3 +96,22 @@ def test_probe_that_cannot_be_recorded_leaves_its_circuit_alone(world: World) ->
     assert world.tick()["completed"] == 1
     assert world.job(stage="other")["status"] == "queued"
     assert "circuit other (passed over): not this row" in rows_line(world)["message"]
+
+
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("outcome", [Complete(), Complete(context={"a": 1}), Complete(detail={"a": 1})])
+def test_run_whose_row_is_deleted_is_lost_and_not_complete(
+    make_world: Make, caplog: pytest.LogCaptureFixture, outcome: Outcome, others: int
+) -> None:
+    """Also where it was all that a call settled."""
+
+    def deleted(payload: Any, context: Any) -> Outcome:
+        world.sql("delete from giftcard_jobs where id = %s", context.job.id)
+        return outcome
+
+    world = make_world(handlers={"work": good, "deleted": deleted}, GIFTCARD_CONCURRENCY=10)
+    world.enqueue("work", count=others)
+    world.enqueue("deleted")
+    report = world.tick()
+    assert (report["completed"], report["lease_lost"]) == (others, 1)
+    assert [record.getMessage() for record in caplog.records].count("lease_lost") == 1
