@@ -74,6 +74,7 @@ def _keep_what_needs_the_server(config: pytest.Config, items: list[pytest.Item])
     items[:] = kept
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return one worker more than there are cores, because tests wait for servers as often as they compute; but no more
     than there are files to run: each worker takes seconds to start. 0, for a single file: no worker at all."""
