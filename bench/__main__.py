@@ -59,6 +59,8 @@ def main() -> None:
     chapters = options.only.split(",")
     if unknown := [name for name in chapters if name not in _CHAPTERS]:
         parser.error(f"no such chapter: {', '.join(unknown)}")
+    if options.write and not options.report and (options.quick or set(chapters) != set(_CHAPTERS)):
+        parser.error("--write takes a whole run: leave out --quick and --only")
     if options.report:
         found = json.loads(options.report.read_text(encoding="utf-8"))
     else:

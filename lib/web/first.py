@@ -86,7 +86,7 @@ def _is_clock(own: Services, environ: Environ) -> bool:
 
 def once(create: Callable[[], T]) -> Callable[[], T]:
     """Return a function that returns what `create` makes when it is first called; other threads wait for it."""
-    creating = threading.Lock()
+    creating = threading.RLock()  # a `create` that asks for what it makes recurses, and so ends
     created: list[T] = []
 
     def get() -> T:
