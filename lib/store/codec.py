@@ -149,9 +149,11 @@ def decode_step(step: dict[str, Any], *, lease_id: str, owner: str, completed: t
 
     `completed`: the jobs of a call of `giftcard_step`. It leaves out `settled` where all of them are.
     """
-    settled = _settled(step) or tuple(
-        Settled(id=job_id, settled="settled", status="completed", next_run_at=None) for job_id in completed
-    )
+    settled = _settled(step)
+    if step.get("settled") is None:
+        settled = tuple(
+            Settled(id=job_id, settled="settled", status="completed", next_run_at=None) for job_id in completed
+        )
     return Step(
         jobs=tuple(_jobs(step["jobs"], lease_id, owner)),
         settled=settled,

@@ -1,0 +1,81 @@
+"""A step and others at once: in which order it locks, and what it sees of changes while it waited."""
+
+import pytest
+
+from lib.job import Call, Complete
+from lib.store.codec import Result
+from lib.store.encode import encode_completed, encode_result
+from tests.support.batches import create
+from tests.support.batches import ids as jobs_of
+from tests.support.factory import Row, Tick, World, done, each, ids
+from tests.support.race import Race
+
+KEY = "00000000-0000-4000-8000-000000000001"
+
+
+def step(world: World, tick: Tick, *results: Result, limit: int = 0) -> Row:
+    completed = encode_completed(list(results))
+    assert completed
+    answer: Row = world.call("step", tick_id=tick.id, claim_key=KEY, **completed, limit=limit, busy=1)
+    return answer
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_jobs_are_locked_by_id_whatever_the_order_of_results(world: World, race: Race, turned: bool) -> None:
+    each(world.enqueue, 2)
+    tick = world.begin(limit=2)
+    one, other = sorted(ids(tick.jobs))
+    results = [done(job) for job in sorted(tick.jobs, key=lambda job: job.id, reverse=turned)]
+    race.first.run("select from giftcard_jobs where id = %s for update", other)
+    waiting = race.second_waits(lambda w: step(w, tick, *results))
+    free = world.rows("select id from giftcard_jobs where id = %s for update skip locked", one)
+    race.commit()
+    assert free == []
+    assert waiting.result()["settled"] is None
+    assert tick.row["completed"] == 2
+
+
+def test_a_settle_with_a_call_locks_the_tick_before_the_batch(world: World, race: Race) -> None:
+    """As a step does: else each could hold what the other needs."""
+    world.run("create function shop_ok(p jsonb) returns void language sql as ''")
+    world.run("insert into giftcard_settle_functions values ('shop_ok')")
+    batch = create(world, 1)
+    tick = world.begin(limit=1, key=KEY)
+    assert ids(tick.jobs) == jobs_of(batch)
+    result = encode_result(Result(job=tick.jobs[0], outcome=Complete(then=Call("shop_ok", {}))))
+    race.first.run("select from giftcard_ticks where id = %s for update", tick.id)
+    waiting = race.second_waits(lambda w: w.call("settle_with_call", tick_id=tick.id, result=result))
+    free = world.rows("select id from giftcard_batches for update skip locked")
+    race.commit()
+    assert [row["id"] for row in free] == [batch["id"]]
+    assert [settled["settled"] for settled in waiting.result()["settled"]] == ["settled"]
+    assert tick.row["completed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "starts"),
+    [
+        ("insert into giftcard_stages (stage, paused_at) values ('*', now())", 0),
+        ("insert into giftcard_stages (stage, paused_at) values ('email', now())", 0),
+        ("insert into giftcard_limits (kind, name, runs) values ('stage', 'email', 1)", 1),
+    ],
+)
+def test_what_changes_while_it_waits_for_its_tick_counts(world: World, race: Race, change: str, starts: int) -> None:
+    each(world.enqueue, 10)
+    tick = world.begin(limit=3)
+    race.first.run("select from giftcard_ticks where id = %s for update", tick.id)
+    waiting = race.second_waits(lambda w: step(w, tick, *map(done, tick.jobs), limit=3))
+    world.run(change)
+    race.commit()
+    assert len(waiting.result()["jobs"]) == starts
+    assert tick.row["completed"] == 3
+
+
+def test_of_deleted_jobs_none_counts_as_settled(world: World) -> None:
+    each(world.enqueue, 4)
+    tick = world.begin(limit=2)
+    running = tick.jobs
+    world.run("delete from giftcard_jobs where status = 'running'")
+    assert tick.advance(*map(done, running), limit=1, busy=1).settled == ()
+    assert len(tick.jobs) == 1
+    assert tick.row["completed"] == 0
