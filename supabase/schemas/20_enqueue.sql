@@ -116,7 +116,7 @@ begin
     returning id)
   -- As text: a third of the cost of json_build_object.
   select array_agg(id),
-         '[' || string_agg('{"id": ' || id || ', "status": "queued", "created": true}', ', ' order by id) || ']'
+         ('[' || string_agg('{"id": ' || id || ', "status": "queued", "created": true}', ', ' order by id) || ']')::json
     into ids, answers from inserted;
 exception when unique_violation then
   ids := null;
@@ -126,8 +126,8 @@ end $$;
 -- circuit, trigger_type, source (app, pgmq; without it, sql), payload, context, max_attempts, semantics, ttr_seconds,
 -- retry_delays, priority, concurrency_key, batch_id, scheduled_at (with its zone), delay_seconds. Return [{id, status,
 -- created}] in the same order. A job that exists already is returned as it stands and not changed; with p_replace, one
--- in error or cancelled is queued again with this payload. p_by: the operator whose act it is; null: a program enqueues,
--- which the audit leaves out.
+-- in error or cancelled is queued again with this payload. p_by: the operator whose act it is; null: a program
+-- enqueues, which the audit leaves out.
 -- p_commits: the transaction ends with this call; else jobs are due from its commit on (giftcard_schedule_at_commit).
 create function public.giftcard_enqueue(
   p_jobs jsonb, p_replace boolean default false, p_by text default null, p_commits boolean default false,

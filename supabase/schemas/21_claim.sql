@@ -57,8 +57,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 set plan_cache_mode = force_generic_plan as $$
 declare
   s public.giftcard_claim_state;
-  q record;                  -- the scan
-  m record;                  -- what was marked
+  q record; m record;        -- the scan, and what was marked
   v_ended bigint[] := '{}'::bigint[];
   v_half_open text[] := '{}'::text[];
 begin
