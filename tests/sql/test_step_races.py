@@ -79,3 +79,15 @@ def test_of_deleted_jobs_none_counts_as_settled(world: World) -> None:
     assert tick.advance(*map(done, running), limit=1, busy=1).settled == ()
     assert len(tick.jobs) == 1
     assert tick.row["completed"] == 0
+
+
+def test_a_pause_of_all_stages_keeps_what_a_step_has_claimed_and_starts_no_more(world: World, race: Race) -> None:
+    each(world.enqueue, 3)
+    tick = world.begin(limit=2)
+    each(lambda: world.enqueue("payment"), 5)
+    race.first.run("select from giftcard_jobs where id = %s for update", tick.jobs[0].id)
+    waiting = race.second_waits(lambda w: step(w, tick, *map(done, tick.jobs), limit=4))
+    world.run("insert into giftcard_stages (stage, paused_at) values ('*', now())")
+    race.commit()
+    assert [row[3] for row in waiting.result()["jobs"]] == ["email"]
+    assert tick.row["started"] == 3
