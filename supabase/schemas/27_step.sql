@@ -135,8 +135,8 @@ end $$;
 
 -- Advance a tick whose results are all complete: as giftcard_advance_tick does, which is called for what is left.
 -- p_ids, p_lease_ids: the runs, by id, as everybody locks jobs. p_results: what any of them has besides, by its id:
--- {"7": {context, detail, next}}; null: none has. The tick's row is locked first: a call that is repeated waits for the
--- first, and finds what it did.
+-- {"7": {context, detail, next}}; null: none has. The claim's key and the tick's row are locked first: a call that is
+-- repeated waits for the first, and finds what it did.
 create function public.giftcard_step(
   p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_lease_ids uuid[], p_limit integer, p_busy integer,
   p_results jsonb default null, p_linger_seconds double precision default 0, p_stop text default null,
@@ -153,6 +153,7 @@ declare
   o record;  -- what the statement did
   f record;  -- and what followed
 begin
+  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));  -- as giftcard_claim
   select * into t from public.giftcard_ticks where id = p_tick_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');

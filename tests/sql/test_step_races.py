@@ -91,3 +91,24 @@ def test_a_pause_of_all_stages_keeps_what_a_step_has_claimed_and_starts_no_more(
     race.commit()
     assert [row[3] for row in waiting.result()["jobs"]] == ["email"]
     assert tick.row["started"] == 3
+
+
+@pytest.mark.parametrize("by_step", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_a_call_that_is_repeated_without_its_results_brings_the_same_leases(
+    world: World, race: Race, by_step: bool, again: bool
+) -> None:
+    """The reply was lost, and the results may be kept for a later call than the next."""
+    each(world.enqueue, 8)
+    tick = world.begin(limit=2)
+    call = {"tick_id": tick.id, "claim_key": KEY, "limit": 2, "busy": 1}
+    results = [encode_result(done(job)) for job in tick.jobs]
+    if by_step:
+        first = step(race.first, tick, *map(done, tick.jobs), limit=2)
+    else:
+        first = race.first.call("advance_tick", results=results, **call)
+    waiting = race.second_waits(lambda w: w.call("advance_tick", results=results if again else [], **call))
+    race.commit()
+    assert waiting.result()["jobs"] == first["jobs"]
+    assert len(world.rows("select from giftcard_jobs where status = 'running'")) == 2
+    assert (tick.row["completed"], tick.row["started"]) == (2, 4)
