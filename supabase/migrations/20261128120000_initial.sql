@@ -3200,9 +3200,7 @@ begin
   end if;
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
   s.queues := public.giftcard_known_queues(t, p_now);
-  if p_limit > 0 and s.queues <> '{}' then
-    s := public.giftcard_pick_jobs(s, t.only_job_id, p_now);
-  end if;
+  s := case when p_limit > 0 and s.queues <> '{}' then public.giftcard_pick_jobs(s, t.only_job_id, p_now) else s end;
   if s.remaining > 0 or p_limit <= 0 then
     t.scanned_at := p_now;
     t.served := s.served;

@@ -25,7 +25,7 @@ def test_job_held_back_by_a_limit_says_which_and_who_set_it(world: World, expect
     running = world.add("payment", concurrency_key="kate")
     held = [running, world.add("payment", concurrency_key="kate")]
     taken = world.value("select giftcard_begin_tick(gen_random_uuid(), 'w', 't', '{\"payment\": 60}', 9, 60, 1)")
-    (job_id,) = set(held) - {job["id"] for job in taken["jobs"]}
+    (job_id,) = set(held) - {job[0] for job in taken["jobs"]}
     told = waits(world, job_id)["waiting_for"]
     assert (told["reason"], told["by"]) == (expected, "ann")
     assert told["text"].startswith(text)

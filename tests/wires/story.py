@@ -125,7 +125,7 @@ def _a_tick(t: Teller) -> None:
     t.do("begin_tick", key=LEASES[1], limit=2, execution_id="e", **usual)
     t.do("begin_tick", key=LEASES[1], limit=2, **(usual | {"code_version": 0}))
     t.do("begin_tick", key="no uuid", limit=2, **usual)
-    one, two = (job["id"] for job in tick["jobs"])
+    one, two = (job[0] for job in tick["jobs"])
     t.do("heartbeat", job_id=one, lease_id=LEASES[0], seconds=30.5)
     t.do("heartbeat", job_id=one, lease_id=LEASES[6], seconds=30)
     results = [
@@ -137,6 +137,9 @@ def _a_tick(t: Teller) -> None:
     t.do("advance_tick", claim_key=LEASES[2], results=results, **settled)
     t.do("advance_tick", claim_key=LEASES[3], results=[{"id": one, "outcome": "vanish"}], **settled)
     t.do("advance_tick", claim_key=LEASES[3], results=[results[0]] * 2, **settled)
+    done = {"ids": (one,), "lease_ids": (LEASES[0],), "results": {str(one): {"detail": {"ß": 1}}}}
+    t.do("step", claim_key=LEASES[3], **done, **settled)
+    t.do("step", claim_key=LEASES[3], **(done | {"ids": (NOBODY,)}), **(settled | {"tick_id": NOBODY}))
     t.do("advance_tick", claim_key=LEASES[3], results=[], stop="limit", **(settled | {"limit": 0}))
     t.do("begin_maintenance", task="prune")
     t.do("begin_maintenance", task="prune")
