@@ -8,7 +8,8 @@ from lib.telemetry.redact import MAX_ERROR_LENGTH
 
 
 def encode_completed(results: list[Result]) -> dict[str, Any] | None:
-    """Encode results as `giftcard_step` takes them; None: one is not simply complete."""
+    """Encode results as `giftcard_step` takes them, in the order of ids; None: one is not simply complete."""
+    results = sorted(results, key=lambda result: result.job.id)
     more: dict[str, Any] = {}
     for result in results:
         outcome = result.outcome

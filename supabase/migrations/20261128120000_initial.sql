@@ -3184,19 +3184,18 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 set plan_cache_mode = force_generic_plan as $$
 declare
   s public.giftcard_claim_state;
-  q record;                  -- the scan
-  m record;                  -- what was marked
-  v_ended bigint[] := '{}'::bigint[];
-  v_half_open text[] := '{}'::text[];
+  q record; m record;        -- the scan, and what was marked
+  v_ended bigint[] := '{}'::bigint[]; v_half_open text[] := '{}'::text[];
 begin
   select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
   if t.claim_key = p_claim_key and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif p_claimed = '{}' and exists (
-      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
+    jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
+    claimed := cardinality(p_claimed);
     return;
   end if;
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
@@ -4150,7 +4149,8 @@ end $$;
 
 -- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
--- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
+-- limit, budget, shutdown). Safe to repeat, also without the results, which may wait for a later call: the claim's key
+-- is locked, as in giftcard_claim. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
 -- stopped_because, schedules, wake_in}: as giftcard_begin_tick does; settled null: all is settled that was given. The
 -- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step, p_claimed: what
@@ -4172,11 +4172,11 @@ declare
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
   s record;  -- what was settled
-  c record;  -- what is claimed
-  e record;  -- the end
+  c record; e record;  -- what is claimed, and the end
 begin
   if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
+  if p_results <> '[]' then perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0)); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
@@ -4351,8 +4351,9 @@ begin
 end $$;
 
 -- Advance a tick whose results are all complete: as giftcard_advance_tick does, which is called for what is left.
--- p_ids, p_lease_ids: the runs. p_results: what any of them has besides, by its id: {"7": {context, detail, next}};
--- null: none has. The tick's row is locked first: a call that is repeated waits for the first, and finds what it did.
+-- p_ids, p_lease_ids: the runs, by id, as everybody locks jobs. p_results: what any of them has besides, by its id:
+-- {"7": {context, detail, next}}; null: none has. The claim's key and the tick's row are locked first: a call that is
+-- repeated waits for the first, and finds what it did.
 create function public.giftcard_step(
   p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_lease_ids uuid[], p_limit integer, p_busy integer,
   p_results jsonb default null, p_linger_seconds double precision default 0, p_stop text default null,
@@ -4364,24 +4365,28 @@ set plan_cache_mode = force_generic_plan set lock_timeout = '2s' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_queues public.giftcard_cursor[];
-  r record;  -- the tick, and what it has to look at
+  t public.giftcard_ticks;
+  r record;  -- what it has to look at
   o record;  -- what the statement did
   f record;  -- and what followed
 begin
-  select t as tick, exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as circuits,
+  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));  -- as giftcard_claim
+  select * into t from public.giftcard_ticks where id = p_tick_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+  end if;
+  -- Another statement sees what has changed while the row was waited for: a pause, a limit.
+  select exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as circuits,
          exists (select from public.giftcard_webhook_endpoints where enabled) as webhooks,
          exists (select from public.giftcard_stages where paused_at is not null)
            or exists (select from public.giftcard_limits)
            or exists (select from public.giftcard_jobs where status = 'queued' and concurrency_key is not null) as looks
-    into r from public.giftcard_ticks t where t.id = p_tick_id for update;
-  if not found then
-    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
-  end if;
-  v_queues := public.giftcard_plain_queues(r.tick, p_claim_key, p_limit, r.looks or r.circuits, v_now);
+    into r;
+  v_queues := public.giftcard_plain_queues(t, p_claim_key, p_limit, r.looks or r.circuits, v_now);
   o := public.giftcard_settle_and_claim(
-    r.tick, p_ids, p_lease_ids, p_results, v_queues, p_claim_key, p_limit, v_now);
+    t, p_ids, p_lease_ids, p_results, v_queues, p_claim_key, p_limit, v_now);
   perform public.giftcard_mark_step(
-    r.tick, v_queues, p_claim_key, p_limit, coalesce(cardinality(o.done), 0), o.ids, o.times, o.queues);
+    t, v_queues, p_claim_key, p_limit, coalesce(cardinality(o.done), 0), o.ids, o.times, o.queues);
   f := public.giftcard_after_step(
     p_tick_id, p_ids, p_lease_ids, p_results, o.done, o.batches, r.circuits or r.webhooks, p_cooldown_seconds,
     p_wake is not null and p_stop is null, v_now);
@@ -5046,7 +5051,7 @@ begin
                             'older', case when v_more then v_rows[cardinality(v_rows)] -> 'id' end);
 end $$;
 -- Settle calls: a stage's own rows commit with the settle of its job, Complete(then=Call("shop_mark_paid", {…})).
--- Locks: the job's row, what the function locks, then as in giftcard_settle.
+-- Locks: the job's row, what the function locks, the tick's row, then as in giftcard_settle.
 
 create table public.giftcard_settle_functions (
   name text collate "C" not null,
@@ -5141,12 +5146,13 @@ begin
     perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
   end if;
   v_returned := true;
+  -- Before the settle: giftcard_step holds the tick's row when it locks batches and circuits.
+  perform public.giftcard_count_in_tick(p_tick_id, '{"completed": 1, "lease_lost": 0}');
   s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
   if s.settled -> 0 ->> 'settled' is distinct from 'settled' then
     v_returned := false;
     perform public.giftcard_refuse('GC409', 'the row of its job does not change', 'then');
   end if;
-  perform public.giftcard_count_in_tick(p_tick_id, s.sums);
   return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
 -- The first two are not among the others. A time-out that was caught is not armed again: this ends at once.
 exception when query_canceled or assert_failure or others then

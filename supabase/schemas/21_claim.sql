@@ -57,19 +57,18 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set en
 set plan_cache_mode = force_generic_plan as $$
 declare
   s public.giftcard_claim_state;
-  q record;                  -- the scan
-  m record;                  -- what was marked
-  v_ended bigint[] := '{}'::bigint[];
-  v_half_open text[] := '{}'::text[];
+  q record; m record;        -- the scan, and what was marked
+  v_ended bigint[] := '{}'::bigint[]; v_half_open text[] := '{}'::text[];
 begin
   select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
   if t.claim_key = p_claim_key and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif p_claimed = '{}' and exists (
-      select from public.giftcard_stages where stage = '*' and paused_at is not null) then
+  elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
+    jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
+    claimed := cardinality(p_claimed);
     return;
   end if;
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);

@@ -25,7 +25,8 @@ end $$;
 
 -- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
--- limit, budget, shutdown). Safe to repeat. p_plan: whether the caller plans schedules; p_one_by_one: as in
+-- limit, budget, shutdown). Safe to repeat, also without the results, which may wait for a later call: the claim's key
+-- is locked, as in giftcard_claim. p_plan: whether the caller plans schedules; p_one_by_one: as in
 -- giftcard_begin_tick. Return {settled, opened, closed, revived, jobs, paused, next_due_at, next_due_in (seconds),
 -- stopped_because, schedules, wake_in}: as giftcard_begin_tick does; settled null: all is settled that was given. The
 -- jobs that a settle queues wake no other tick: they have this one, unless it stops. p_step, p_claimed: what
@@ -47,11 +48,11 @@ declare
   v_tick public.giftcard_ticks;
   v_busy integer := p_busy;
   s record;  -- what was settled
-  c record;  -- what is claimed
-  e record;  -- the end
+  c record; e record;  -- what is claimed, and the end
 begin
   if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
+  if p_results <> '[]' then perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0)); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);

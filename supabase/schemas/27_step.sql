@@ -134,8 +134,9 @@ begin
 end $$;
 
 -- Advance a tick whose results are all complete: as giftcard_advance_tick does, which is called for what is left.
--- p_ids, p_lease_ids: the runs. p_results: what any of them has besides, by its id: {"7": {context, detail, next}};
--- null: none has. The tick's row is locked first: a call that is repeated waits for the first, and finds what it did.
+-- p_ids, p_lease_ids: the runs, by id, as everybody locks jobs. p_results: what any of them has besides, by its id:
+-- {"7": {context, detail, next}}; null: none has. The claim's key and the tick's row are locked first: a call that is
+-- repeated waits for the first, and finds what it did.
 create function public.giftcard_step(
   p_tick_id bigint, p_claim_key uuid, p_ids bigint[], p_lease_ids uuid[], p_limit integer, p_busy integer,
   p_results jsonb default null, p_linger_seconds double precision default 0, p_stop text default null,
@@ -147,24 +148,28 @@ set plan_cache_mode = force_generic_plan set lock_timeout = '2s' as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_queues public.giftcard_cursor[];
-  r record;  -- the tick, and what it has to look at
+  t public.giftcard_ticks;
+  r record;  -- what it has to look at
   o record;  -- what the statement did
   f record;  -- and what followed
 begin
-  select t as tick, exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as circuits,
+  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));  -- as giftcard_claim
+  select * into t from public.giftcard_ticks where id = p_tick_id for update;
+  if not found then
+    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
+  end if;
+  -- Another statement sees what has changed while the row was waited for: a pause, a limit.
+  select exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as circuits,
          exists (select from public.giftcard_webhook_endpoints where enabled) as webhooks,
          exists (select from public.giftcard_stages where paused_at is not null)
            or exists (select from public.giftcard_limits)
            or exists (select from public.giftcard_jobs where status = 'queued' and concurrency_key is not null) as looks
-    into r from public.giftcard_ticks t where t.id = p_tick_id for update;
-  if not found then
-    perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
-  end if;
-  v_queues := public.giftcard_plain_queues(r.tick, p_claim_key, p_limit, r.looks or r.circuits, v_now);
+    into r;
+  v_queues := public.giftcard_plain_queues(t, p_claim_key, p_limit, r.looks or r.circuits, v_now);
   o := public.giftcard_settle_and_claim(
-    r.tick, p_ids, p_lease_ids, p_results, v_queues, p_claim_key, p_limit, v_now);
+    t, p_ids, p_lease_ids, p_results, v_queues, p_claim_key, p_limit, v_now);
   perform public.giftcard_mark_step(
-    r.tick, v_queues, p_claim_key, p_limit, coalesce(cardinality(o.done), 0), o.ids, o.times, o.queues);
+    t, v_queues, p_claim_key, p_limit, coalesce(cardinality(o.done), 0), o.ids, o.times, o.queues);
   f := public.giftcard_after_step(
     p_tick_id, p_ids, p_lease_ids, p_results, o.done, o.batches, r.circuits or r.webhooks, p_cooldown_seconds,
     p_wake is not null and p_stop is null, v_now);

@@ -1,5 +1,5 @@
 -- Settle calls: a stage's own rows commit with the settle of its job, Complete(then=Call("shop_mark_paid", {…})).
--- Locks: the job's row, what the function locks, then as in giftcard_settle.
+-- Locks: the job's row, what the function locks, the tick's row, then as in giftcard_settle.
 
 create table public.giftcard_settle_functions (
   name text collate "C" not null,
@@ -94,12 +94,13 @@ begin
     perform public.giftcard_refuse('GC409', 'it changes the row of the job that calls it', 'then');
   end if;
   v_returned := true;
+  -- Before the settle: giftcard_step holds the tick's row when it locks batches and circuits.
+  perform public.giftcard_count_in_tick(p_tick_id, '{"completed": 1, "lease_lost": 0}');
   s := public.giftcard_settle(v_results, p_cooldown_seconds, p_now, true);
   if s.settled -> 0 ->> 'settled' is distinct from 'settled' then
     v_returned := false;
     perform public.giftcard_refuse('GC409', 'the row of its job does not change', 'then');
   end if;
-  perform public.giftcard_count_in_tick(p_tick_id, s.sums);
   return json_build_object('settled', s.settled, 'opened', s.opened, 'closed', s.closed);
 -- The first two are not among the others. A time-out that was caught is not armed again: this ends at once.
 exception when query_canceled or assert_failure or others then
