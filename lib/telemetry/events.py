@@ -8,6 +8,7 @@ import select
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -111,16 +112,16 @@ def set_level(level: str) -> None:
     LOG.setLevel(level.upper())
 
 
-class _Written(logging.Formatter):
+class _Written(logging.Formatter, ABC):
     """Formats an event, or a record of a logger below this one, as one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
         return self.line(record.created, record.levelname, record.getMessage(), getattr(record, "fields", {}))
 
+    @abstractmethod
     def line(self, created: float, level: str, event: str, fields: dict[str, Any]) -> str:
         """Return the line of an event of this moment, in seconds since 1970."""
-        raise NotImplementedError
 
 
 class _Json(_Written):
