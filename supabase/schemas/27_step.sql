@@ -146,7 +146,7 @@ language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan set lock_timeout = '2s' as $$
 declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_now timestamptz;
   v_queues public.giftcard_cursor[];
   t public.giftcard_ticks;
   r record;  -- what it has to look at
@@ -158,7 +158,8 @@ begin
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
   end if;
-  -- Another statement sees what has changed while the row was waited for: a pause, a limit.
+  -- What has changed while the row was waited for counts: by a later clock, and in another statement, which sees it.
+  v_now := coalesce(p_now, clock_timestamp());
   select exists (select from public.giftcard_circuits where failures > 0 or state <> 'closed') as circuits,
          exists (select from public.giftcard_webhook_endpoints where enabled) as webhooks,
          exists (select from public.giftcard_stages where paused_at is not null)

@@ -71,6 +71,24 @@ def test_what_changes_while_it_waits_for_its_tick_counts(world: World, race: Rac
     assert tick.row["completed"] == 3
 
 
+def test_the_time_of_what_it_starts_begins_after_its_wait(world: World, race: Race) -> None:
+    world.now = None
+    each(lambda: world.enqueue(scheduled_at="2026-01-01T00:00:00Z"), 6)
+    tick = world.begin(limit=3)
+    race.first.run("select from giftcard_ticks where id = %s for update", tick.id)
+
+    def by_the_servers_clock(w: World) -> Row:
+        w.now = None
+        return step(w, tick, *map(done, tick.jobs), limit=3)
+
+    waiting = race.second_waits(by_the_servers_clock)
+    (released,) = world.rows("select clock_timestamp() as at")
+    race.commit()
+    started = [world.job(job_id)["locked_at"] for job_id, *_ in waiting.result()["jobs"]]
+    assert len(started) == 3
+    assert min(started) >= released["at"]
+
+
 def test_of_deleted_jobs_none_counts_as_settled(world: World) -> None:
     each(world.enqueue, 4)
     tick = world.begin(limit=2)
