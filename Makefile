@@ -29,7 +29,7 @@ WIRE ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check initial-migration migrate secrets bench lint lock
+.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check simulate crash soak initial-migration migrate secrets bench lint lock
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,15 @@ test-quick: $(READY)  ## run the fast tests: pure parts and SQL
 
 vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)
+
+simulate: $(READY)  ## simulate seeds of faults (SEEDS=1000, FIRST=1)
+	@$(BIN)/python -m proof.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1) $(ARGS)
+
+crash: $(READY)  ## kill real processes over a night's orders (KILLS=1000)
+	@$(BIN)/python -m proof.crash --kills $(or $(KILLS),1000) $(ARGS)
+
+soak: $(BENCH_READY)  ## run orders and faults for hours, and plot (HOURS=1)
+	@$(BIN)/python -m proof.soak --hours $(or $(HOURS),1) $(ARGS)
 
 initial-migration:  ## write the initial migration (until the first tag)
 	@cat supabase/schemas/*.sql > supabase/migrations/20261128120000_initial.sql

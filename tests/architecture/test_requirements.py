@@ -15,8 +15,15 @@ from dev import ROOT
 from tests.support.locks import PARTS, locked, named, text
 from tests.support.optional import lacks
 
-OURS = {"api", "bench", "demo", "dev", "lib", "tests"}
-FOLDERS = {"": ("api", "lib"), "-demo": ("demo", "dev"), "-dev": ("tests", "dev/testing"), "-bench": ("bench",)}
+OURS = {"api", "bench", "demo", "dev", "lib", "proof", "tests"}
+FOLDERS = {
+    "": ("api", "lib"),
+    "-demo": ("demo", "dev"),
+    "-dev": ("proof", "tests", "dev/testing"),
+    "-bench": ("bench", "proof/soak"),
+}
+# What stands inside a folder of another part.
+APART = {"-demo": "testing", "-dev": "soak"}
 BROUGHT_BY = packages_distributions()
 
 
@@ -26,7 +33,7 @@ BROUGHT_BY = packages_distributions()
 def sources(part: str) -> list[Path]:
     """The files that import what this part names."""
     paths = [path for folder in FOLDERS[part] for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
-    return [path for path in paths if part == "-dev" or "testing" not in path.parts]
+    return [path for path in paths if APART.get(part) not in path.relative_to(ROOT).parts[1:-1]]
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

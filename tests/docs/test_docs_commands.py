@@ -40,13 +40,6 @@ def test_the_make_targets_that_the_pages_name_exist() -> None:
     assert {"demo", "dev", "migrate", "test"} <= used <= targets
 
 
-def test_the_targets_are_listed_once_and_those_of_ci_exist() -> None:
-    targets = re.findall(r"(?m)^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"))
-    phony = re.findall(r"(?m)^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))[0].split()
-    assert sorted(targets) == sorted(phony)
-    assert set(re.findall(r"(?m)\bmake ([a-z-]+)", (ROOT / ".ci/run").read_text(encoding="utf-8"))) <= set(targets)
-
-
 def test_each_action_of_the_audit_is_described() -> None:
     described = {name for cells in rows("api", columns=2) if cells[0] == "`action`" for name in named(cells[1])}
     assert {act.action for act in ACTS.values()} <= described

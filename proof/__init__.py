@@ -1,0 +1,1 @@
+"""Proofs that others can run: simulation, models, deaths, upgrades, a soak. See `docs/proof.md`."""
