@@ -22,17 +22,18 @@ RECEIPTS_OPEN = "select count(*) from giftcard_jobs where stage = 'receipt' and 
 RECEIPTS_OVERDUE = """
     select count(*) from giftcard_jobs
      where stage = 'receipt' and status = 'queued' and scheduled_at < clock_timestamp()"""
+# One that a stopped process has given back had a run, and no attempt.
 RECEIPTS_UNTOUCHED = """
     select count(*) from giftcard_jobs
-     where stage = 'receipt' and status = 'queued' and attempts = 0 and run_no = 0 and last_error is null"""
+     where stage = 'receipt' and status = 'queued' and attempts = 0 and last_error is null"""
 # A run that a stopped process has given back is none.
 FAILED_RUNS = """
     select format('run %s of job %s (%s) ended as %s: %s', run_no, job_id, stage, result, error)
       from giftcard_job_history where result not in ('SUCCESS', 'RELEASED') order by finished_at limit 5"""
 
 _RUNS = """
-    select j.correlation_id, j.stage, h.lock_owner
-      from giftcard_job_history h join giftcard_jobs j on j.id = h.job_id where h.result = 'SUCCESS'"""
+    select j.correlation_id, j.stage, h.lock_owner, h.result
+      from giftcard_job_history h join giftcard_jobs j on j.id = h.job_id"""
 _JOBS = "select correlation_id, stage from giftcard_jobs where stage <> 'receipt' order by id"
 
 _BROKEN = (
@@ -76,9 +77,9 @@ class _Facts:
     def __init__(self, connection: psycopg.Connection, fleet: Fleet, *, new: int) -> None:
         self._connection, self._new = connection, new
         versions = {process.owner: process.version for process in fleet.processes}
-        self.runs: list[tuple[str, str, int | None]] = [
-            (name, stage, versions.get(owner)) for name, stage, owner in self.rows(_RUNS)
-        ]
+        all_runs = [(name, stage, versions.get(owner), result) for name, stage, owner, result in self.rows(_RUNS)]
+        self.claims = [(name, stage, version) for name, stage, version, _ in all_runs]
+        self.runs = [(name, stage, version) for name, stage, version, result in all_runs if result == "SUCCESS"]
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
@@ -94,10 +95,10 @@ class _Facts:
 
     def of_versions(self) -> list[str]:
         """Check who ran what: no receipt by code that does not know it, and both versions have run orders."""
-        lines = [f"{stage} of {name} was run by an unknown process" for name, stage, one in self.runs if one is None]
+        lines = [f"{stage} of {name} was run by an unknown process" for name, stage, one in self.claims if one is None]
         lines += [
             f"the receipt of {name} was run by version {version}, which does not know the stage"
-            for name, stage, version in self.runs
+            for name, stage, version in self.claims
             if stage == "receipt" and version != self._new
         ]
         versions = {version for _, stage, version in self.runs if stage != "receipt"}
@@ -109,8 +110,7 @@ class _Facts:
         """Check that the orders that the next code has mailed have a receipt, and others none."""
         mailed = {name for name, stage, version in self.runs if stage == "email" and version == self._new}
         had = {name for name, stage, _ in self.runs if stage == "receipt"}
-        form = {self._new: 2}
-        forms = {name: form.get(version, 1) for name, stage, version in self.runs if stage == "personal_code"}
+        forms = {name: 1 + (version == self._new) for name, stage, version in self.runs if stage == "personal_code"}
         lines = [f"order {name} has no receipt" for name in sorted(mailed - had)]
         lines += [f"order {name} has a receipt, and was mailed by the previous code" for name in sorted(had - mailed)]
         for name, note in self.rows("select correlation_id, note from giftcard_jobs where stage = 'receipt'"):

@@ -130,5 +130,6 @@ FAULTS: Mapping[str, Callable[[Files], Files]] = {
 def write(folder: Path, fault: str | None = None) -> None:
     """Write the files into a folder of migrations, with a fault."""
     files = next_migrations()
-    for name, sql in (FAULTS[fault](files) if fault in FAULTS else files).items():
+    plant = FAULTS.get(fault or "")
+    for name, sql in (plant(files) if plant else files).items():
         (folder / name).write_text(sql, encoding="utf-8")

@@ -7,11 +7,16 @@ import threading
 import time
 from pathlib import Path
 
+import psycopg
+
 from proof.upgrade.waits import MIGRATOR
 
 # A migration that ran into its bounds is run again, as CONTRIBUTING.md states.
 _TRIES = 10
 _IN_ITS_WAY = "Other sessions were in its way"
+# Seconds that a transaction is in its way at most, if the first try does not give up before.
+_IN_THE_WAY = 6.0
+_LOOK_SECONDS = 0.05
 
 
 class Migrator:
@@ -25,13 +30,28 @@ class Migrator:
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """Begin to migrate."""
+        """Begin to migrate, with another session's transaction in the way of the first try."""
+        is_in_the_way = threading.Event()
+        threading.Thread(target=self._stand_in_the_way, args=[is_in_the_way]).start()
+        is_in_the_way.wait()
         self._thread.start()
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        self._thread.join()
 
     @property
     def has_ended(self) -> bool:
         """Whether it has done what it could."""
         return not self._thread.is_alive()
+
+    def _stand_in_the_way(self, is_in_the_way: threading.Event) -> None:
+        with psycopg.connect(self._url) as reader:
+            reader.execute("select from giftcard_jobs limit 1")
+            is_in_the_way.set()
+            give_way = time.monotonic() + _IN_THE_WAY
+            while not self.spans and time.monotonic() < give_way:
+                time.sleep(_LOOK_SECONDS)
 
     def _run(self) -> None:
         environment = os.environ | {"DATABASE_URL": self._url, "PGAPPNAME": MIGRATOR}

@@ -93,21 +93,28 @@ class Rollout:
         return early
 
     def _migrate(self, early: Process) -> None:
-        self._say("the migrations are applied")
+        self._say("the migrations are applied; another session is in the way of their first try")
         migrator = Migrator(self._next, self._url)
         self.figures.spans = migrator.spans
         with watched(self._url) as waits:
             self.figures.waits = waits
             migrator.start()
-            self._wait(lambda: migrator.has_ended, "the migrator ends")
+            try:
+                self._wait(lambda: migrator.has_ended, "the migrator ends")
+            except Broken as broken:
+                raise Broken("\n".join([*self._too_long(), str(broken)])) from None
+            finally:
+                migrator.join()
         self._migrated_at = time.monotonic()
-        if migrator.problem:
-            raise Broken(f"the migrations were not applied: {migrator.problem}")
-        if waits.of_ticks > LONGEST_WAIT:
-            most = f"at most {LONGEST_WAIT:g} s are fine"
-            raise Broken(f"a tick waited {waits.of_ticks:.1f} s for a lock of the migrations: {most}")
+        problems = [f"the migrations were not applied: {migrator.problem}"] if migrator.problem else []
+        if problems := problems + self._too_long():
+            raise Broken("\n".join(problems))
         self._wait(lambda: early.ticks > len(early.refused), f"version {NEW} begins on the new schema")
         self._until(0.25)
+
+    def _too_long(self) -> list[str]:
+        wait, most = self.figures.waits.of_ticks, f"at most {LONGEST_WAIT:g} s are fine"
+        return [f"a tick waited {wait:.1f} s for a lock of the migrations: {most}"] if wait > LONGEST_WAIT else []
 
     def _deploy(self) -> None:
         self._say(f"version {NEW} starts, one process after another, beside version {OLD}")

@@ -48,11 +48,13 @@ class Worker:
 
     def __init__(self) -> None:
         from api.index import app, services
+        from lib.web.services import Services
 
+        assert isinstance(services, Services), services
         self._app, self._services = app, services
         self._stopped = False
         self._rest = b""
-        self._wire: Any = WatchedWire(services.store._wire)
+        self._wire = WatchedWire(services.store._wire)
         services.store._wire = self._wire
         signal.signal(signal.SIGTERM, self._stop)
 
@@ -96,9 +98,17 @@ class Worker:
 
         own = self._services
         order = Order.model_validate(content)
-        whose = {"tenant_id": "default", "correlation_id": correlation_id, "trigger_type": "api"}
-        parts = {"store": own.store, "registry": own.registry(), "settings": own.settings}
-        submit_order(order, **parts, **whose, body_hash=body_hash(order), idempotency_key=correlation_id)
+        submit_order(
+            order,
+            store=own.store,
+            registry=own.registry(),
+            settings=own.settings,
+            tenant_id="default",
+            correlation_id=correlation_id,
+            body_hash=body_hash(order),
+            trigger_type="api",
+            idempotency_key=correlation_id,
+        )
 
     def _tick(self) -> tuple[int, dict[str, Any]]:
         environ: dict[str, Any] = {
