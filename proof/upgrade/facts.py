@@ -30,6 +30,9 @@ RECEIPTS_UNTOUCHED = """
 FAILED_RUNS = """
     select format('run %s of job %s (%s) ended as %s: %s', run_no, job_id, stage, result, error)
       from giftcard_job_history where result not in ('SUCCESS', 'RELEASED') order by finished_at limit 5"""
+FAILED_TICKS = """
+    select distinct 'a tick failed: ' || error from giftcard_ticks
+     where stopped_because = 'failed' and error not like '%run the migrations%' limit 3"""
 
 _RUNS = """
     select j.correlation_id, j.stage, h.lock_owner, h.result

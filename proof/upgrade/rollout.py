@@ -45,15 +45,24 @@ class Figures:
 class Rollout:
     """One upgrade, over an empty database. `orders`: at least, five jobs each. `size`: processes of a version.
 
-    `fault`: one of `release.FAULTS`.
+    `longest_wait`: the seconds that a tick may wait for a lock of the migrations. `fault`: one of `release.FAULTS`.
     """
 
     def __init__(
-        self, url: str, folder: Path, *, orders: int, size: int = 3, fault: str | None = None, say: Say = print
+        self,
+        url: str,
+        folder: Path,
+        *,
+        orders: int,
+        size: int = 3,
+        longest_wait: float = LONGEST_WAIT,
+        fault: str | None = None,
+        say: Say = print,
     ) -> None:
         self.figures = Figures()
         self.mailed = 0
         self._url, self._orders, self._size, self._say = url, orders, size, say
+        self._longest_wait = longest_wait
         self._next = next_release(folder / "next", fault=fault)
         self._connection = psycopg.connect(url, autocommit=True)
         self._migrated_at: float | None = None
@@ -113,8 +122,8 @@ class Rollout:
         self._until(0.25)
 
     def _too_long(self) -> list[str]:
-        wait, most = self.figures.waits.of_ticks, f"at most {LONGEST_WAIT:g} s are fine"
-        return [f"a tick waited {wait:.1f} s for a lock of the migrations: {most}"] if wait > LONGEST_WAIT else []
+        wait, most = self.figures.waits.of_ticks, f"at most {self._longest_wait:g} s are fine"
+        return [f"a tick waited {wait:.1f} s for a lock of the migrations: {most}"] if wait > self._longest_wait else []
 
     def _deploy(self) -> None:
         self._say(f"version {NEW} starts, one process after another, beside version {OLD}")
@@ -201,7 +210,8 @@ class Rollout:
             lines += [f"{one.what}: {one.problem}" for one in refused]
         lines += [row[0] for row in self._connection.execute(facts.FAILED_RUNS.encode()).fetchall()]
         if lines:
-            raise Broken("\n".join(lines[:5]))
+            causes = [str(row[0]) for row in self._connection.execute(facts.FAILED_TICKS.encode()).fetchall()]
+            raise Broken("\n".join([*lines[:5], *causes]))
 
     def _is_expected(self, process: Process, refused: Refused) -> bool:
         is_early = self._migrated_at is None or refused.at < self._migrated_at + _GRACE
