@@ -93,5 +93,5 @@ def _email(text: str) -> str:
 def _wider(text: str) -> str:
     field = "    locale: LanguageTag | None = None\n"
     order, arrival = text.split("class Arrival(", 1)
-    parts = [replaced(part, field, f"{field}    wrapped: bool | None = None\n") for part in (order, arrival)]
+    parts = [replaced(part, field, f"{field}    wrapped: bool = True\n") for part in (order, arrival)]
     return "class Arrival(".join(parts)
