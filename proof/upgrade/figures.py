@@ -19,7 +19,7 @@ def lines_of(rollout: Rollout) -> list[str]:
     begun = [len([one for one in fleet.processes if one.version == version]) for version in (OLD, NEW)]
     seconds = sum(end - began for began, end in figures.spans)
     return [
-        f"orders mailed: {rollout.mailed}, in {figures.seconds:.0f} s",
+        f"orders mailed: {rollout.mailed}, {5 * rollout.mailed} jobs and their receipts, in {figures.seconds:.0f} s",
         f"processes: {begun[0]} of version {OLD}, {begun[1]} of version {NEW}; ticks: {ticks[OLD]} and {ticks[NEW]}; "
         f"refused before the migration: {refused}",
         f"migrations: {seconds:.1f} s in {len(figures.spans)} tries of the command; "

@@ -18,7 +18,7 @@ LONGEST_WAIT = 4.0
 # What is broken, in words that a planted mistake has to lead to.
 FOUND = {
     "long-lock": "s for a lock of the migrations: at most",
-    "dropped-column": 'column "context"',
+    "dropped-column": "does not exist",
     "two-of-one-name": "function public.giftcard_begin_tick",
     "refused-code": "deploy newer code",
     "wider-payload": "wrapped is unknown",
