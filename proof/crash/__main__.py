@@ -1,22 +1,27 @@
 """`make crash`: real deaths over a night's orders. Exit code 0: every fact holds, 1: some are broken."""
 
 import argparse
+import logging
 import random
 import sys
 import time
 from collections.abc import Callable, Mapping
 
-from proof.crash import kills
+from lib.telemetry.events import LOG
+from proof.crash import kills, server
 from proof.crash.night import Plan, Say
 from proof.crash.plants import PLANTS
 
 SCENARIOS: Mapping[str, Callable[[Plan, Say], list[str]]] = {
     "kills": kills.run,
+    "server": server.run,
 }
 
 
 def main(arguments: list[str]) -> int:
     """Run the scenarios that are wanted, one after another, and return the exit code."""
+    LOG.addHandler(logging.NullHandler())  # that of the operator's application; the workers' goes to files
+    LOG.propagate = False
     chosen = _parser().parse_args(arguments)
     seed = chosen.seed if chosen.seed is not None else random.randrange(10**6)
     plan = Plan(seed=seed, kills=chosen.kills, times=chosen.times, lanes=chosen.lanes, plant=chosen.plant)

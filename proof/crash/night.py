@@ -27,6 +27,8 @@ ENVIRONMENT = {
     "GIFTCARD_STAGE_PAYMENT_TTR_SECONDS": "4",
     "GIFTCARD_STAGE_ISSUE_CARD_TTR_SECONDS": "4",
 }
+# So many orders are under way at most.
+_OPEN_ORDERS = 24
 _SAY_SECONDS = 5.0
 _ORDER_PATIENCE_SECONDS = 120.0
 
@@ -53,18 +55,16 @@ class Ended:
 class Night:
     """A context in which lanes work and orders come in; it ends when every order is done, or `patience` is over.
 
-    `open_orders`: so many are under way at most. `ended`: the ticks. `late`: what is not done in the end.
+    `tick`: options of each tick. `ended`: the ticks. `late`: what is not done in the end.
     """
 
-    patience = 120.0
-
-    def __init__(self, shop: Shop, *, lanes: int, say: Say, open_orders: int = 24, **tick: Any) -> None:
-        self.shop, self.house = shop, shop.house
+    def __init__(self, shop: Shop, *, lanes: int, say: Say, patience: float = 120.0, **tick: Any) -> None:
+        self.shop, self.house, self.patience = shop, shop.house, patience
         self.say, self.began = say, time.monotonic()
         self.ended: list[Ended] = []
         self.late: list[str] = []
         self.on_order: Callable[[str], None] = lambda order: None
-        self._open_orders, self._tick_options = open_orders, tick
+        self._tick_options = tick
         self._closing, self._give_up = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._said_at = self.began
@@ -145,7 +145,7 @@ class Night:
 
     def _take_orders(self) -> None:
         while not self._closing.is_set():
-            if self._under_way() < self._open_orders:
+            if self._under_way() < _OPEN_ORDERS:
                 with suppress(StoreError):  # the shop closes before the database is back
                     until = 0.0 if self._closing.is_set() else time.monotonic() + _ORDER_PATIENCE_SECONDS
                     self.on_order(self.shop.order(until=until))
@@ -157,7 +157,7 @@ class Night:
         try:
             return len(self.shop.orders) - int(self.house.value(done))
         except psycopg.OperationalError:
-            return self._open_orders
+            return _OPEN_ORDERS
 
     def _lane(self) -> None:
         worker = self.house.worker()

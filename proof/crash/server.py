@@ -1,0 +1,76 @@
+"""The Postgres server itself dies, in three ways, in the middle of a night, and is started again."""
+
+import os
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from dev.postgres import Embedded
+from proof.crash import plants
+from proof.crash.night import Night, Plan, Say, a_shop
+from proof.crash.operator import Operator, an_operator, failed_ticks
+from proof.crash.outcome import tell
+from proof.crash.servers import own_server
+
+TIMES = 9
+_WAYS = ("pg_ctl -m immediate", "SIGKILL of the postmaster", "SIGKILL of a session")
+AWAY = "the database cannot be reached or gave up during giftcard_"
+# With the planted fault: a commit is answered up to this many milliseconds before it is durable.
+_LAZY = {"synchronous_commit": "off", "wal_writer_delay": 10_000, "wal_writer_flush_after": 0}
+
+
+def run(plan: Plan, say: Say) -> list[str]:
+    """Kill the server `plan.times` times over a night's orders; return the facts and words that are broken."""
+    times = plan.times or TIMES
+    say(f"{times} deaths of the Postgres server: {', '.join(_WAYS)}")
+    with (
+        tempfile.TemporaryDirectory(prefix="giftcards-server-") as folder,
+        own_server(settings=_LAZY if plan.plant == "commits" else {}) as (server, url),
+        a_shop(url, Path(folder), plan) as shop,
+        an_operator(url) as operator,
+    ):
+        plants.plant(plan.plant, shop)
+        with Night(shop, lanes=plan.lanes, say=say, budget=2.0, patience=60.0) as night:
+            for turn in range(times):
+                _die(night, server, operator, turn, Random(f"{plan.seed} {turn}"))
+        logged = failed_ticks(shop.house)
+        operator.unmet += [f"words: a tick ended with {words!r}" for words in logged if not words.startswith(AWAY)]
+        return operator.tell(say) + tell(night)
+
+
+def _die(night: Night, server: Embedded, operator: Operator, turn: int, rng: Random) -> None:
+    """Let it work for a while, kill the server, look, and start it again."""
+    night.wait(rng.uniform(1.0, 3.0), f"server death {turn} done")
+    way = _WAYS[turn % len(_WAYS)]
+    if way == "pg_ctl -m immediate":
+        server.stop(mode="immediate")
+    elif way == "SIGKILL of the postmaster":
+        server.kill()
+    else:
+        _kill_a_session(night)
+    if way != "SIGKILL of a session":
+        _read_while_away(operator)
+        night.wait(rng.uniform(0.2, 1.5), f"{way}: the server is down")
+        server.start()
+    since = len(night.ended)
+    works = night.wait_until(lambda: any(not tick.words for tick in night.ended[since:]), seconds=60, what="it is back")
+    if not works or operator.health() != "up":
+        operator.unmet.append(f"words: no tick ended well within 60 s after {way}, or health is not up")
+
+
+def _kill_a_session(night: Night) -> None:
+    pid = night.house.value("select pid from pg_stat_activity where application_name = 'giftcard-jobs' limit 1")
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _read_while_away(operator: Operator) -> None:
+    problem = operator.clock()
+    operator.expect("health", operator.health(), "down")
+    operator.expect(
+        "clock", f"{problem.get('title')}: {problem.get('detail')}", "the database is away", "nothing was lost"
+    )
+    operator.expect("doctor", operator.doctor("database"), "red", AWAY + "doctor", "check DATABASE_URL")
