@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 
 from lib.telemetry.events import LOG
-from proof.crash import kills, server
+from proof.crash import connections, disk, kills, network, server
 from proof.crash.night import Plan, Say
 from proof.crash.plants import PLANTS
 
 SCENARIOS: Mapping[str, Callable[[Plan, Say], list[str]]] = {
     "kills": kills.run,
     "server": server.run,
+    "disk": disk.run,
+    "connections": connections.run,
+    "network": network.run,
 }
 
 

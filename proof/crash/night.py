@@ -59,7 +59,7 @@ class Night:
     """
 
     def __init__(self, shop: Shop, *, lanes: int, say: Say, patience: float = 120.0, **tick: Any) -> None:
-        self.shop, self.house, self.patience = shop, shop.house, patience
+        self.shop, self.house, self.patience = shop, _patient(shop), patience
         self.say, self.began = say, time.monotonic()
         self.ended: list[Ended] = []
         self.late: list[str] = []
@@ -106,9 +106,9 @@ class Night:
         self._said_at = now
         spent = now - self.began
         rest = f", about {spent * left / (1 - left):.0f} s left" if left is not None and left < 1 else ""
-        with suppress(psycopg.OperationalError):
-            jobs = self.house.value("select count(*) from giftcard_jobs where status = 'completed'")
-            self.say(f"{spent:4.0f} s: {text}, {len(self.shop.orders):,} orders, {jobs:,} jobs done{rest}")
+        jobs = self.house.jobs_done()
+        done = "no answer from the database" if jobs is None else f"{jobs:,} jobs done"
+        self.say(f"{spent:4.0f} s: {text}, {len(self.shop.orders):,} orders, {done}{rest}")
 
     def wait(self, seconds: float, text: str) -> None:
         """Let it go on for so long."""
@@ -186,6 +186,11 @@ class Night:
             self.house.move_time()
         if words or (report is not None and not report["started"]):
             time.sleep(0.2 if words else 0.02)
+
+
+def _patient(shop: Shop) -> PatientHouse:
+    assert isinstance(shop.house, PatientHouse)
+    return shop.house
 
 
 @contextmanager

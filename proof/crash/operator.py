@@ -11,6 +11,7 @@ from proof.crash.night import Say
 from tests.crash.house import House
 from tests.support.world import CRON, World, bearer
 
+AWAY = "the database cannot be reached or gave up during giftcard_"
 # It takes no job: those are the workers', which know the shop's vendors.
 _PAUSED = {"GIFTCARD_PAUSED": "1"}
 # Characters of what is read, in the report.
@@ -44,6 +45,11 @@ class Operator:
         """Note what is read there, and whether it has these words."""
         self.read[where] = text
         self.unmet += [f"words: {where} lacks {word!r}: {text[:2000]}" for word in words if word not in text]
+
+    def check_log(self, house: House) -> None:
+        """Expect each tick that failed to have logged that the database did it."""
+        logged = failed_ticks(house)
+        self.unmet += [f"words: a tick ended with {words!r}" for words in logged if not words.startswith(AWAY)]
 
     def tell(self, say: Say) -> list[str]:
         """Say what was read, each place once; return the expectations that were not met."""

@@ -9,6 +9,8 @@ from dev.migrate import migrate
 from dev.postgres import Embedded, Settings, embedded
 
 DATABASE = "night"
+USER = "embedded_postgres"
+"""The user that the embedded server runs as, where root starts it."""
 
 
 @contextmanager
