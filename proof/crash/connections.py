@@ -33,9 +33,9 @@ def run(plan: Plan, say: Say) -> list[str]:
         an_operator(url) as operator,
     ):
         plants.plant(plan.plant, shop)
-        with Night(shop, lanes=plan.lanes, say=say, budget=2.0, patience=60.0) as night:
+        with Night(shop, lanes=plan.lanes, say=say, budget=2.0 * plan.pace, patience=60.0) as night:
             for turn in range(times):
-                night.wait(rng.uniform(1.0, 3.0), f"{turn} times without connections")
+                night.wait(rng.uniform(1.0, 3.0) * plan.pace, f"{turn} times without connections")
                 _take_all(night, operator, url)
         operator.check_log(shop.house)
         return operator.tell(say) + tell(night)
@@ -53,7 +53,7 @@ def _take_all(night: Night, operator: Operator, url: str) -> None:
         problem = operator.clock()
         operator.expect("health", operator.health(), "down")
         operator.expect("clock", f"{problem.get('title')}: {problem.get('detail')}", "nothing was lost")
-        operator.expect("doctor", operator.doctor("database"), "red", TOO_MANY)
+        operator.expect("doctor", operator.doctor("database"), "red", TOO_MANY, "pooler")
     await_recovery(night, operator)
 
 

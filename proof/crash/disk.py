@@ -31,8 +31,8 @@ class NoSmallDisk(Exception):
     """This machine lets no small file system be mounted."""
 
 
-def run(plan: Plan, say: Say) -> list[str]:
-    """Fill the disk of the data `plan.times` times, and that of the log once; return what is broken."""
+def run(plan: Plan, say: Say, *, log: bool = True) -> list[str]:
+    """Fill the disk of the data `plan.times` times, and that of the log once if `log`; return what is broken."""
     times = plan.times or TIMES
     say(f"the disk of the data is full {times} times, that of the write-ahead log once")
     try:
@@ -42,7 +42,7 @@ def run(plan: Plan, say: Say) -> list[str]:
             own_server(Path(folder), settings=_LITTLE_LOG) as (server, _),
         ):
             broken = _full_data(plan, say, server, disk, times)
-            return broken + _full_log(plan, say, server, disk, Path(folder) / "postgres")
+            return broken + (_full_log(plan, say, server, disk, Path(folder) / "postgres") if log else [])
     except NoSmallDisk as reason:
         say(f"SKIPPED  {reason}")
         return []
@@ -142,12 +142,12 @@ def _night(
         an_operator(url) as operator,
     ):
         plants.plant(plan.plant, shop)
-        with Night(shop, lanes=plan.lanes, say=say, budget=2.0, patience=60.0) as night:
+        with Night(shop, lanes=plan.lanes, say=say, budget=2.0 * plan.pace, patience=60.0) as night:
             night.house.patience = 1.0
             for turn in range(times):
-                night.wait(rng.uniform(1.0, 3.0), f"full {turn} times")
+                night.wait(rng.uniform(1.0, 3.0) * plan.pace, f"full {turn} times")
                 mend = spoil(night, operator)
-                night.wait(rng.uniform(0.5, 3.0), "the disk is full")
+                night.wait(rng.uniform(0.5, 3.0) * plan.pace, "the disk is full")
                 mend()
                 await_recovery(night, operator)
             night.house.patience = 30.0
@@ -157,9 +157,11 @@ def _night(
 
 def _read_while_full(operator: Operator) -> None:
     problem = operator.clock()
-    operator.expect("health", operator.health())
-    operator.expect("clock", f"{problem.get('title')}: {problem.get('detail')}")
-    operator.expect("doctor", operator.doctor("database", "writable", "ticks"))
+    # A tick without work may find room for its row in a page that is there already: then it ends well.
+    words = ("the disk of the database is full", "nothing was lost") if "title" in problem else ()
+    operator.expect("clock", f"{problem.get('title')}: {problem.get('detail')}", *words)
+    operator.expect("health", operator.health(), "disk_full")
+    operator.expect("doctor", operator.doctor("writable"), "red", "the disk of the database is full", "free disk space")
 
 
 def _give(path: Path) -> None:

@@ -38,7 +38,7 @@ def run(plan: Plan, say: Say) -> list[str]:
         plants.plant(plan.plant, shop)
         with an_operator(by_line) as operator:
             with Night(shop, lanes=plan.lanes, say=say, budget=_BUDGET) as night:
-                _work(night, line, operator, times)
+                _work(night, line, operator, times, plan.pace)
             line.close()
             say(f"  the line: {', '.join(f'{what} {count:,}' for what, count in line.did.most_common())}")
             operator.check_log(shop.house)
@@ -48,15 +48,15 @@ def run(plan: Plan, say: Say) -> list[str]:
             return operator.tell(say) + tell(night)
 
 
-def _work(night: Night, line: SlowLine, operator: Operator, times: int) -> None:
+def _work(night: Night, line: SlowLine, operator: Operator, times: int, pace: float) -> None:
     line.bad.set()
-    night.wait(_BAD_SECONDS, "a bad line")
+    night.wait(_BAD_SECONDS * pace, "a bad line")
     for turn in range(times):
         line.silent.set()
         night.wait(_SILENCE, f"silence {turn + 1}")
         _read_in_silence(operator)
         line.silent.clear()
-        night.wait(_BAD_SECONDS / 2, "a bad line")
+        night.wait(_BAD_SECONDS * pace / 2, "a bad line")
     if not line.did:
         operator.unmet.append("the line carried everything")
     line.bad.clear()

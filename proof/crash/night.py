@@ -35,13 +35,17 @@ _ORDER_PATIENCE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What is wanted of a scenario. `times`: how often it does its worst; None: its own number."""
+    """What is wanted of a scenario. `times`: how often it does its worst; None: its own number.
+
+    `pace`: what its pauses are multiplied by.
+    """
 
     seed: int
     kills: int = 1000
     times: int | None = None
     lanes: int = 4
     plant: str = ""
+    pace: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,7 @@ def a_shop(url: str, folder: Path, plan: Plan, **environment: str) -> Iterator[S
         shop = Shop(house)
         house.environment |= environment
         shop.vendor.rng = Random(plan.seed + 1)
-        shop.vendor.trouble, shop.vendor.late = 0.1, 0.01
+        shop.vendor.trouble, shop.vendor.late = 0.1, 0.01 * (plan.pace == 1)
         try:
             yield shop
         finally:

@@ -14,7 +14,7 @@ from proof.crash.operator import AWAY, Operator, an_operator
 from proof.crash.outcome import tell
 from proof.crash.servers import own_server
 
-TIMES = 9
+TIMES = 6
 _WAYS = ("pg_ctl -m immediate", "SIGKILL of the postmaster", "SIGKILL of a session")
 # With the planted fault: a commit is answered up to this many milliseconds before it is durable.
 _LAZY = {"synchronous_commit": "off", "wal_writer_delay": 10_000, "wal_writer_flush_after": 0}
@@ -31,16 +31,17 @@ def run(plan: Plan, say: Say) -> list[str]:
         an_operator(url) as operator,
     ):
         plants.plant(plan.plant, shop)
-        with Night(shop, lanes=plan.lanes, say=say, budget=2.0, patience=60.0) as night:
+        with Night(shop, lanes=plan.lanes, say=say, budget=2.0 * plan.pace, patience=60.0) as night:
             for turn in range(times):
-                _die(night, server, operator, turn, Random(f"{plan.seed} {turn}"))
+                _die(night, server, operator, turn, plan)
         operator.check_log(shop.house)
         return operator.tell(say) + tell(night)
 
 
-def _die(night: Night, server: Embedded, operator: Operator, turn: int, rng: Random) -> None:
+def _die(night: Night, server: Embedded, operator: Operator, turn: int, plan: Plan) -> None:
     """Let it work for a while, kill the server, look, and start it again."""
-    night.wait(rng.uniform(1.0, 3.0), f"{turn} deaths of the server")
+    rng, pace = Random(f"{plan.seed} {turn}"), plan.pace
+    night.wait(rng.uniform(1.0, 3.0) * pace, f"{turn} deaths of the server")
     way = _WAYS[turn % len(_WAYS)]
     if way == "pg_ctl -m immediate":
         server.stop(mode="immediate")
@@ -49,8 +50,9 @@ def _die(night: Night, server: Embedded, operator: Operator, turn: int, rng: Ran
     else:
         _kill_a_session(night)
     if way != "SIGKILL of a session":
-        read_while_away(operator)
-        night.wait(rng.uniform(0.2, 4.0), f"{way}: the server is down")
+        if turn == 0:
+            read_while_away(operator)
+        night.wait(rng.uniform(0.2, 4.0) * pace, f"{way}: the server is down")
         server.start()
     await_recovery(night, operator)
 
