@@ -12468,8 +12468,7 @@ begin
     'schema', public.giftcard_schema_version(),
     -- Whether new transactions of this session can only read; this one does in any case.
     'read_only', current_setting('default_transaction_read_only')::boolean,
-    'in_recovery', pg_is_in_recovery(),
-    'disk_full', public.giftcard_disk_is_full(),
+    'in_recovery', pg_is_in_recovery(), 'disk_full', public.giftcard_disk_is_full(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- Ticks of the clock, the newest first.

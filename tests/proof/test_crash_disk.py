@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_full_disk_has_its_own_words_and_loses_nothing() -> None:
     said: list[str] = []
-    broken = disk.run(Plan(seed=6, times=1, pace=0.2), said.append, log=False)
+    broken = disk.run(Plan(seed=6, times=1, lanes=2, pace=0.2), said.append, log=False)
     skipped = [line for line in said if line.startswith("SKIPPED")]
     if skipped:
         pytest.skip(skipped[0])
