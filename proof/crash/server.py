@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from dev.postgres import Embedded
+from dev.postgres import Embedded, Settings
 from proof.crash import plants
 from proof.crash.night import Night, Plan, Say, a_shop
 from proof.crash.operator import AWAY, Operator, an_operator
@@ -17,7 +17,7 @@ from proof.crash.servers import own_server
 TIMES = 6
 _WAYS = ("pg_ctl -m immediate", "SIGKILL of the postmaster", "SIGKILL of a session")
 # With the planted fault: a commit is answered up to this many milliseconds before it is durable.
-_LAZY = {"synchronous_commit": "off", "wal_writer_delay": 10_000, "wal_writer_flush_after": 0}
+_LAZY: Settings = {"synchronous_commit": "off", "wal_writer_delay": 10_000, "wal_writer_flush_after": 0}
 
 
 def run(plan: Plan, say: Say) -> list[str]:
