@@ -60,11 +60,12 @@ def _die(night: Night, server: Embedded, operator: Operator, turn: int, plan: Pl
 def await_recovery(night: Night, operator: Operator) -> None:
     """Expect a tick to end well, and health to be up, within a minute."""
     since = len(night.ended)
-    works = night.wait_until(
-        lambda: any(not tick.words for tick in night.ended[since:]), seconds=60, what="the server is back"
-    )
-    if not works or operator.health() != "up":
-        operator.unmet.append("words: no tick ended well within 60 s, or health is not up")
+
+    def works() -> bool:
+        return any(not tick.words for tick in night.ended[since:]) and operator.health() == "up"
+
+    if not night.wait_until(works, seconds=60, what="the server is back"):
+        operator.unmet.append("words: within 60 s no tick ended well and health was not up")
 
 
 def _kill_a_session(night: Night) -> None:
