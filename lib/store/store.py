@@ -101,7 +101,8 @@ class Store(
         """Check with one cheap call that the database accepts writes.
 
         Raises:
-            Unavailable: it does not: SQLSTATE 25006 read-only, 57P03 in recovery; any other: it cannot be reached.
+            Unavailable: it does not: SQLSTATE 25006 read-only, 57P03 in recovery, 53100 its disk is full; any other: it
+                cannot be reached.
         """
         self._wire.call("giftcard_health", repeat=True)
 
