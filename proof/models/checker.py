@@ -61,13 +61,14 @@ def check(model: Path, mutation: str | None = None) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
         define = [f"-D{mutation}"] if mutation else []
         room = Path(folder)
-        shutil.copy(model, room / "model.pml")
-        _run([*PROGRAMS[:1], "-a", *define, "model.pml"], room)
+        for file in model.parent.glob("*.pml"):  # one may include another
+            shutil.copy(file, room)
+        _run(["spin", "-a", *define, model.name], room)
         states, error = _search(room, _SHORTEST if mutation else _ASSERTIONS, cycles=False)
         if error is None:
             more, error = _search(room, _CYCLES, cycles=True)
             states = max(states, more) if error else states
-        trail = _trail(_run(["spin", "-t", *define, "model.pml"], room, succeeds=False)) if error else ()
+        trail = _trail(_run(["spin", "-t", *define, model.name], room, succeeds=False)) if error else ()
     return Verdict(model.stem, mutation, error, trail, states, _cpu() - began)
 
 
