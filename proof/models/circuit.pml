@@ -4,7 +4,7 @@ Two jobs of one circuit and two functions; the vendor fails for a while, and wor
 frozen past its lease. A claim and a settle lock the circuit's row: each inline is one transaction. */
 
 #define THRESHOLD 3
-#define FAILURES  5  /* of the vendor */
+#define FAILURES  4  /* of the vendor */
 #define DEATHS    1
 #define FREEZES   1
 #define SNOOZES   1
