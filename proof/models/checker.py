@@ -5,6 +5,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def check(model: Path, mutation: str | None = None) -> Verdict:
     """Check a model, as it is or with a mutation. Seconds are of CPU.
 
     Raises:
-        CheckFailed: Spin or gcc has failed, or the search was not complete.
+        CheckFailed: Spin or gcc has failed, the search was not complete, or the model does less than it prints.
     """
     began = _cpu()
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
@@ -66,19 +67,34 @@ def check(model: Path, mutation: str | None = None) -> Verdict:
         room = Path(folder)
         for file in model.parent.glob("*.pml"):  # one may include another
             shutil.copy(file, room)
+        if mutation is None:
+            define = ["-o3"]  # statements are not merged, so that each is listed
         _run(["spin", "-a", *define, model.name], room)
-        states, error = _search(room, _SHORTEST if mutation else _ASSERTIONS, cycles=False)
+        output = _search(room, _SHORTEST if mutation else _ASSERTIONS)
+        states, error = read(output)
         if error is None:
-            more, error = _search(room, _CYCLES, cycles=True)
+            if mutation is None and (idle := unreached(_run(["./pan", "-d"], room), output)):
+                raise CheckFailed(f"nothing ever comes to {', '.join(idle)}")
+            define = [option for option in define if option != "-o3"]
+            _run(["spin", "-a", *define, model.name], room)
+            more, error = read(_search(room, _CYCLES))
             states = max(states, more) if error else states
         trail = _trail(_run(["spin", "-t", *define, model.name], room, succeeds=False)) if error else ()
     return Verdict(model.stem, mutation, error, trail, states, _cpu() - began)
 
 
-def _search(room: Path, kind: tuple[str, ...], *, cycles: bool) -> tuple[int, str | None]:
+def _search(room: Path, kind: tuple[str, ...]) -> str:
     _run([*_COMPILE, *kind], room)
-    depth = [] if "-DBFS" in kind else [f"-m{_DEPTH}"]
-    return read(_run(["./pan", _TABLE, *depth, *(["-l"] if cycles else [])], room, succeeds=False))
+    depth = [] if kind == _SHORTEST else [f"-m{_DEPTH}"]
+    cycles = ["-l"] if kind == _CYCLES else []
+    return _run(["./pan", _TABLE, *depth, *cycles], room, succeeds=False)
+
+
+def unreached(listed: str, output: str) -> list[str]:
+    """Return the lines of a model that print a transition and that a search has not reached, in any of their copies."""
+    copies = Counter(re.findall(r"(\w+\.pml:\d+) => printf", listed))
+    never = Counter(re.findall(r'^\s*(\w+\.pml:\d+), state \d+, "printf', output, re.MULTILINE))
+    return sorted(line for line, count in copies.items() if never[line] >= count)
 
 
 def read(output: str) -> tuple[int, str | None]:

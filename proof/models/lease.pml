@@ -27,13 +27,14 @@ byte next_jobs;
 /* What only the proof knows: who holds the lease, how many there were, what was used up. */
 byte holder, leases, counted, by_hand, deaths, freezes, returns;
 bool orphaned;
+byte round;  /* runs since it was enqueued or revived, but those that were put back */
 
 #define ENDED (status == completed || status == cancelled || (status == error && !revives))
 
 /* Every run is counted once, unless it still runs or an operator took it away. */
 inline check() {
     assert(run_no == counted + by_hand + (status == running -> 1 : 0));
-    assert(attempts <= ATTEMPTS + by_hand);  /* a job that is queued by hand runs once more */
+    assert(round <= ATTEMPTS + by_hand);     /* a job that is queued by hand runs once more */
     assert(revivals <= REVIVALS && next_jobs <= 1)
 }
 
@@ -41,7 +42,7 @@ inline claim() {
     atomic {
         status == queued ->
         assert(run_no < RUNS && leases < LEASES);
-        leases++; key = leases; run_no++; status = running; lease = key;
+        leases++; key = leases; run_no++; round++; status = running; lease = key;
 #ifndef ATTEMPT_NOT_COUNTED
         attempts++;
 #endif
@@ -126,7 +127,8 @@ inline settle() {
             :: outcome == complete -> status = completed; next_jobs++
             :: outcome != complete && cancel_requested -> status = cancelled
             :: outcome == retry && !cancel_requested -> status = queued
-            :: outcome == put_back && !cancel_requested -> status = queued; attempts = attempts - (attempts > 0 -> 1 : 0)
+            :: outcome == put_back && !cancel_requested ->
+                status = queued; round--; attempts = attempts - (attempts > 0 -> 1 : 0)
             :: outcome == fail && !cancel_requested -> status = error; revives = my_revive
             fi;
             check()
@@ -152,7 +154,7 @@ inline repeat_settle() {
 inline revive() {
     atomic {
         status == error && revives ->
-        status = queued; attempts = 0; revivals++; revives = false;
+        status = queued; attempts = 0; round = 0; revivals++; revives = false;
         printf("function %d revives the dead letter\n", _pid); check()
     }
 }

@@ -6,7 +6,7 @@ a place (a row of giftcard_slots) back: it is free once its job does not run und
 #define N         2
 #define JOBS      3
 #define FREEZES   1  /* runs whose lease ends */
-#define PUT_BACKS 1  /* snoozed, retried or released */
+#define PUT_BACKS 1  /* snoozed, retried or released: of one job, as all are alike */
 
 mtype = { queued, running, completed, cancelled };          /* status */
 
@@ -120,8 +120,8 @@ inline settle(n) {
         status[n] == running ->
         if
         :: !taken_over[n] -> status[n] = completed
-        :: taken_over[n] || put_backs < PUT_BACKS ->
-            put_backs = put_backs + (taken_over[n] -> 0 : 1); status[n] = queued
+        :: taken_over[n] -> status[n] = queued
+        :: n == 2 && put_backs < PUT_BACKS -> put_backs++; status[n] = queued
         fi;
 #ifdef SLOT_LEAKED
         if
