@@ -3821,8 +3821,9 @@ returns text language sql stable security invoker set search_path = '' as $$
 $$;
 
 -- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
--- (since the first try under this key), tries (under this key, this one too)}. p_of_flow: all jobs of this stage and flow share the effect, whatever their
--- dedup keys: it happens once for all of them. GC410 when the lease is not the job's current one.
+-- (since the first try under this key), tries (under this key, this one too)}. p_of_flow: all jobs of this stage and
+-- flow share the effect, whatever their dedup keys: it happens once for all of them. GC410 when the lease is not the
+-- job's current one.
 create function public.giftcard_begin_effect(
   p_job_id bigint, p_lease_id uuid, p_name text, p_of_flow boolean default false,
   p_now timestamptz default null) returns jsonb
