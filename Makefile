@@ -29,7 +29,7 @@ WIRE ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check simulate crash upgrade soak initial-migration migrate secrets bench lint lock
+.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check simulate models crash upgrade soak initial-migration migrate secrets bench lint lock
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 
 simulate: $(READY)  ## simulate seeds of faults (SEEDS=1000, FIRST=1)
 	@$(BIN)/python -m proof.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1) $(ARGS)
+
+models: $(READY)  ## check the models of leases, circuits, wakes (spin, gcc)
+	@$(BIN)/python -m proof.models $(ARGS)
 
 crash: $(READY)  ## kill real processes over a night's orders (KILLS=1000)
 	@$(BIN)/python -m proof.crash --kills $(or $(KILLS),1000) $(ARGS)

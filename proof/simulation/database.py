@@ -24,6 +24,8 @@ SETTINGS: Settings = {
     "full_page_writes": "off",
     "autovacuum": "off",
     "max_connections": 20,
+    # Each claim of a night leaves its advisory lock to the one transaction.
+    "max_locks_per_transaction": 4096,
     "shared_buffers": "64MB",
     "jit": "off",
 }
