@@ -7659,7 +7659,7 @@ create table public.giftcard_orders (
   idempotency_key text collate "C",
   body_hash text not null,
   amount bigint not null,
-  currency text not null,
+  currency text collate "C" not null,
   details jsonb not null default '{}',
   locale text collate "C" generated always as (details ->> 'locale') stored,
   customer_id bigint,
@@ -7722,7 +7722,7 @@ create table public.giftcard_customers (
   constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
 );
 -- Without an external id, the address identifies the customer.
-create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
+create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email) collate "C")
     where external_id is null;
 -- Orders, customers, codes: one function each, each safe to repeat.
 
@@ -7943,7 +7943,7 @@ begin
       into v_id;
   else
     select id into v_id from public.giftcard_customers
-     where tenant_id = p_tenant_id and lower(email) = lower(p_email) and external_id is null;
+     where tenant_id = p_tenant_id and lower(email) = lower(p_email) collate "C" and external_id is null;
   end if;
   if v_id is null then
     perform public.giftcard_refuse('GC404', 'there is no such customer', case
@@ -8429,11 +8429,11 @@ create table public.giftcard_cards (
   customer_id bigint,
   payment_id bigint,
   free_of_charge boolean not null default false,
-  provider text not null,
-  provider_ref text not null,
-  number_encrypted text not null,
+  provider text collate "C" not null,
+  provider_ref text collate "C" not null,
+  number_encrypted text collate "C" not null,
   number_hash text collate "C" not null,
-  last4 text not null,
+  last4 text collate "C" not null,
   amount bigint not null,
   balance bigint not null,
   currency text not null,
@@ -9330,8 +9330,9 @@ end $$;
 create index giftcard_orders_by_flow on public.giftcard_orders (correlation_id, tenant_id);
 -- Addresses are cut: one that plain SQL wrote may be longer than an index entry. None once the customer is erased.
 create index giftcard_orders_by_email on public.giftcard_orders
-    ((left(lower(details #>> '{customer,email}'), 254)), created_at) where details #>> '{customer,email}' is not null;
-create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)));
+    ((left(lower(details #>> '{customer,email}'), 254)) collate "C", created_at)
+    where details #>> '{customer,email}' is not null;
+create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)) collate "C");
 create index giftcard_customers_by_personal_code on public.giftcard_customers (personal_code)
     where personal_code is not null;
 create index giftcard_payments_by_reference on public.giftcard_payments (provider_ref, id);
@@ -9346,14 +9347,14 @@ set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom
 begin
   return query
   (select o.tenant_id, o.correlation_id, 'email' from public.giftcard_orders o
-    where left(lower(o.details #>> '{customer,email}'), 254) = p_email
+    where left(lower(o.details #>> '{customer,email}'), 254) = p_email collate "C"
       and o.details #>> '{customer,email}' is not null and (p_tenant_id is null or o.tenant_id = p_tenant_id)
     order by o.created_at desc limit 1000)
   union all
   (select c.tenant_id, o.correlation_id, case when c.personal_code = p_code then 'personal_code' else 'email' end
      from (
        select * from public.giftcard_customers x
-        where left(lower(x.email), 254) = p_email and x.email <> 'erased-' || x.id || '@erased.invalid'
+        where left(lower(x.email), 254) = p_email collate "C" and x.email <> 'erased-' || x.id || '@erased.invalid'
           and (p_tenant_id is null or x.tenant_id = p_tenant_id)
        union all
        select * from public.giftcard_customers x
@@ -11314,7 +11315,8 @@ create table public.giftcard_inbound_events (
   constraint giftcard_inbound_events_became_is_known check (
     kind in ('job', 'payment', 'card', 'kept', 'ignored', 'unknown'))
 );
-create index giftcard_inbound_events_kept on public.giftcard_inbound_events (tenant_id, (facts ->> 'reference'))
+create index giftcard_inbound_events_kept on public.giftcard_inbound_events
+    (tenant_id, (facts ->> 'reference') collate "C")
     where kind = 'kept';
 
 create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
@@ -11433,7 +11435,7 @@ begin
   perform public.giftcard_lock_reference(p_tenant_id, p_reference);
   for e in
     select source, event_id, facts from public.giftcard_inbound_events
-     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference
+     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference collate "C"
      order by (facts ->> 'at')::timestamptz, event_id
   loop
     perform public.giftcard_set_kind(
