@@ -4,10 +4,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 
+from dev.migrate import migrate
+from dev.postgres import Embedded
 from lib.caller import Caller
+from lib.errors import Refused
 from tests.support.world import ADMIN, CRON, World, an_order, bearer
 
 Make = Callable[..., World]
@@ -164,3 +168,17 @@ def test_no_index_depends_on_the_sort_order_of_the_operating_system(world: World
     )
     assert len(texts) > 100
     assert sorted({row["index"] for row in texts if row["collation"] != C}) == []
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_each_name_is_refused(postgres: Embedded, encoding: str) -> None:
+    """Before anything is stored in it, and not by a 400 for each customer whose name has other letters."""
+    name = sql.Identifier(f"encoded_in_{encoding.lower()}")
+    text = "create database {} template template0 encoding {} lc_collate 'C' lc_ctype 'C'"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(sql.SQL(text).format(name, sql.Literal(encoding)))
+    url = postgres.url_of(name.as_string().strip('"'))
+    with pytest.raises(Refused, match=f"encoding {encoding}, which cannot hold each name: nothing was changed"):
+        migrate(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("select to_regclass('public.giftcard_jobs')").fetchone() == (None,)
