@@ -73,6 +73,7 @@ def test_ids_beyond_32_bits_and_beyond_what_a_float_holds(world: World, start: i
         assert world.client.get(path, headers=bearer(ADMIN)).status_code == 200, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_a_database_whose_transactions_are_isolated_more(make_world: Make, level: str) -> None:
     """Four ticks at once: what cannot be serialized is repeated, and nothing is lost or doubled."""
@@ -111,6 +112,7 @@ def test_a_database_with_defaults_of_its_own(world: World, setting: str, value: 
     assert_delivered(world, "order-1")
 
 
+@pytest.mark.slow
 def test_sequences_that_a_restore_left_behind_are_no_ones_fault(world: World, log: Log) -> None:
     """No order is blamed, no job ends by it, the log names the way out, and then all goes on."""
     order(world, "before")
@@ -182,3 +184,18 @@ def test_a_database_that_cannot_hold_each_name_is_refused(postgres: Embedded, en
         migrate(url)
     with psycopg.connect(url) as connection:
         assert connection.execute("select to_regclass('public.giftcard_jobs')").fetchone() == (None,)
+
+
+def test_tables_that_are_all_published_can_still_be_changed(world: World) -> None:
+    """A publication refuses updates and deletes of tables without a primary key: none of ours is without."""
+    world.sql("create publication everything for all tables")
+    order(world, "order-1")
+    world.drain()
+    assert_delivered(world, "order-1")
+    for days in (31, 400):
+        world.move(days * 24 * 3600)
+        world.run()
+    assert world.row_counts()["giftcard_jobs_archive"] == 0
+    keyless = "relkind = 'r' and relname like 'giftcard%%' and relreplident <> 'f' and not exists"
+    keys = "select from pg_index i where i.indrelid = c.oid and i.indisprimary"
+    assert world.sql(f"select relname from pg_class c where {keyless} ({keys})") == []

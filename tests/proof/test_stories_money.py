@@ -111,6 +111,7 @@ def test_what_a_failover_has_lost_is_not_charged_or_issued_again(make: Make, pay
     assert_delivered_once(world, payments, cards)
 
 
+@pytest.mark.slow
 def test_an_outage_of_a_vendor_is_asked_about_by_one_probe_a_minute(make: Make, payments: Vendor) -> None:
     """Sixty orders wait: no herd comes back each minute, none of them uses up its attempts, all are paid in the end."""
     world = make(GIFTCARD_JOBS_PER_CRON_RUN=1000)
