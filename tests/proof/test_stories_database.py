@@ -12,6 +12,7 @@ from dev.migrate import migrate
 from dev.postgres import Embedded
 from lib.caller import Caller
 from lib.errors import Refused
+from lib.store.sqlstate import gives_ids_again
 from tests.support.world import ADMIN, CRON, World, an_order, bearer
 
 Make = Callable[..., World]
@@ -199,3 +200,12 @@ def test_tables_that_are_all_published_can_still_be_changed(world: World) -> Non
     keyless = "relkind = 'r' and relname like 'giftcard%%' and relreplident <> 'f' and not exists"
     keys = "select from pg_index i where i.indrelid = c.oid and i.indisprimary"
     assert world.sql(f"select relname from pg_class c where {keyless} ({keys})") == []
+
+
+def test_the_ids_that_the_database_gives_are_those_that_the_code_knows(world: World) -> None:
+    identity = "select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id' and a.attidentity <> ''"
+    found = world.sql(f"select relname as name, exists ({identity}) as given from pg_class c where relkind = 'r'")
+    ours = {row["name"]: row["given"] for row in found if row["name"].startswith("giftcard_")}
+    assert sum(ours.values()) >= 12
+    message = 'duplicate key value violates unique constraint "{}_pkey"'
+    assert {name: gives_ids_again("23505", message.format(name)) for name in ours} == ours
