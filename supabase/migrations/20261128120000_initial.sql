@@ -116,6 +116,12 @@
 
 do $$
 begin
+  if getdatabaseencoding() <> 'UTF8' then
+    raise exception 'this database has the encoding %, which cannot hold each name: nothing was changed',
+      getdatabaseencoding()
+      using errcode = 'GC409',
+            hint = 'Create one of UTF8: CREATE DATABASE giftcards TEMPLATE template0 ENCODING ''UTF8''.';
+  end if;
   if to_regclass('public.giftcard_jobs') is not null then
     raise exception 'public.giftcard_jobs exists already and is not ours: nothing was changed'
       using errcode = 'GC409',
@@ -7138,6 +7144,41 @@ begin
   return jsonb_build_object('runs', to_jsonb(v_rows),
                             'older', case when v_more then v_rows[cardinality(v_rows)] -> 'run_no' end);
 end $$;
+-- Ids that a restore has left behind.
+
+-- Let the ids of each table go on above its highest one. Rows that were copied without their sequences, as a restore of
+-- data or a logical replication does it, leave a sequence behind its table: new rows get the ids of old ones, and are
+-- refused. Return [{table, highest, next_id}] of those that are behind. p_dry_run: change nothing.
+create function public.giftcard_raise_ids(p_dry_run boolean default true) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_behind jsonb := '[]'::jsonb;
+  v_highest bigint;
+  v_next bigint;
+  t record;
+begin
+  for t in
+    select c.relname as name,
+           split_part(pg_get_serial_sequence(format('public.%I', c.relname), a.attname), '.', 2) as sequence
+      from pg_class c
+      join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.attidentity <> ''
+     where c.relnamespace = 'public'::regnamespace and c.relname like 'giftcard\_%' order by c.relname
+  loop
+    execute format('select max(id) from public.%I', t.name) into v_highest;
+    if t.name = 'giftcard_jobs' then
+      -- What has left the table keeps its id.
+      v_highest := greatest(v_highest, (select max(id) from public.giftcard_jobs_archive),
+                            (select max(job_id) from public.giftcard_job_history));
+    end if;
+    execute format('select last_value + is_called::int from public.%I', t.sequence) into v_next;
+    continue when v_highest is null or v_highest < v_next;
+    v_behind := v_behind || jsonb_build_object('table', t.name, 'highest', v_highest, 'next_id', v_next);
+    if not p_dry_run then
+      perform setval(format('public.%I', t.sequence)::regclass, v_highest);
+    end if;
+  end loop;
+  return v_behind;
+end $$;
 -- Errors, grouped: what fails, how often, since when.
 
 -- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
@@ -7638,7 +7679,7 @@ create table public.giftcard_orders (
   idempotency_key text collate "C",
   body_hash text not null,
   amount bigint not null,
-  currency text not null,
+  currency text collate "C" not null,
   details jsonb not null default '{}',
   locale text collate "C" generated always as (details ->> 'locale') stored,
   customer_id bigint,
@@ -7701,7 +7742,7 @@ create table public.giftcard_customers (
   constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
 );
 -- Without an external id, the address identifies the customer.
-create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
+create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email) collate "C")
     where external_id is null;
 -- Orders, customers, codes: one function each, each safe to repeat.
 
@@ -7922,7 +7963,7 @@ begin
       into v_id;
   else
     select id into v_id from public.giftcard_customers
-     where tenant_id = p_tenant_id and lower(email) = lower(p_email) and external_id is null;
+     where tenant_id = p_tenant_id and lower(email) = lower(p_email) collate "C" and external_id is null;
   end if;
   if v_id is null then
     perform public.giftcard_refuse('GC404', 'there is no such customer', case
@@ -8408,11 +8449,11 @@ create table public.giftcard_cards (
   customer_id bigint,
   payment_id bigint,
   free_of_charge boolean not null default false,
-  provider text not null,
-  provider_ref text not null,
-  number_encrypted text not null,
+  provider text collate "C" not null,
+  provider_ref text collate "C" not null,
+  number_encrypted text collate "C" not null,
   number_hash text collate "C" not null,
-  last4 text not null,
+  last4 text collate "C" not null,
   amount bigint not null,
   balance bigint not null,
   currency text not null,
@@ -9309,8 +9350,9 @@ end $$;
 create index giftcard_orders_by_flow on public.giftcard_orders (correlation_id, tenant_id);
 -- Addresses are cut: one that plain SQL wrote may be longer than an index entry. None once the customer is erased.
 create index giftcard_orders_by_email on public.giftcard_orders
-    ((left(lower(details #>> '{customer,email}'), 254)), created_at) where details #>> '{customer,email}' is not null;
-create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)));
+    ((left(lower(details #>> '{customer,email}'), 254)) collate "C", created_at)
+    where details #>> '{customer,email}' is not null;
+create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)) collate "C");
 create index giftcard_customers_by_personal_code on public.giftcard_customers (personal_code)
     where personal_code is not null;
 create index giftcard_payments_by_reference on public.giftcard_payments (provider_ref, id);
@@ -9325,14 +9367,14 @@ set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom
 begin
   return query
   (select o.tenant_id, o.correlation_id, 'email' from public.giftcard_orders o
-    where left(lower(o.details #>> '{customer,email}'), 254) = p_email
+    where left(lower(o.details #>> '{customer,email}'), 254) = p_email collate "C"
       and o.details #>> '{customer,email}' is not null and (p_tenant_id is null or o.tenant_id = p_tenant_id)
     order by o.created_at desc limit 1000)
   union all
   (select c.tenant_id, o.correlation_id, case when c.personal_code = p_code then 'personal_code' else 'email' end
      from (
        select * from public.giftcard_customers x
-        where left(lower(x.email), 254) = p_email and x.email <> 'erased-' || x.id || '@erased.invalid'
+        where left(lower(x.email), 254) = p_email collate "C" and x.email <> 'erased-' || x.id || '@erased.invalid'
           and (p_tenant_id is null or x.tenant_id = p_tenant_id)
        union all
        select * from public.giftcard_customers x
@@ -11293,7 +11335,8 @@ create table public.giftcard_inbound_events (
   constraint giftcard_inbound_events_became_is_known check (
     kind in ('job', 'payment', 'card', 'kept', 'ignored', 'unknown'))
 );
-create index giftcard_inbound_events_kept on public.giftcard_inbound_events (tenant_id, (facts ->> 'reference'))
+create index giftcard_inbound_events_kept on public.giftcard_inbound_events
+    (tenant_id, (facts ->> 'reference') collate "C")
     where kind = 'kept';
 
 create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
@@ -11412,7 +11455,7 @@ begin
   perform public.giftcard_lock_reference(p_tenant_id, p_reference);
   for e in
     select source, event_id, facts from public.giftcard_inbound_events
-     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference
+     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference collate "C"
      order by (facts ->> 'at')::timestamptz, event_id
   loop
     perform public.giftcard_set_kind(

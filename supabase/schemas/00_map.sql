@@ -116,6 +116,12 @@
 
 do $$
 begin
+  if getdatabaseencoding() <> 'UTF8' then
+    raise exception 'this database has the encoding %, which cannot hold each name: nothing was changed',
+      getdatabaseencoding()
+      using errcode = 'GC409',
+            hint = 'Create one of UTF8: CREATE DATABASE giftcards TEMPLATE template0 ENCODING ''UTF8''.';
+  end if;
   if to_regclass('public.giftcard_jobs') is not null then
     raise exception 'public.giftcard_jobs exists already and is not ours: nothing was changed'
       using errcode = 'GC409',
