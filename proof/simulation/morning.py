@@ -34,6 +34,7 @@ select count(*) from giftcard_jobs
 def heal(night: "Night") -> None:
     """Let time pass without faults until nothing is left that would run by itself."""
     night.faults.end()
+    night.outside.call = lambda: None
     night.machine.run()
     night.plan.versions.append((night.machine.now, 2))
     pauses = "update giftcard_stages set paused_at = null, paused_by = null, reason = null"

@@ -132,7 +132,8 @@ def play(seed: int, database: Database, *, left_out: frozenset[str] = frozenset(
         stack.enter_context(_logged_to(night.log))
         try:
             cast.enter(night)
-            machine.run()
+            # Woken ticks follow each other for as long as anything is due within a minute.
+            machine.run(until=60.0 * (plan.minutes + 1))
             morning.heal(night)
             machine.failures += morning.wrong(night)
         finally:
