@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -24,17 +25,15 @@ _TRACE = LOCAL / "simulation"
 def main() -> int:
     """Parse the command line and run. Return 1 if a seed fails, or a planted bug is not found."""
     parser = argparse.ArgumentParser(prog="python -m proof.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to play")
-    parser.add_argument("--first", default="1", help="the first seed; new: one that was never played")
+    parser.add_argument("--seeds", type=_positive, default=1000, help="how many seeds to play")
+    parser.add_argument("--first", type=_seed, default=1, help="the first seed; new: one that was never played")
     parser.add_argument(
         "--plants", action="store_true", help="plant each bug, and state after how many seeds it is found"
     )
     parser.add_argument("--trace", action="store_true", help="print the trace of the first seed, and play no other")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--processes", type=_positive, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    if options.first != "new" and not options.first.isdigit():
-        parser.error(f"--first is a number or new, not {options.first}")
-    first = random.randrange(10**9) if options.first == "new" else int(options.first)
+    first = random.randrange(10**9) if options.first == "new" else options.first
     with (
         tempfile.TemporaryDirectory(prefix="simulation-") as folder,
         embedded(Path(folder), settings=SETTINGS) as server,
@@ -44,6 +43,19 @@ def main() -> int:
         if options.trace:
             return _print_trace(server.create_database("trace"), first)
         return _play_all(server, first, options.seeds, options.processes)
+
+
+def _positive(text: str) -> int:
+    """Return a number of seeds or processes: none would prove nothing."""
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise argparse.ArgumentTypeError(f"must be a number from 1 on, not {text}")
+    return int(text)
+
+
+def _seed(text: str) -> int | str:
+    if text != "new" and not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"must be a number or new, not {text}")
+    return text if text == "new" else int(text)
 
 
 def _play_all(server: Embedded, first: int, count: int, processes: int) -> int:
@@ -59,11 +71,7 @@ def _play_all(server: Embedded, first: int, count: int, processes: int) -> int:
             rate = done / (time.monotonic() - began)
             end = "\r" if sys.stdout.isatty() and done < count else "\n"
             print(f"{done:,} of {count:,} seeds, {rate:.1f} a second, {len(failed)} failed", end=end, flush=True)
-    print(
-        ", ".join(
-            f"{number:,} {name}{'s' if number != 1 and name[-1] != 's' else ''}" for name, number in totals.items()
-        )
-    )
+    print(", ".join(f"{name}: {number:,}" for name, number in totals.items()))
     if failed:
         _print_shrunk(server.create_database("least"), min(failed))
     return 1 if failed else 0

@@ -9,6 +9,7 @@ import pytest
 
 from dev import ROOT
 from dev.postgres import Embedded, embedded
+from proof.simulation import __main__ as command
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import digest, outcome_of, played_by
 from proof.simulation.night import play
@@ -82,3 +83,25 @@ def test_a_failing_seed_is_shrunk_to_what_it_needs(server: Embedded) -> None:
     again = play(night.seed, database, left_out=least.faults.left_out)
     assert digest(again) == digest(least)
     database.close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--seeds", "0"),
+        ("--seeds", "-3"),
+        ("--processes", "0"),
+        ("--first", "²"),
+        ("--first", "9" * 30),
+        ("--seeds", "x"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_played_for_what_is_no_number(
+    arguments: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["simulation", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert f"argument {arguments[0]}: must be a number" in capsys.readouterr().err
