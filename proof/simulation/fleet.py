@@ -32,8 +32,11 @@ def played_by(processes: int, server: Embedded, first: int, count: int) -> Itera
             )
             for start in range(first, first + count, size)
         ]
-        for chunk in as_completed(chunks):
-            yield from chunk.result()
+        try:
+            for chunk in as_completed(chunks):
+                yield from chunk.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # after a Ctrl-C, no more are begun
 
 
 def _play(server: str, url: str, seeds: range) -> list[Outcome]:
