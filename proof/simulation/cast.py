@@ -160,7 +160,7 @@ def _task(rng: Random) -> dict[str, Any]:
         "fails": rng.choice((0, 0, 0, 1, 4, 9)),
         # A job that runs at most once cannot.
         "snoozes": rng.choice((0, 0, 0, 1)) if stage == "task" else 0,
-        "beats": rng.random() < 0.1,
+        "beats": rng.random() < 0.3,
         "pays": rng.random() < 0.4,
     }
     key, attempts = rng.choice((None, None, "customer-7")), rng.choice((None, 1, 2))

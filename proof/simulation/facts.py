@@ -61,4 +61,40 @@ BROKEN = (
     """select format('circuit %s is %s and its job %s waits', c.circuit, c.state, j.id), j.correlation_id
          from giftcard_circuits c join giftcard_jobs j on j.circuit = c.circuit and j.status = 'queued'
         where c.state <> 'closed'""",
+    """select format('run %s of job %s (%s) ended at %s and was to be repeated at %s', h.run_no, h.job_id, h.stage,
+                     h.finished_at, h.next_run_at), j.correlation_id
+         from giftcard_job_history h join giftcard_jobs j on j.id = h.job_id
+        where h.result = 'FAILED' and h.next_run_at < h.finished_at + interval '1 second'""",
+    # What a payment waits for may come at any time: it is then due at once.
+    """select format('run %s of job %s (%s) began at %s, before its time, %s', n.run_no, h.job_id, h.stage,
+                     n.started_at, h.next_run_at), j.correlation_id
+         from giftcard_job_history h join giftcard_job_history n on n.job_id = h.job_id and n.run_no = h.run_no + 1
+         join giftcard_jobs j on j.id = h.job_id
+        where n.started_at < h.next_run_at and h.stage <> 'payment'""",
+    """select format('circuit %s was changed by job %s of circuit %s', c.circuit, j.id, j.circuit), ''
+         from giftcard_circuit_changes c join giftcard_jobs j on j.id = c.job_id
+        where j.circuit <> c.circuit""",
+    """select format('circuit %s opened after %s', circuit, cause), '' from giftcard_circuit_changes
+        where from_state = 'closed' and to_state = 'open'
+          and substring(cause from '^[0-9]+')::integer < case when circuit like 'webhook:%' then 10 else 2 end""",
+    """select format('circuit %s was open for %s', circuit, open_for), ''
+         from (select circuit, from_state, to_state,
+                      changed_at - lag(changed_at) over (partition by circuit order by id) as open_for
+                 from giftcard_circuit_changes) x
+        where from_state = 'open' and to_state = 'half_open' and open_for < interval '60 seconds'""",
+    """select format('the occurrence %s is %s jobs', correlation_id, count(*)), min(correlation_id) from giftcard_jobs
+        where trigger_type = 'schedule' group by correlation_id having count(*) > 1""",
+    """select format('%s of %s: %s', d.kind, d.correlation_id, d.detail), d.correlation_id
+         from giftcard_reconcile(null, true) d
+        where not exists (select from giftcard_jobs j
+                           where j.correlation_id = d.correlation_id and j.status = 'error')""",
 )
+# What people and vendors read, and what stays after a job.
+WORDS = """
+select 'last_error', last_error from giftcard_jobs union
+select 'history', error from giftcard_job_history union
+select 'faulty row', f::text from giftcard_faulty_rows f union
+select 'circuit', cause from giftcard_circuit_changes union
+select 'alert', a::text from giftcard_alerts a union
+select 'audit', a::text from giftcard_audit a union
+select 'tick', t::text from giftcard_ticks t"""

@@ -5,8 +5,9 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from proof.simulation import promises
 from proof.simulation.cast import NAMES
-from proof.simulation.facts import BROKEN
+from proof.simulation.facts import BROKEN, WORDS
 from proof.simulation.machine import EPOCH
 from proof.simulation.operators import OPERATOR
 from proof.simulation.plan import ENVIRON
@@ -66,6 +67,10 @@ def wrong(night: "Night") -> list[str]:
         *_orders(night),
         *_vendors(night),
         *_mails(night),
+        *promises.deliveries(night),
+        *promises.cancelled(night),
+        *promises.refunded(night),
+        *promises.dead(night),
         *_stuck(night),
         *_log(night),
         *_alerts(night),
@@ -158,6 +163,8 @@ def _log(night: "Night") -> list[str]:
         ENVIRON["CRON_SECRET"],
     ]
     lines += [f"the log has {secret!r}" for secret in private if secret in text or json.dumps(secret)[1:-1] in text]
+    shown = [*night.database.rows(WORDS), *(("message of an alert", text) for text in night.outside.alerts)]
+    lines += [f"{where} has {secret!r}" for where, words in shown for secret in private if secret in str(words)]
     counted = {
         (str(row[0]), str(row[1])) for row in night.database.rows("select job_id, run_no from giftcard_job_history")
     }

@@ -42,6 +42,10 @@ class Night:
     log: io.StringIO = field(default_factory=io.StringIO)
     acknowledged: dict[str, int] = field(default_factory=dict)
     by_hand: set[str] = field(default_factory=set)
+    operated: set[str] = field(default_factory=set)
+    touched: set[int | None] = field(default_factory=set)
+    cancelled: set[int] = field(default_factory=set)
+    refunded: set[str] = field(default_factory=set)
     begun: list[Job] = field(default_factory=list)
     ticks: int = 0
 
@@ -75,10 +79,17 @@ class Night:
             with self.expecting_errors():
                 report = run_tick(self.store(process), registry, self.settings, **arguments)
                 self.machine.note(f"tick ended: {report.stopped_because}, {report.started} started")
+                self.watch.check_ended(f"simulated:{process.pid}", self.log.getvalue())
             self.watch.ticking -= 1
             self.watch.ended_at = self.machine.now
 
         self.machine.spawn(process, run, name=name, delay=delay)
+
+    def touch(self, job_id: int | None, flow: str) -> None:
+        """Note that an operator changes a job (None: cancels one) of a flow: what becomes of it has this reason."""
+        self.touched.add(job_id)
+        self.operated.add(flow)
+        self.by_hand.add(flow)
 
     def version(self) -> int:
         """Return the version that is deployed now."""
@@ -123,7 +134,7 @@ def play(seed: int, database: Database, *, left_out: frozenset[str] = frozenset(
         outside=Outside(machine, faults),
         database=database,
         settings=settings_for(plan),
-        watch=Watch(machine, database, plan.limits),
+        watch=Watch(machine, database, plan.limits, int(plan.options["giftcard_circuit_threshold"])),
     )
     with ExitStack() as stack:
         stack.enter_context(database.night(seed))

@@ -38,31 +38,37 @@ def _pause(night: "Night") -> None:
 
 def _requeue(night: "Night") -> None:
     for job_id, flow in _some(night, "status in ('error', 'completed') and stage <> 'webhook'"):
-        night.by_hand.add(flow)
+        night.touch(job_id, flow)
         night.store(night.machine.thread().process).requeue(job_id, caller=OPERATOR, force=True, reason="again")
 
 
-def _cancel(night: "Night") -> None:
-    for job_id, flow in _some(night, "status in ('queued', 'running', 'error') and stage <> 'webhook'"):
-        night.by_hand.add(flow)
+def _cancel(night: "Night", which: str = "status in ('queued', 'running', 'error') and stage <> 'webhook'") -> None:
+    for job_id, flow in _some(night, which):
+        night.touch(None, flow)
         night.store(night.machine.thread().process).cancel(job_id, caller=OPERATOR, reason="no more")
+        night.cancelled.add(job_id)
+
+
+def _stop(night: "Night") -> None:
+    _cancel(night, "status = 'running' and stage <> 'webhook'")
 
 
 def _update(night: "Night") -> None:
     for job_id, flow in _some(night, "status in ('running', 'error') and stage <> 'webhook'"):
-        night.by_hand.add(flow)
+        night.touch(job_id, flow)
         change = f"update giftcard_jobs set status = 'queued', scheduled_at = now(), attempts = 0 where id = {job_id}"
         _by_hand(night, change.replace("now()", "giftcard_proof.clock()"))
 
 
 def _delete(night: "Night") -> None:
     for job_id, flow in _some(night, "stage <> 'webhook'"):
-        night.by_hand.add(flow)
+        night.touch(job_id, flow)
         _by_hand(night, f"delete from giftcard_jobs where id = {job_id}")
 
 
 def _requeue_all(night: "Night") -> None:
-    night.by_hand.update(flow for _, flow in _some(night, "status = 'error'", limit=1000))
+    for job_id, flow in _some(night, "status = 'error'", limit=1000):
+        night.touch(job_id, flow)
     filter_ = {"status": "error"}
     night.store(night.machine.thread().process).requeue_jobs(filter=filter_, limit=500, caller=OPERATOR)
 
@@ -88,6 +94,7 @@ DEEDS: dict[str, Callable[["Night"], None]] = {
     "pause": _pause,
     "requeue": _requeue,
     "cancel": _cancel,
+    "stop": _stop,
     "update": _update,
     "delete": _delete,
     "requeue_all": _requeue_all,

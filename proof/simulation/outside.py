@@ -52,11 +52,13 @@ class Outside:
     mails: list[tuple[str, str]] = field(default_factory=list)
     events: list[tuple[str, str]] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
 
     def request(self, until: float, method: str, url: str, **options: Any) -> httpx.Response:
         """Answer a request of a handler, or of an alert."""
         service, _, query = str(url).partition("?")
         if service == ALERTS:
+            self.alerts.append(json.dumps(options["json"], ensure_ascii=False))
             self._travel("alert", until)
             return httpx.Response(200)
         if service.endswith("/block"):

@@ -2,7 +2,7 @@
 
 from proof.simulation.database import Database
 from proof.simulation.night import play
-from proof.simulation.plants import Plant
+from proof.simulation.plant import Plant
 
 WITHIN = 500
 """Within so many seeds each planted bug is found."""

@@ -1,9 +1,7 @@
 """Bugs to plant: each takes out what keeps a promise, in the SQL or in the Python. A simulation has to find each."""
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -12,9 +10,10 @@ from lib.store.store import Store
 from lib.telemetry import events
 from lib.tick import runner, settle_calls
 from lib.tick.waking import WakingStore
+from proof.simulation.plant import Plant
+from proof.simulation.rules import RULES
 from proof.simulation.stages import PAY
 
-Change = tuple[str, str, str]
 _LEASE = "lease_id = (r ->> 'lease_id')::uuid"
 _COUNTED = "attempts = least({}attempts + 1, 1000000)"
 _SLOT = (
@@ -23,25 +22,6 @@ _SLOT = (
 _ENDED = "coalesce(lease_expires_at, '-infinity'::timestamptz) <= p_now"
 _BEGIN_KEY = "'vendor_key', e.vendor_key,"
 _ALERT_DUE = "when n.notified_at <= p_now - p_repeat\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Plant:
-    """A bug: what is taken out, the changes of the schema, and what patches the Python."""
-
-    name: str
-    what: str
-    changes: tuple[Change, ...] = ()
-    patch: Callable[[], Any] | None = None
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Plant what is Python, within the context."""
-        if self.patch is None:
-            yield
-            return
-        with self.patch():
-            yield
 
 
 def _no_journal() -> Any:
@@ -244,4 +224,5 @@ PLANTS = (
         "alert", "an alert is repeated with each check", (("giftcard_due_notifications", _ALERT_DUE, "when true\n"),)
     ),
     Plant("log", "the log has payloads", patch=_log_payloads),
+    *RULES,
 )

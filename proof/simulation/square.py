@@ -27,6 +27,8 @@ def pay(night: "Night", flow: str, wanted: Order) -> None:
     rng.shuffle(sent)
     store = night.store(night.machine.thread().process)
     for event in sent:
+        if event.type == "refund.created":
+            night.machine.pause(rng.choice((0, 30, 150)))  # before there is a card, or after
         for _ in range(TRIES):
             try:
                 store.receive_event(
@@ -36,6 +38,8 @@ def pay(night: "Night", flow: str, wanted: Order) -> None:
                     tenant_id="default",
                     action=square_events.action_for(event, night.settings),
                 )
+                if event.type == "refund.created":
+                    night.refunded.add(flow)
                 break
             except GiftcardError:
                 night.machine.pause(10)

@@ -53,7 +53,9 @@ def deployments(begun: Begun, pause: Pause) -> list[Registry]:
         )
 
     def of(name: str, handler: Callable[[Task, Context], Outcome], *, once: bool = False) -> Stage:
-        return stage(name, payload=Task, ttr=20, semantics="at_most_once" if once else "at_least_once")(handler)
+        return stage(name, payload=Task, ttr=20, longest=60, semantics="at_most_once" if once else "at_least_once")(
+            handler
+        )
 
     old = {**product.stages, "task": of("task", work)}
     present = old | {"draw": of("draw", work, once=True)}

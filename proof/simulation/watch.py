@@ -15,7 +15,12 @@ select j.id, j.stage, coalesce(j.concurrency_key, ''), j.lease_id, j.lease_expir
 _CIRCUITS = """
 select circuit, state, coalesce(probe_job_id, 0), changed_at::text, open_until <= $1::timestamptz
   from giftcard_circuits where state <> 'closed' order by circuit"""
-
+_FAILING = """
+select circuit, failures from giftcard_circuits
+ where failures >= case when circuit like 'webhook:%' then 10 else $1::integer end order by circuit"""
+_FENCED = ("giftcard_heartbeat", "giftcard_begin_effect")
+_HOLDS = "select 1 from giftcard_jobs where id = $1 and status = 'running' and lease_id = $2"
+_PAUSED = "select stage from giftcard_stages where paused_at is not null order by stage"
 
 _READY = """
 select format('%s, due %s s ago', circuit, round(extract(epoch from $1::timestamptz - head_at)))
@@ -27,11 +32,13 @@ select format('%s, due %s s ago', circuit, round(extract(epoch from $1::timestam
 class Watch:
     """Sees each call that is carried out. What is wrong is a failure of the machine."""
 
-    def __init__(self, machine: Machine, database: Database, limits: dict[str, int]) -> None:
+    def __init__(self, machine: Machine, database: Database, limits: dict[str, int], threshold: int) -> None:
         self._machine, self._database, self._limits = machine, database, limits
+        self._threshold = threshold
         self.calls = 0
         self.leases: dict[tuple[int, int], set[str]] = {}
         self.alerts: list[tuple[float, str]] = []
+        self.late: set[str] = set()
         self.ticking = 0
         self.ended_at = 0.0
         self._stages: dict[str, int] = {}
@@ -47,10 +54,13 @@ class Watch:
             self._recorded.append(arguments)  # a repeated call has the same
             sent = [one for one in arguments["notified"] if one["sent"] and one["kind"] != "resolved"]
             self.alerts += [(self._machine.now, one["condition"]) for one in sent]
+        if function in _FENCED and not self._database.rows(_HOLDS, arguments["job_id"], arguments["lease_id"]):
+            self._fail(f"{function} was carried out for job {arguments['job_id']} under a lease that it has not")
         if function not in (*_CLAIMS, "giftcard_settle_with_call"):
             return
         jobs = answer.get("jobs") or ()
         key = str(arguments.get("claim_key", arguments.get("key")))
+        self._check_paused([job for job in jobs if key not in self.leases.get((job[0], job[10]), ())])
         for job in jobs:
             self.leases.setdefault((job[0], job[10]), set()).add(key)
         self._interrupted |= {(job[0], job[10]) for job in jobs if job[17]}
@@ -59,6 +69,8 @@ class Watch:
             lease, until = self._until.get((job[0], job[10]), (key, ""))
             if job[17] and lease != key and until > str(self._database.rows("select $1::timestamptz", at)[0][0]):
                 self._fail(f"run {job[10]} of job {job[0]} was taken over at {at}, before its lease ended at {until}")
+        for circuit, failures in self._database.rows(_FAILING, self._threshold):
+            self._fail(f"circuit {circuit} did not open after {failures} failures")
         circuits = {str(row[0]): row for row in self._database.rows(_CIRCUITS, at)}
         self._check_running(self._database.rows(_RUNNING, at))
         self._check_circuits(jobs, circuits)
@@ -74,6 +86,25 @@ class Watch:
         at = self._machine.moment.isoformat()
         for (late,) in self._database.rows(_READY, at, json.dumps(stages)):
             self._fail(f"a job waits and no tick was woken: {late}")
+
+    def check_ended(self, owner: str, log: str) -> None:
+        """Check that a tick which has ended leaves no run of its own.
+
+        But for results that were given up, and for what a claim takes that arrives after its caller has given up.
+        """
+        query = (
+            "select id, run_no, lease_id from giftcard_jobs where status = 'running' and lock_owner = $1 order by id"
+        )
+        given_up = {json.loads(line)["job_id"] for line in log.splitlines() if '"result_refused"' in line}
+        for job_id, run_no, lease in self._database.rows(query, owner):
+            if int(str(job_id)) not in given_up and lease not in self.late:
+                self._fail(f"a tick of {owner} has ended, and run {run_no} of job {job_id} goes on under its lease")
+
+    def _check_paused(self, claimed: Any) -> None:
+        paused = {str(row[0]) for row in self._database.rows(_PAUSED)}
+        for job in claimed:
+            if not job[17] and paused & {"*", str(job[3])}:
+                self._fail(f"job {job[0]} was claimed although its stage {job[3]} is paused")
 
     def _check_running(self, rows: list[tuple[str | None, ...]]) -> None:
         keys: Counter[str] = Counter()

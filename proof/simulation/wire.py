@@ -1,6 +1,5 @@
 """The wire of a simulation: the real statements and the real replies, over a network that loses, delays and repeats."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +15,7 @@ from lib.store.wire import with_retries
 from proof.simulation.database import Database
 from proof.simulation.faults import Faults
 from proof.simulation.machine import Machine, Process
+from proof.simulation.watch import Watch
 
 # Errors of poolers and of servers that end, each with its words.
 _POOLERS = (
@@ -26,10 +26,6 @@ _POOLERS = (
     ("40001", "could not serialize access due to concurrent update"),
 )
 _VOID = b'""'
-
-
-Watch = Callable[[str, dict[str, Any], Any], None]
-"""Gets each call that was carried out: the function, its arguments, its answer."""
 
 
 class SimulatedWire(PostgresWire):
@@ -59,6 +55,7 @@ class SimulatedWire(PostgresWire):
         if self._faults.strikes("late request", self._faults.level / 8):
             # It waits on the way, or for a lock, longer than its caller: the server ends it before the caller's retry.
             seconds = self._faults.choose(0.5, 4, 9)
+            self._watch.late.add(str(arguments.get("claim_key", arguments.get("key"))))
             self._machine.spawn(_network(self._machine), lambda: _quietly(carry_out), delay=seconds)
             self._machine.pause(CALL_SECONDS if seconds > 4 else 0.1)
             raise Unavailable(f"{function}: no response, and it is carried out later")
