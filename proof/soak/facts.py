@@ -37,6 +37,8 @@ _DONE = """
      where stage = 'email' and status = 'completed' and correlation_id = any (%s)
     union select correlation_id from public.giftcard_jobs_archive where stage = 'email' and correlation_id = any (%s)
     order by 1 limit %s"""
+_LEFT = """
+    select stage, status, attempts, last_error from public.giftcard_jobs where correlation_id = %s order by id"""
 _PRUNED = """select distinct j.correlation_id from pg_temp.giftcard_jobs j
               where j.created_at < clock_timestamp() - make_interval(secs => %s)"""
 # What a requeue by an operator resets, and what needs runs that may have been pruned.
@@ -121,14 +123,11 @@ class Auditor:
         cancelled = [order for order, accepted in left.items() if accepted.is_cancelled]
         self._orders.settle(cancelled, cancelled=True)
         for order in sorted(left.keys() - set(cancelled)):
-            jobs = self._database.rows(
-                "select stage, status, attempts, last_error from giftcard_jobs where correlation_id = %s order by id",
-                [order],
-            )
+            jobs = self._database.rows(_LEFT, [order])
             self.broken.append(f"order {order} was accepted and is not done: {jobs}")
         self._note(self._vendor.doubles())
-        differences = self._database.rows("select kind, correlation_id, detail from giftcard_reconcile()")
-        allowed = set(cancelled)
+        differences = self._database.rows("select kind, correlation_id, detail from public.giftcard_reconcile()")
+        allowed = {*cancelled, *self._orders.cancelled_late}
         self._note([f"order {row[1]}: {row[0]}: {row[2]}" for row in differences if row[1] not in allowed])
         for job, lines in self._begun.items():
             runs = [json.loads(line)["run_no"] for line in lines]
@@ -137,7 +136,7 @@ class Auditor:
         self._note([f"row of {row[0]} put aside: {row[1]}" for row in self._faulty_rows()])
 
     def _faulty_rows(self) -> list[tuple[Any, ...]]:
-        return self._database.rows("select kind, error from giftcard_faulty_rows order by 1, 2 limit 20")
+        return self._database.rows("select kind, error from public.giftcard_faulty_rows order by 1, 2 limit 20")
 
     def _copy(self, orders: list[str]) -> None:
         """Fill the temporary tables, which a new connection lacks."""

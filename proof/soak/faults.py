@@ -1,10 +1,13 @@
 """What goes wrong, at its time: each fault on a thread, so that one may begin while another lasts."""
 
+import contextlib
 import random
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
 
 from proof.soak.database import Database
 from proof.soak.instances import Instances
@@ -16,6 +19,8 @@ from proof.soak.plan import Fault, Plan
 _TROUBLE = 0.01
 _LATE = 0.001
 _CUT_SHARE = 0.5
+# Seconds for which a process in the middle of a job is looked for.
+_SEARCHES = 5.0
 
 
 class Faults:
@@ -43,7 +48,8 @@ class Faults:
         self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
         self._began = 0.0
         self._deeds: dict[str, Callable[[float], None]] = {
-            "kill": lambda lasts: instances.kill(self._rng.randrange(1000)),
+            "kill": lambda lasts: self._patiently(lambda database: instances.kill(self._victim(database))),
+            "stop": lambda lasts: self._patiently(lambda database: instances.replace(self._victim(database))),
             "cut": self._cut,
             "restart": self._restart,
             "vendor": self._trouble_vendor,
@@ -90,6 +96,19 @@ class Faults:
             self.failed.append(f"{fault.kind} at {began:.0f} s: {type(error).__name__}: {error}")
             return
         self.happened.append((fault.kind, began, time.monotonic() - self._began))
+
+    def _victim(self, database: Database) -> int:
+        """Return a place whose process is in the middle of a job; after a few seconds without one, any."""
+        mortal = self._instances.mortal()
+        end = time.monotonic() + min(_SEARCHES, self._plan.seconds / 15)
+        while time.monotonic() < end:
+            with contextlib.suppress(psycopg.OperationalError):
+                for (owner,) in database.rows("select lock_owner from giftcard_jobs where status = 'running'"):
+                    pid = int(str(owner).rpartition(":")[2])
+                    if pid in mortal:
+                        return mortal[pid]
+            time.sleep(0.02)
+        return self._rng.choice(list(mortal.values()))
 
     def _cut(self, _lasts: float) -> None:
         self._patiently(lambda database: database.cut(_CUT_SHARE))

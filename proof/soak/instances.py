@@ -1,7 +1,6 @@
 """The processes that serve one address: one lives as long as the soak, the others die and are started again."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from dev import ROOT
 from proof.soak.plan import Plan
 
 _HOST = "127.0.0.1"
+# Seconds after which one that got SIGTERM should have ended.
+_PATIENCE = 20.0
 
 
 class Instances:
@@ -47,14 +48,29 @@ class Instances:
         with self._lock:
             return {number: process.pid for number, process in enumerate(self._processes)}
 
-    def kill(self, draw: int) -> None:
-        """Kill one, never the first, and start its successor."""
-        number = 1 + draw % (self._plan.instances - 1)
+    def mortal(self) -> dict[int, int]:
+        """Return the places by process of those that may be killed: all but the first."""
+        return {pid: number for number, pid in self.pids().items() if number > 0}
+
+    def kill(self, number: int) -> None:
+        """Kill the process of a place, and start its successor."""
         with self._lock:
             self._processes[number].kill()
             self._processes[number].wait()
             self._processes[number] = self._started(number)
             self.kills += 1
+
+    def replace(self, number: int) -> None:
+        """Start the successor of a process, as a deployment does, and end that one with SIGTERM."""
+        with self._lock:
+            old, self._processes[number] = self._processes[number], self._started(number)
+        old.terminate()
+        try:
+            old.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            old.kill()
+            old.wait()
+            raise
 
     def ended(self) -> list[int]:
         """Return the places whose processes have ended by themselves."""
@@ -62,15 +78,10 @@ class Instances:
             return [number + 1 for number, process in enumerate(self._processes) if process.poll() is not None]
 
     def close(self) -> None:
-        """End all, kindly at first."""
+        """End all: what they do now is nothing that counts."""
         for process in self._processes:
-            process.send_signal(signal.SIGTERM)
-        for process in self._processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
         for file in self._files:
             file.close()
         self._listener.close()
@@ -78,7 +89,7 @@ class Instances:
     def _started(self, number: int) -> subprocess.Popen[bytes]:
         fd = self._listener.fileno()
         return subprocess.Popen(
-            [sys.executable, "-m", "proof.soak.application", str(fd), str(self._port), str(self._plan.day)],
+            [sys.executable, "-m", "proof.soak.application", str(fd), str(self._port)],
             cwd=ROOT,
             env=self._environment,
             pass_fds=[fd],

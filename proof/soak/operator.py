@@ -52,7 +52,10 @@ class Operator:
                     self._requeue(job)
                 return
             if jobs and all(job["status"] == "completed" for job in jobs):
-                self._orders.touch(order, cancel=len(jobs) < 5)
+                # It was faster: it is done, or its last run ended without a next job.
+                is_done = any(job["stage"] == "email" for job in jobs)
+                self._orders.cancelled_late |= {order} if is_done else set()
+                self._orders.touch(order, cancel=not is_done)
                 return
             time.sleep(1)
 

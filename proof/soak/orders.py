@@ -17,13 +17,17 @@ class Accepted:
 
 
 class Orders:
-    """`open`: those accepted and not yet checked, by correlation id. `errors`: how often each kind was met."""
+    """`open`: those accepted and not yet checked, by correlation id. `errors`: how often each kind was met.
+
+    `cancelled_late`: orders that were done when an operator cancelled them, so that their cards differ from the books.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
         self.accepted = 0
         self.checked = 0
         self.cancelled = 0
+        self.cancelled_late: set[str] = set()
         self.open: dict[str, Accepted] = {}
         self.errors: Counter[str] = Counter()
         self._answers: list[float] = []

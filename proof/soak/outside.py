@@ -12,6 +12,9 @@ from tests.crash.house import House
 from tests.crash.vendors import Made, Reply, Vendor
 from tests.support.mail_server import MailServer
 
+# Seconds that a request takes.
+_TAKES = (0.03, 0.4)
+
 
 class _Merciful:
     """Stands where the crash tests have workers to be killed: nothing is killed from outside."""
@@ -32,7 +35,8 @@ class SoakVendor(Vendor):
         self._indexed = 0
 
     def post(self, path: str, key: str, body: bytes) -> Reply:
-        """Charge or make a card, once for a key."""
+        """Charge or make a card, once for a key, as slowly as vendors do."""
+        time.sleep(self.rng.uniform(*_TAKES))
         reply = super().post(path, key, body)
         if self.rng.random() < self.late:
             time.sleep(self._seconds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 # How often in an hour, and for how many seconds at most.
 FAULTS: Mapping[str, tuple[float, float]] = {
     "kill": (30, 0),
+    "stop": (10, 0),
     "cut": (20, 0),
     "restart": (6, 1),
     "vendor": (4, 20),

@@ -14,6 +14,7 @@ _MOST_LINES = 20
 # How the tables call the faults.
 WORDS = {
     "kill": "a process killed (SIGKILL)",
+    "stop": "a process replaced (SIGTERM)",
     "cut": "half of the connections cut",
     "restart": "Postgres restarted (immediate)",
     "vendor": "the vendor failed all requests",

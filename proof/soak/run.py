@@ -177,5 +177,5 @@ class Soak:
                     plan, database=database, instances=instances, vendor=vendor, mail=mail, operator=operator
                 ),
                 auditor=Auditor(database, orders, vendor, mail, vault, keeps=15 * plan.day),
-                sampler=Sampler(database, orders),
+                sampler=Sampler(database.other(), orders),  # the auditor's has tables of these names
             )

@@ -67,10 +67,12 @@ class Sampler:
         taken |= self._processes(pids) | self._postgres()
         taken |= {"answer": spread(answers), "to_mail": spread(mails)}
         taken |= {"accepted": self._orders.accepted, "checked": self._orders.checked, "open": len(self._orders.open)}
-        try:
-            taken |= self._tables() | self._queue()
-        except psycopg.OperationalError as error:
-            taken["away"] = type(error).__name__
+        for _ in range(2):  # the connection may be one of a server that was restarted since the last sample
+            try:
+                taken |= self._tables() | self._queue()
+                break
+            except psycopg.OperationalError:
+                continue
         return taken | {"runs": sum(self.results.values())}
 
     def _processes(self, pids: Mapping[int, int]) -> Sample:
