@@ -46,6 +46,12 @@ class Operator:
         end = time.monotonic() + _INSISTS
         while time.monotonic() < end:
             jobs = self._jobs(correlation_id=order)
+            for job in jobs:
+                if (
+                    job["status"] == "error"
+                ):  # it ran when the flow was cancelled: its requeue would not reopen the order
+                    self._do("POST", f"/api/v1/jobs/{job['id']}/cancel", json={"reason": _WHO["reason"]})
+                    job["status"] = "cancelled"
             if cancelled := [job for job in jobs if job["status"] == "cancelled"]:
                 self._orders.touch(order, cancel=False)
                 for job in cancelled:

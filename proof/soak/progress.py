@@ -29,7 +29,7 @@ def line(sample: Sample, *, seconds: float, faults: int, broken: int) -> str:
     memory = sample["memory"].get("instance 1", 0) / _MB
     database = f"db {sample['database'] / _MB:.0f} MB" if "database" in sample else "db away"
     parts = [
-        f"{_clock(sample['t'])} of {_clock(seconds)}",
+        f"{_clock(sample['t'])} {100 * sample['t'] / seconds:.0f}%",
         f"{sample['accepted']:,} orders",
         f"{sample['checked']:,} done",
         f"{broken} broken",
