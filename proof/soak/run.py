@@ -113,8 +113,11 @@ class Soak:
         return any(not accepted.is_cancelled for accepted in parts.orders.snapshot().values())
 
     def _conclude(self, parts: _Parts) -> None:
-        parts.auditor.finish()
         orders, results = parts.orders, self.results
+        try:
+            parts.auditor.finish()
+        except psycopg.OperationalError as error:
+            results.broken.append(f"the database is away in the end: {error}")
         results.broken += parts.auditor.broken + parts.customers.refused
         results.broken += [f"instance {number} ended by itself" for number in parts.instances.ended()]
         results.broken += [f"fault that could not be: {text}" for text in parts.faults.failed]
