@@ -106,7 +106,7 @@ def _title(results: Results) -> str:
 
 
 def _draw_panel(axis: Any, panel: Panel, *, end: float) -> None:
-    axis.set_title(panel.title, loc="left", fontsize=8, pad=9)
+    axis.set_title(panel.title, loc="left", fontsize=8, pad=12)
     axis.axvspan(0, WARM_UP * end, color="0.93", lw=0)
     top = 0.0
     ends = []
@@ -135,7 +135,7 @@ def _mark_faults(axis: Any, results: Results) -> None:
     """Mark the faults that concern everything, between the title and the picture."""
     for kind, begin, _ in results.faults:
         if kind in _MARKS:
-            height = 1.09 if kind == "restart" else 1.05
+            height = 1.08 if kind == "restart" else 1.04
             axis.plot(
                 [begin / 60, begin / 60],
                 [1.01, height],

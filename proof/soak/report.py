@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proof.soak.plan import FAULTS
 from proof.soak.sampling import Sample
-from proof.soak.trend import Trend, trends
+from proof.soak.trend import SMALL, Trend, trends
 
 _MB = 1024 * 1024
 _MOST_LINES = 20
@@ -116,6 +116,7 @@ def _trends(results: Results) -> str:
     found = results.trends
     if not found:
         return "The run was too short to judge trends: ten minutes are enough."
+    shown = [trend for trend in found if not (trend.holds and trend.is_small)]
     rows = [
         (
             trend.name,
@@ -124,8 +125,10 @@ def _trends(results: Results) -> str:
             _number(trend.allowed),
             "holds" if trend.holds else "GREW",
         )
-        for trend in found
+        for trend in shown
     ]
+    if len(shown) < len(found):
+        rows.append((f"{len(found) - len(shown)} tables below {SMALL} MB", "", "", "", "hold"))
     return table(("after the warm-up", "level", "growth", "allowed", ""), rows)
 
 

@@ -12,6 +12,8 @@ _ENOUGH = 30
 # Points that a slope is taken over: its cost grows with their square.
 _POINTS = 400
 _MB = 1024 * 1024
+# Megabytes below which a table is not worth a line of the report.
+SMALL = 0.25
 
 # Rows that are never deleted: bytes an order, all of them together.
 KEPT = (
@@ -38,6 +40,11 @@ class Trend:
     level: float
     growth: float
     allowed: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is the size of a table that hardly has one."""
+        return self.unit == "MB" and self.level < SMALL
 
     @property
     def holds(self) -> bool:
