@@ -6,6 +6,7 @@ minute until the clock's next call.
 """
 
 import atexit
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +34,14 @@ _MOST = 5
 # Seconds. What is due within a minute needs a tick before the clock's next call: without a plan in the database one
 # tick waits for it, hands over at the end of its budget, and the next one waits.
 _HANDED_OVER = 60.0
+# What an event of a vendor can become that gives a tick work: a job, or a payment that a job waits for.
+_MAKE_DUE = ("job", "payment")
+# The acts of operators that make a job due, or let one start.
+ACTS = (
+    *("requeue", "requeue_jobs", "resume", "reset_circuit", "run_schedule", "create_operation"),
+    *("create_batch", "add_to_batch", "seal_batch", "set_limit", "remove_limit"),
+    *("make_free_of_charge", "record_order_event", "request_block", "resend_mail", "test_webhook_endpoint"),
+)
 
 
 def about(settings: Settings, *, seconds: float, limit: int, linger: bool) -> dict[str, Any] | None:
@@ -116,7 +125,7 @@ class Waker:
 
 
 class WakingStore(Store):
-    """A store that wakes a tick when the database decides so: in the same call for orders and jobs."""
+    """A store that wakes a tick when the database decides so: for orders and jobs in the same call, else in one more."""
 
     def __init__(self, wire: Wire, waker: Waker, *, ticks: int) -> None:
         super().__init__(wire)
@@ -152,50 +161,6 @@ class WakingStore(Store):
             self._waker.send()
         return order
 
-    def requeue(self, job_id: int, **arguments: Any) -> dict[str, Any]:
-        """Requeue a job, and wake a tick."""
-        return self._waking(lambda: super(WakingStore, self).requeue(job_id, **arguments))
-
-    def requeue_jobs(self, **arguments: Any) -> dict[str, Any]:
-        """Requeue jobs, and wake a tick."""
-        return self._waking(lambda: super(WakingStore, self).requeue_jobs(**arguments))
-
-    def resume(self, stage: str, **arguments: Any) -> dict[str, Any]:
-        """Resume a stage, and wake a tick."""
-        return self._waking(lambda: super(WakingStore, self).resume(stage, **arguments))
-
-    def reset_circuit(self, circuit: str, **arguments: Any) -> dict[str, Any]:
-        """Close a circuit, and wake a tick."""
-        return self._waking(lambda: super(WakingStore, self).reset_circuit(circuit, **arguments))
-
-    def run_schedule(self, plan: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-        """Run a schedule now, and wake a tick."""
-        return self._waking(lambda: super(WakingStore, self).run_schedule(plan, **arguments))
-
-    def create_batch(self, **arguments: Any) -> dict[str, Any]:
-        """Create a batch, and wake a tick for its jobs."""
-        return self._waking(lambda: super(WakingStore, self).create_batch(**arguments))
-
-    def add_to_batch(self, batch_id: int, **arguments: Any) -> dict[str, Any]:
-        """Add jobs to a batch, and wake a tick."""
-        return self._waking(lambda: super(WakingStore, self).add_to_batch(batch_id, **arguments))
-
-    def seal_batch(self, batch_id: int, **arguments: Any) -> dict[str, Any]:
-        """Seal a batch, and wake a tick for the follow-up that is due if it ended."""
-        return self._waking(lambda: super(WakingStore, self).seal_batch(batch_id, **arguments))
-
-    def create_operation(self, **arguments: Any) -> dict[str, Any]:
-        """Create an operation, and wake a tick to begin with it."""
-        return self._waking(lambda: super(WakingStore, self).create_operation(**arguments))
-
-    def set_limit(self, **arguments: Any) -> dict[str, Any]:
-        """Set a limit, and wake a tick: it may let more start than the one before."""
-        return self._waking(lambda: super(WakingStore, self).set_limit(**arguments))
-
-    def remove_limit(self, **arguments: Any) -> dict[str, Any]:
-        """Remove a limit, and wake a tick for what it held back."""
-        return self._waking(lambda: super(WakingStore, self).remove_limit(**arguments))
-
     def begin_tick(self, **arguments: Any) -> Step:
         """Begin a tick, and wake the next one if it leaves work."""
         return self._after(super().begin_tick(**arguments))
@@ -215,10 +180,32 @@ class WakingStore(Store):
                     self._waker.send(within=_WITHIN_AT_END)
         return step
 
-    def _waking(self, act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Do what an operator decided, then ask the database whether to wake a tick: rare, so a call of its own."""
-        answer = act()
+    def receive_event(self, **arguments: Any) -> dict[str, Any]:
+        """Record an event of a vendor, and wake a tick for what it enqueues or makes due."""
+        received = super().receive_event(**arguments)
+        if received["kind"] in _MAKE_DUE and not received["repeated"]:
+            self._wake()
+        return received
+
+    def _wake(self) -> None:
+        """Ask the database whether to wake a tick, and do it. The work exists in any case: a failure changes nothing."""
         with suppress(Exception):
             if self.take_wake():
                 self._waker.send()
+
+
+def _waking(name: str) -> Callable[..., Any]:
+    """Return a method that does what an operator decided, then wakes a tick: rare, so a call of its own."""
+    act = getattr(Store, name)
+
+    @functools.wraps(act)
+    def do(self: WakingStore, *arguments: Any, **options: Any) -> Any:
+        answer = act(self, *arguments, **options)
+        self._wake()
         return answer
+
+    return do
+
+
+for _name in ACTS:
+    setattr(WakingStore, _name, _waking(_name))
