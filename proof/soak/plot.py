@@ -62,7 +62,13 @@ def panels(samples: Sequence[Sample]) -> list[Panel]:
             },
         ),
         Panel("Tables that are kept, MB with indexes", {"": of(lambda one: _size(one, KEPT))}),
-        Panel("Dead rows, thousands", {"": of(_dead)}),
+        Panel(
+            "Dead rows, thousands",
+            {
+                "pruned tables": of(lambda one: _dead(one, kept=False)),
+                "kept tables": of(lambda one: _dead(one, kept=True)),
+            },
+        ),
         Panel("From order to mail, s", {"median": at("to_mail", 0), "95 %": at("to_mail", 1)}),
         Panel("A tick, s", {"median": at("tick", 0), "95 %": at("tick", 1)}),
         Panel("An answer of the API, ms", {"median": at("answer", 0, 1000), "95 %": at("answer", 1, 1000)}),
@@ -164,6 +170,8 @@ def _others(sample: Sample) -> list[str]:
     return [table for table in sample.get("tables", {}) if table not in shown]
 
 
-def _dead(sample: Sample) -> float | None:
+def _dead(sample: Sample, *, kept: bool) -> float | None:
     measured = sample.get("tables")
-    return sum(dead for _, _, dead in measured.values()) / 1000 if measured else None
+    if not measured:
+        return None
+    return sum(dead for table, (_, _, dead) in measured.items() if (table in KEPT) == kept) / 1000

@@ -143,14 +143,16 @@ def _memory(who: str) -> Callable[[Sample], float | None]:
 
 
 def _dead(sample: Sample) -> float | None:
-    return sum(dead for _, _, dead in sample["tables"].values()) if sample.get("tables") else None
+    """Count those of pruned tables: in the others Postgres leaves a share of all rows, which grow."""
+    tables = sample.get("tables")
+    return sum(dead for table, (_, _, dead) in tables.items() if table not in KEPT) if tables else None
 
 
 _BOUNDED: tuple[tuple[str, str, Callable[[Sample], float | None], Bound], ...] = (
     ("memory of instance 1, never killed", "MB", _memory("instance 1"), Bound(0.10, 2)),
     ("memory of Postgres, private", "MB", _of("memory_postgres", _MB), Bound(0.25, 10)),
     ("connections of the application", "", _of("connections"), Bound(0.25, 3)),
-    ("dead rows", "", _dead, Bound(0.5, 2000)),
+    ("dead rows of pruned tables", "", _dead, Bound(0.5, 2000)),
     ("queued jobs", "", _of("queued"), Bound(0.5, 20)),
     ("oldest due job", "s", _of("oldest_due"), Bound(0.5, 2)),
     ("order to mail, median", "s", _median_of("to_mail"), Bound(0.5, 1)),

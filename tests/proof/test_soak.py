@@ -90,7 +90,7 @@ def test_an_hour_that_grows_in_nothing_passes() -> None:
         ("memory_postgres", 100 * _MB, "memory of Postgres, private"),
         ("connections", 20, "connections of the application"),
         ("jobs", 12 * _MB, "table jobs"),
-        ("dead", 20_000, "dead rows"),
+        ("dead", 20_000, "dead rows of pruned tables"),
         ("queued", 200, "queued jobs"),
         ("oldest_due", 30, "oldest due job"),
         ("to_mail", 6, "order to mail, median"),
