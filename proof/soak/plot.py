@@ -174,4 +174,4 @@ def _dead(sample: Sample, *, kept: bool) -> float | None:
     measured = sample.get("tables")
     if not measured:
         return None
-    return sum(dead for table, (_, _, dead) in measured.items() if (table in KEPT) == kept) / 1000
+    return float(sum(dead for table, (_, _, dead) in measured.items() if (table in KEPT) == kept) / 1000)
