@@ -29,7 +29,7 @@ WIRE ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check simulate crash soak initial-migration migrate secrets bench lint lock
+.PHONY: help venv venv-bench demo pictures dev test test-quick vercel-check simulate models crash upgrade soak initial-migration migrate secrets bench lint lock
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,8 +60,14 @@ vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 simulate: $(READY)  ## simulate seeds of faults (SEEDS=1000, FIRST=1)
 	@$(BIN)/python -m proof.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1) $(ARGS)
 
+models: $(READY)  ## check the models of leases, circuits, wakes (spin, gcc)
+	@$(BIN)/python -m proof.models $(ARGS)
+
 crash: $(READY)  ## kill real processes over a night's orders (KILLS=1000)
 	@$(BIN)/python -m proof.crash --kills $(or $(KILLS),1000) $(ARGS)
+
+upgrade: $(READY)  ## migrate and deploy under load, and roll back (JOBS=5000)
+	@$(BIN)/python -m proof.upgrade --jobs $(or $(JOBS),5000) $(ARGS)
 
 soak: $(BENCH_READY)  ## run orders and faults for hours, and plot (HOURS=1)
 	@$(BIN)/python -m proof.soak --hours $(or $(HOURS),1) $(ARGS)
@@ -78,10 +84,11 @@ secrets: $(DEMO_READY)  ## add missing secrets to .env.production, change none
 bench: $(BENCH_READY)  ## compare with other processors (20 min; ARGS=--quick: 3)
 	@$(BIN)/python -m bench $(ARGS)
 
-lint: $(READY)  ## check style and types
+lint: $(READY)  ## check style, types and migrations
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/squawk supabase/migrations/*.sql
 
 lock: $(UV)  ## write requirements*.txt (ARGS=--upgrade: newer)
 	@for part in "" -demo -dev -bench; do \

@@ -2,13 +2,16 @@
 
     DATABASE_URL=postgresql://… python -m dev.migrate
 
-Applied migrations are recorded in the Supabase CLI's table, so that the CLI can apply the next one, too.
+Applied migrations are recorded in the Supabase CLI's table, so that the CLI can apply the next one, too. Like the CLI,
+it applies a file in one transaction, and what cannot run in one, like `create index concurrently`, outside.
 Exit codes: 0 done, 1 a migration failed or the database has others, 2 DATABASE_URL is not set, or cannot be used.
 """
 
 import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +22,8 @@ from lib.config.database_url import DatabaseUrl
 from lib.errors import Misconfigured, Refused, StoreError, Unavailable
 from lib.store.libpq import words_of
 
-# Any number shared by all processes; this one spells "migrate".
-_LOCK = int.from_bytes(b"migrate")
+# Any number shared by all processes; this one spells "migrate". They ask for it every so many seconds.
+_LOCK, _LOCK_SECONDS = int.from_bytes(b"migrate"), 0.1
 
 # The table of the Supabase CLI, created in the same steps as by the CLI.
 _LEDGER = """
@@ -29,6 +32,12 @@ create table if not exists supabase_migrations.schema_migrations (version text n
 alter table supabase_migrations.schema_migrations add column if not exists statements text[];
 alter table supabase_migrations.schema_migrations add column if not exists name text;
 """
+
+
+# The linter knows a file that is applied outside a transaction by this line, and so does `migrate`.
+_OUTSIDE = "-- squawk-disable-assume-in-transaction"
+# Someone else holds what the migration needs: a lock or a statement took too long, or both waited for each other.
+_HELD = frozenset({"40P01", "55P03", "57014"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +52,26 @@ class Migration:
     def file(self) -> str:
         return f"{self.version}_{self.name}.sql"
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is applied outside a transaction, statement by statement."""
+        return self.sql.startswith(_OUTSIDE)
+
+    @property
+    def statements(self) -> list[str]:
+        """What is sent: the whole file in one message, or each of its statements."""
+        if not self.is_outside:
+            return [self.sql]
+        parts = (part.strip() for part in re.split(r";[ \t]*(?:\r?\n|\Z)", self.sql))
+        return [part for part in parts if re.sub(r"--.*", "", part).strip()]
+
 
 def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list[str]:
     """Apply the missing migrations in order, each in its own transaction, and return their file names.
 
     Several processes may run at once: each file is applied by one of them while the others wait. The lock belongs to
-    the transaction, because a session lock does not work with a transaction pooler.
+    the transaction, because a session lock does not work with a transaction pooler. A file that is applied outside a
+    transaction has a connection of its own, while the transaction with the lock waits.
     Raise Refused if a migration fails (it is rolled back), Misconfigured if files and database differ (see
     `_check_drift`), Unavailable if the database cannot be reached.
     """
@@ -56,7 +79,7 @@ def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=None) as connection:
             _prepare(connection, migrations)
-            return [migration.file for migration in migrations if _apply_once(connection, migration)]
+            return [migration.file for migration in migrations if _apply_once(connection, migration, url)]
     except psycopg.Error as error:
         raise _translated(error, url) from None  # the original may repeat a part of the URL
 
@@ -70,7 +93,10 @@ def read_migrations(directory: Path) -> list[Migration]:
             raise Misconfigured(f"{path.name} is not named like 20260131120000_what_it_does.sql")
         if migrations and migrations[-1].version == match[1]:
             raise Misconfigured(f"{path.name} has the same version as {migrations[-1].file}")
-        migrations.append(Migration(version=match[1], name=match[2], sql=path.read_text(encoding="utf-8")))
+        migration = Migration(version=match[1], name=match[2], sql=path.read_text(encoding="utf-8"))
+        if migration.is_outside and "$$" in migration.sql:
+            raise Misconfigured(f"{path.name} is applied outside a transaction: put functions into another file")
+        migrations.append(migration)
     if not migrations:
         raise Misconfigured(f"there are no migrations in {directory}")
     return migrations
@@ -78,8 +104,7 @@ def read_migrations(directory: Path) -> list[Migration]:
 
 def _prepare(connection: psycopg.Connection, migrations: Sequence[Migration]) -> None:
     """Create the ledger if it is missing, and check that the database's history matches the folder."""
-    with connection.transaction():
-        _lock(connection)
+    with _locked(connection):
         connection.execute("set local client_min_messages = warning")  # no notices about existing objects
         connection.execute(_LEDGER)
         query = "select version, statements from supabase_migrations.schema_migrations order by version"
@@ -117,39 +142,65 @@ def _normalized(sql: str) -> str:
     return re.sub(r"[\s;]+", "", sql)
 
 
-def _apply_once(connection: psycopg.Connection, migration: Migration) -> bool:
+def _apply_once(connection: psycopg.Connection, migration: Migration, url: str) -> bool:
     """Apply the migration if it is missing; return whether it was applied."""
     query = "select 1 from supabase_migrations.schema_migrations where version = %s"
     record = "insert into supabase_migrations.schema_migrations (version, statements, name) values (%s, %s, %s)"
-    with connection.transaction():
-        _lock(connection)
+    with _locked(connection):
         if connection.execute(query, [migration.version]).fetchone():
             return False
         connection.execute("reset all")  # undo session settings of the previous file
-        try:
-            connection.execute(migration.sql.encode())  # without parameters: the whole file in one message
-        except psycopg.Error as error:
-            if connection.broken:
-                raise
-            raise Refused(_explain(error, migration), sqlstate=error.sqlstate or "") from None
+        if migration.is_outside:
+            connection.execute("set local idle_in_transaction_session_timeout = 0")  # and its snapshot is gone
+            with psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=None) as other:
+                _execute(other, migration)
+                other.execute("reset all")  # a pooler gives the session to others
+        else:
+            _execute(connection, migration)
         connection.execute(record, [migration.version, [migration.sql], migration.name])
     return True
 
 
-def _lock(connection: psycopg.Connection) -> None:
-    connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+def _execute(connection: psycopg.Connection, migration: Migration) -> None:
+    """Execute a migration, without parameters. Raise Refused if the server refuses it."""
+    for statement in migration.statements:
+        try:
+            connection.execute(statement.encode())
+        except psycopg.Error as error:
+            if connection.broken:
+                raise
+            raise Refused(_explain(error, migration, statement), sqlstate=error.sqlstate or "") from None
 
 
-def _explain(error: psycopg.Error, migration: Migration) -> str:
-    """Return the file, the line if known, and the database's messages."""
+@contextmanager
+def _locked(connection: psycopg.Connection) -> Iterator[None]:
+    """Begin a transaction in which no other process applies migrations, asking now and then until none does.
+
+    To wait within a transaction would be to wait forever: an index that is built concurrently waits for its snapshot.
+    """
+    while True:
+        with connection.transaction():
+            if connection.execute("select pg_try_advisory_xact_lock(%s)", [_LOCK]).fetchone() == (True,):
+                yield
+                return
+        time.sleep(_LOCK_SECONDS)
+
+
+def _explain(error: psycopg.Error, migration: Migration, statement: str) -> str:
+    """Return the file, the line if known, the database's messages, and whether to try again."""
     diagnostics = error.diag
     position = int(diagnostics.statement_position or 0)
-    line = f", line {migration.sql.count(chr(10), 0, position) + 1}" if position else ""
+    start = migration.sql.index(statement)
+    line = f", line {migration.sql.count(chr(10), 0, start + position) + 1}" if position else ""
+    left = "the next try begins it anew" if migration.is_outside else "nothing of it was applied"
     parts = [
         diagnostics.message_primary or str(error),
         diagnostics.message_detail,
         diagnostics.message_hint,
         diagnostics.context,
+        f"Other sessions were in its way: {left}. Run it again; the doctor's line `transactions` names those that stay."
+        if error.sqlstate in _HELD
+        else None,
     ]
     return f"{migration.file}{line}: " + "\n  ".join(part for part in parts if part)
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -114,6 +114,16 @@ class Embedded:
         """Stop the server and its connections: `fast` shuts down cleanly, `immediate` is like a power failure."""
         pg_ctl(["-w", "-m", mode, "stop"], pgdata=self._server.pgdata, user=self._server.system_user)
         self._server._postmaster_info = None  # otherwise the package would stop it again, and wait for a zombie
+
+    def kill(self) -> None:
+        """Kill the server's first process (SIGKILL) and wait until the others have noticed and ended."""
+        first: Any = self._server.get_postmaster_info().process
+        others = first.children()
+        first.kill()
+        for process in (first, *others):
+            with suppress(Exception):  # it has ended
+                process.wait(10)
+        self._server._postmaster_info = None
 
     def start(self) -> None:
         """Start a stopped server again, at the same URL."""

@@ -79,5 +79,6 @@ def _row(order: Order, tenant_id: str, correlation_id: str, trigger_type: str) -
         "tenant_id": tenant_id,
         "correlation_id": correlation_id,
         "trigger_type": trigger_type,
-        "payload": order.model_dump(mode="json"),
+        # Without nulls: code of the previous version refuses a field that this one has added, even if it is not used.
+        "payload": order.model_dump(mode="json", exclude_none=True),
     }

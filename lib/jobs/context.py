@@ -152,7 +152,7 @@ class Context:
         age = effect.age_seconds or 0
         if effect.state == "unfinished" and not repeatable and age > self.settings.giftcard_vendor_key_hours * 3600:
             why = f"{name} was begun too long ago to repeat it"
-            found = self._look_up(effect.vendor_key, lookup, why)
+            found = self._look_up(effect, lookup, why)
             return found or self.once(name, fn, lookup=lookup, of_flow=of_flow)
         try:
             result = fn(effect.vendor_key)
@@ -166,12 +166,12 @@ class Context:
     def _resolve(self, refused: PermanentError, name: str, effect: Effect, lookup: Lookup | None) -> Result | None:
         """Return the result of an effect that is refused now and happened at an earlier try; None: it did not."""
         if isinstance(refused, Declined) or (refused.without_effect and effect.state == "new"):
-            self.store.abandon_effect(effect.vendor_key, note=type(refused).__name__)
+            self.store.abandon_effect(effect, note=type(refused).__name__)
         elif refused.without_effect:
-            return self._look_up(effect.vendor_key, lookup, f"{name} was begun before and is refused now ({refused})")
+            return self._look_up(effect, lookup, f"{name} was begun before and is refused now ({refused})")
         return None
 
-    def _look_up(self, key: str, lookup: Lookup | None, why: str) -> Result | None:
+    def _look_up(self, effect: Effect, lookup: Lookup | None, why: str) -> Result | None:
         """Return the vendor's result of an effect; None: it never happened, and the next attempt gets a new key."""
         if lookup is None:
             raise UnknownOutcome(
@@ -179,11 +179,11 @@ class Context:
                 f"then run sql/decide_effect.sql for job {self._claimed.id}"
             )
         try:
-            found = lookup(key)
+            found = lookup(effect.vendor_key)
         except Declined as declined:
-            self.store.abandon_effect(key, note=type(declined).__name__)
+            self.store.abandon_effect(effect, note=type(declined).__name__)
             raise
         if found is not None:
-            return self.store.finish_effect(key, result=found)
-        self.store.abandon_effect(key, note="the vendor has no record of it")
+            return self.store.finish_effect(effect.vendor_key, result=found)
+        self.store.abandon_effect(effect, note="the vendor has no record of it")
         return None

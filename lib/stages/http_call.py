@@ -156,7 +156,7 @@ def http_call(call: HttpCall, context: Context) -> Complete:
         return _send(call, keyed, context)
     except Failure as failure:
         if effect.state == "new" and failure.without_effect:
-            context.store.abandon_effect(effect.vendor_key, note=str(failure))
+            context.store.abandon_effect(effect, note=str(failure))
         raise
 
 

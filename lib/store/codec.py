@@ -86,12 +86,13 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """An external effect, as begun. `state`: new, unfinished or finished."""
+    """An external effect, as begun. `state`: new, unfinished or finished; `tries`: how often, under this key."""
 
     state: str
     result: dict[str, Any] | None
     vendor_key: str
     age_seconds: float | None = None
+    tries: int | None = None
 
 
 _STEP_FIELDS = frozenset(f.name for f in fields(Step)) - {"jobs", "settled"}

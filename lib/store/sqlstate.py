@@ -79,6 +79,11 @@ _MISSING = frozenset({"42883", "42P01", "3F000"})
 # Whether the server rolled the call back is unknown after these; after any other error it did.
 _IN_DOUBT = ("08", "40003", "57P", "58", "XX")
 _OURS = "giftcard_"
+# Ids that the database gives: one that exists already is no fault of the data, but of a sequence behind its table.
+_GIVEN_ID = re.compile(
+    r"giftcard_(?:audit|batches|cards|circuit_changes|customers|jobs|operations|payments|schedules|ticks|tokens"
+    r"|webhook_endpoints)_pkey\b"
+)
 
 
 def from_sqlstate(
@@ -107,6 +112,9 @@ def from_sqlstate(
     if class_of(state).fault == "data":
         constraint = constraint or _last_name("constraint", message)
         if state[:2] == "22" or _is_ours(constraint, table or _last_name("relation|table", message)):
+            if gives_ids_again(state, message):
+                text = f"{_first_line(message)}: the ids of a restored table begin again. Run sql/raise_ids.sql"
+                return Unavailable(text, sqlstate=state, undone=not fatal)
             if state == "23505":
                 return Conflict(message, constraint=constraint or "")
             return Refused(message, sqlstate=state, field=_last_name("column", message))
@@ -122,6 +130,11 @@ def from_sqlstate(
 def class_of(state: str) -> Class:
     """Return the class of a SQLSTATE; of an unknown one, that of an error that is not the caller's."""
     return CLASSES.get(state[:2], _UNKNOWN)
+
+
+def gives_ids_again(state: str, message: str) -> bool:
+    """Return whether a row was refused because the database gave it an id that exists."""
+    return state == "23505" and _GIVEN_ID.search(message) is not None
 
 
 def may_be_one_row(error: StoreError) -> bool:

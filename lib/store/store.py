@@ -101,7 +101,8 @@ class Store(
         """Check with one cheap call that the database accepts writes.
 
         Raises:
-            Unavailable: it does not: SQLSTATE 25006 read-only, 57P03 in recovery; any other: it cannot be reached.
+            Unavailable: it does not: SQLSTATE 25006 read-only, 57P03 in recovery, 53100 its disk is full; any other: it
+                cannot be reached.
         """
         self._wire.call("giftcard_health", repeat=True)
 
@@ -133,6 +134,10 @@ class Store(
         """Record the result of an effect. Return the one that counts: the first recorded."""
         return self._dict("giftcard_finish_effect", repeat=True, vendor_key=vendor_key, result=result)
 
-    def abandon_effect(self, vendor_key: str, *, note: str) -> dict[str, Any]:
-        """Record that an effect did not happen: the next attempt gets the next generation of the key."""
-        return self._dict("giftcard_abandon_effect", repeat=True, vendor_key=vendor_key, note=note)
+    def abandon_effect(self, effect: Effect, *, note: str) -> dict[str, Any]:
+        """Record that an effect did not happen: the next attempt gets the next generation of the key.
+
+        If another run has begun it since, which has the same key, it stays as it is.
+        """
+        arguments = {"vendor_key": effect.vendor_key, "note": note, "tries": effect.tries}
+        return self._dict("giftcard_abandon_effect", repeat=True, **arguments)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from lib.errors import TransientError
 from lib.store.codec import Result, Settled
+from lib.store.sqlstate import gives_ids_again
 from lib.telemetry import events
 from lib.tick.runner import Runner, faulty_result
 
@@ -78,7 +79,8 @@ class Unsettled:
         """
         kept = self._sent[result.job.run]
         now = time.monotonic()
-        is_data = (settled.sqlstate or "").startswith(("22", "23", "GC4"))
+        state, error = settled.sqlstate or "", settled.error or ""
+        is_data = state.startswith(("22", "23", "GC4")) and not gives_ids_again(state, error)
         kept.tries += settled.sqlstate != _LOCKED
         if settled.sqlstate == _LOCKED or (kept.tries < _TRIES and not is_data):
             self._kept.append(replace(kept, at=now + _PAUSE_SECONDS))

@@ -125,7 +125,7 @@ class Waker:
 
 
 class WakingStore(Store):
-    """A store that wakes a tick when the database decides so: for orders and jobs in the same call, else in one more."""
+    """A store that wakes a tick when the database decides so: for orders and jobs in the same call, else in another."""
 
     def __init__(self, wire: Wire, waker: Waker, *, ticks: int) -> None:
         super().__init__(wire)
@@ -188,7 +188,7 @@ class WakingStore(Store):
         return received
 
     def _wake(self) -> None:
-        """Ask the database whether to wake a tick, and do it. The work exists in any case: a failure changes nothing."""
+        """Ask the database whether to wake a tick, and do it. The work is there in any case: no failure is raised."""
         with suppress(Exception):
             if self.take_wake():
                 self._waker.send()

@@ -16,7 +16,7 @@ HEALTH_PATH = "/api/health"
 # Characters: an index of Postgres holds no long ones.
 _LONGEST_EXECUTION_ID = 200
 # By SQLSTATE, of a database that can be reached.
-_STATUSES = {"25006": "read_only", "57P03": "in_recovery"}
+_STATUSES = {"25006": "read_only", "57P03": "in_recovery", "53100": "disk_full"}
 
 
 def tick(own: Services, **options: Any) -> dict[str, Any]:

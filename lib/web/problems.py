@@ -1,6 +1,6 @@
 """Errors over HTTP: problem+json (RFC 9457), with the invalid field."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Flask, Response, current_app, g, json, request
@@ -15,6 +15,12 @@ from lib.validation import FieldError, error_sentence, field_errors
 from lib.web.services import services
 
 _STATUS = {"GC400": 400, "GC404": 404, "GC409": 409, "GC422": 422}
+# What is wrong with the whole database, by SQLSTATE.
+_NAMED: Mapping[str | None, str] = {
+    "25006": "the database is read-only",
+    "53100": "the disk of the database is full",
+    "53300": "the database has no connection left",
+}
 _TICKS = frozenset({"cron.tick", "cron.run"})
 # Besides GET: requests that have no further effect when they are repeated.
 _IDEMPOTENT = frozenset(
@@ -153,8 +159,8 @@ def of_store(error: StoreError, **more: Any) -> Response:
 
 def _title(error: StoreError) -> str:
     """Return what is wrong, as far as it is known: to restart a database that only fails one call does not help."""
-    if error.sqlstate == "25006":
-        return "the database is read-only"
+    if error.sqlstate in _NAMED:
+        return _NAMED[error.sqlstate]
     is_up = error.sqlstate is not None and class_of(error.sqlstate).fault == "call"
     return f"the database failed this call (SQLSTATE {error.sqlstate})" if is_up else "the database is away"
 

@@ -107,9 +107,21 @@
 -- The clock is the database's. Every function that depends on time takes p_now (null: clock_timestamp()), which tests
 -- set. Refusals have SQLSTATEs of their own: GC400 bad argument, GC404 not found, GC409 not in this state, GC410 lease
 -- lost, GC422 same key with other content, GC426 code and schema do not fit.
+--
+-- The linter of migrations passes over what cannot matter here, in an empty database. Nothing is locked that anyone
+-- waits for: no timeouts. Integers of 32 bits are bounded by checks, or are seconds and bytes. The constraints of the
+-- domains are as old as their columns. Later migrations have no such line.
+-- squawk-ignore-file require-lock-timeout, require-statement-timeout
+-- squawk-ignore-file prefer-bigint-over-int, prefer-bigint-over-smallint, ban-create-domain-with-constraint
 
 do $$
 begin
+  if getdatabaseencoding() <> 'UTF8' then
+    raise exception 'this database has the encoding %, which cannot hold each name: nothing was changed',
+      getdatabaseencoding()
+      using errcode = 'GC409',
+            hint = 'Create one of UTF8: CREATE DATABASE giftcards TEMPLATE template0 ENCODING ''UTF8''.';
+  end if;
   if to_regclass('public.giftcard_jobs') is not null then
     raise exception 'public.giftcard_jobs exists already and is not ours: nothing was changed'
       using errcode = 'GC409',
@@ -3791,6 +3803,7 @@ create table public.giftcard_effects (
   generation integer not null default 1,
   vendor_key text collate "C" not null,
   started_at timestamptz,
+  tries integer not null default 0,
   finished_at timestamptz,
   result jsonb,
   note text,
@@ -3807,6 +3820,8 @@ comment on column public.giftcard_effects.vendor_key is
 comment on column public.giftcard_effects.started_at is
   'First try under this key; null: not begun, or the vendor refused for certain and the next try is a new '
   'generation.';
+comment on column public.giftcard_effects.tries is
+  'How often it was begun under this key: a run that finds out that it did not happen has to be the last to begin it.';
 
 -- Return the idempotency key of an effect, the same for all tries of one generation.
 create function public.giftcard_vendor_key(
@@ -3818,15 +3833,16 @@ returns text language sql stable security invoker set search_path = '' as $$
 $$;
 
 -- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
--- (since the first try under this key)}. p_of_flow: all jobs of this stage and flow share the effect, whatever their
--- dedup keys: it happens once for all of them. GC410 when the lease is not the job's current one.
+-- (since the first try under this key), tries (under this key, this one too)}. p_of_flow: all jobs of this stage and
+-- flow share the effect, whatever their dedup keys: it happens once for all of them. GC410 when the lease is not the
+-- job's current one.
 create function public.giftcard_begin_effect(
   p_job_id bigint, p_lease_id uuid, p_name text, p_of_flow boolean default false,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_state text := 'unfinished';
+  v_state text := 'finished';
   j public.giftcard_jobs;
   e public.giftcard_effects;
 begin
@@ -3846,15 +3862,15 @@ begin
    where tenant_id = j.tenant_id and correlation_id = j.correlation_id and stage = j.stage and dedup_key = j.dedup_key
      and name = p_name
      for update;
-  if e.result is not null then
-    v_state := 'finished';
-  elsif e.started_at is null then
-    v_state := 'new';
-    e.started_at := v_now;
-    update public.giftcard_effects set started_at = v_now where vendor_key = e.vendor_key;
+  if e.result is null then
+    v_state := case when e.started_at is null then 'new' else 'unfinished' end;
+    update public.giftcard_effects
+       set started_at = coalesce(started_at, v_now), tries = least(tries, 1000000) + 1
+     where vendor_key = e.vendor_key returning * into e;
   end if;
   return jsonb_build_object('state', v_state, 'result', e.result, 'vendor_key', e.vendor_key,
-                            'age_seconds', public.giftcard_milliseconds(e.started_at, v_now) / 1000.0);
+                            'age_seconds', public.giftcard_milliseconds(e.started_at, v_now) / 1000.0,
+                            'tries', e.tries);
 end $$;
 
 -- Record the result of an effect, whatever lease the job has now. Return the result that stays: the first. GC404 for an
@@ -3875,16 +3891,20 @@ begin
 end $$;
 
 -- Abandon an effect that did not happen, for certain: the next try is a new effect under the next generation of the
--- key. One with a result, and one whose key has changed, stay as they are. Return {vendor_key, abandoned}.
-create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
+-- key. One with a result, and one whose key has changed, stay as they are. p_tries: as its begin has returned it; one
+-- that was begun again since stays, too: the other run has the same key, and may have had more success (null: a person
+-- decides). Return {vendor_key, abandoned}.
+create function public.giftcard_abandon_effect(
+  p_vendor_key text, p_note text default null, p_tries integer default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
 begin
   update public.giftcard_effects
-     set generation = generation + 1, started_at = null, note = p_note,
+     set generation = generation + 1, started_at = null, tries = 0, note = p_note,
          vendor_key = public.giftcard_vendor_key(tenant_id, correlation_id, stage, dedup_key, name, generation + 1)
-   where vendor_key = p_vendor_key and result is null returning vendor_key into v_key;
+   where vendor_key = p_vendor_key and result is null and tries = coalesce(p_tries, tries)
+  returning vendor_key into v_key;
   return jsonb_build_object('vendor_key', v_key, 'abandoned', found);
 end $$;
 
@@ -7124,6 +7144,41 @@ begin
   return jsonb_build_object('runs', to_jsonb(v_rows),
                             'older', case when v_more then v_rows[cardinality(v_rows)] -> 'run_no' end);
 end $$;
+-- Ids that a restore has left behind.
+
+-- Let the ids of each table go on above its highest one. Rows that were copied without their sequences, as a restore of
+-- data or a logical replication does it, leave a sequence behind its table: new rows get the ids of old ones, and are
+-- refused. Return [{table, highest, next_id}] of those that are behind. p_dry_run: change nothing.
+create function public.giftcard_raise_ids(p_dry_run boolean default true) returns jsonb
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare
+  v_behind jsonb := '[]'::jsonb;
+  v_highest bigint;
+  v_next bigint;
+  t record;
+begin
+  for t in
+    select c.relname as name,
+           split_part(pg_get_serial_sequence(format('public.%I', c.relname), a.attname), '.', 2) as sequence
+      from pg_class c
+      join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.attidentity <> ''
+     where c.relnamespace = 'public'::regnamespace and c.relname like 'giftcard\_%' order by c.relname
+  loop
+    execute format('select max(id) from public.%I', t.name) into v_highest;
+    if t.name = 'giftcard_jobs' then
+      -- What has left the table keeps its id.
+      v_highest := greatest(v_highest, (select max(id) from public.giftcard_jobs_archive),
+                            (select max(job_id) from public.giftcard_job_history));
+    end if;
+    execute format('select last_value + is_called::int from public.%I', t.sequence) into v_next;
+    continue when v_highest is null or v_highest < v_next;
+    v_behind := v_behind || jsonb_build_object('table', t.name, 'highest', v_highest, 'next_id', v_next);
+    if not p_dry_run then
+      perform setval(format('public.%I', t.sequence)::regclass, v_highest);
+    end if;
+  end loop;
+  return v_behind;
+end $$;
 -- Errors, grouped: what fails, how often, since when.
 
 -- Return dead letters, the newest p_scan of each stage, and jobs that are retried, among the first p_scan of each
@@ -7624,7 +7679,7 @@ create table public.giftcard_orders (
   idempotency_key text collate "C",
   body_hash text not null,
   amount bigint not null,
-  currency text not null,
+  currency text collate "C" not null,
   details jsonb not null default '{}',
   locale text collate "C" generated always as (details ->> 'locale') stored,
   customer_id bigint,
@@ -7687,7 +7742,7 @@ create table public.giftcard_customers (
   constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
 );
 -- Without an external id, the address identifies the customer.
-create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
+create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email) collate "C")
     where external_id is null;
 -- Orders, customers, codes: one function each, each safe to repeat.
 
@@ -7908,7 +7963,7 @@ begin
       into v_id;
   else
     select id into v_id from public.giftcard_customers
-     where tenant_id = p_tenant_id and lower(email) = lower(p_email) and external_id is null;
+     where tenant_id = p_tenant_id and lower(email) = lower(p_email) collate "C" and external_id is null;
   end if;
   if v_id is null then
     perform public.giftcard_refuse('GC404', 'there is no such customer', case
@@ -8394,11 +8449,11 @@ create table public.giftcard_cards (
   customer_id bigint,
   payment_id bigint,
   free_of_charge boolean not null default false,
-  provider text not null,
-  provider_ref text not null,
-  number_encrypted text not null,
+  provider text collate "C" not null,
+  provider_ref text collate "C" not null,
+  number_encrypted text collate "C" not null,
   number_hash text collate "C" not null,
-  last4 text not null,
+  last4 text collate "C" not null,
   amount bigint not null,
   balance bigint not null,
   currency text not null,
@@ -9295,8 +9350,9 @@ end $$;
 create index giftcard_orders_by_flow on public.giftcard_orders (correlation_id, tenant_id);
 -- Addresses are cut: one that plain SQL wrote may be longer than an index entry. None once the customer is erased.
 create index giftcard_orders_by_email on public.giftcard_orders
-    ((left(lower(details #>> '{customer,email}'), 254)), created_at) where details #>> '{customer,email}' is not null;
-create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)));
+    ((left(lower(details #>> '{customer,email}'), 254)) collate "C", created_at)
+    where details #>> '{customer,email}' is not null;
+create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)) collate "C");
 create index giftcard_customers_by_personal_code on public.giftcard_customers (personal_code)
     where personal_code is not null;
 create index giftcard_payments_by_reference on public.giftcard_payments (provider_ref, id);
@@ -9311,14 +9367,14 @@ set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom
 begin
   return query
   (select o.tenant_id, o.correlation_id, 'email' from public.giftcard_orders o
-    where left(lower(o.details #>> '{customer,email}'), 254) = p_email
+    where left(lower(o.details #>> '{customer,email}'), 254) = p_email collate "C"
       and o.details #>> '{customer,email}' is not null and (p_tenant_id is null or o.tenant_id = p_tenant_id)
     order by o.created_at desc limit 1000)
   union all
   (select c.tenant_id, o.correlation_id, case when c.personal_code = p_code then 'personal_code' else 'email' end
      from (
        select * from public.giftcard_customers x
-        where left(lower(x.email), 254) = p_email and x.email <> 'erased-' || x.id || '@erased.invalid'
+        where left(lower(x.email), 254) = p_email collate "C" and x.email <> 'erased-' || x.id || '@erased.invalid'
           and (p_tenant_id is null or x.tenant_id = p_tenant_id)
        union all
        select * from public.giftcard_customers x
@@ -11279,7 +11335,8 @@ create table public.giftcard_inbound_events (
   constraint giftcard_inbound_events_became_is_known check (
     kind in ('job', 'payment', 'card', 'kept', 'ignored', 'unknown'))
 );
-create index giftcard_inbound_events_kept on public.giftcard_inbound_events (tenant_id, (facts ->> 'reference'))
+create index giftcard_inbound_events_kept on public.giftcard_inbound_events
+    (tenant_id, (facts ->> 'reference') collate "C")
     where kind = 'kept';
 
 create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
@@ -11398,7 +11455,7 @@ begin
   perform public.giftcard_lock_reference(p_tenant_id, p_reference);
   for e in
     select source, event_id, facts from public.giftcard_inbound_events
-     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference
+     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference collate "C"
      order by (facts ->> 'at')::timestamptz, event_id
   loop
     perform public.giftcard_set_kind(
@@ -12401,7 +12458,18 @@ language sql stable security invoker set search_path = '' as $$
 $$;
 -- Doctor: facts about the database, which lib's doctor judges. Each is bounded, so that a status may ask at any time.
 
--- Refuse if this call could not write: 25006 the database is read-only, 57P03 it is in recovery. An error and not a
+-- Return whether the disk has no room for 100 kB. An INSERT into a full disk succeeds while its page has room, and a
+-- trial row would stay as a dead one: so this writes a temporary file, which 64 kB of memory cannot hold.
+create function public.giftcard_disk_is_full() returns boolean
+language plpgsql volatile security invoker set search_path = '' set work_mem = '64kB' as $$
+begin
+  perform count(*) from generate_series(1, 8000);
+  return false;
+exception when disk_full then
+  return true;
+end $$;
+
+-- Refuse if this call could not write: 25006 read-only, 57P03 in recovery, 53100 its disk is full. An error and not a
 -- value, so that no connection of that time is used again. Volatile: PostgREST runs it in a transaction that may write.
 create function public.giftcard_health() returns void
 language plpgsql volatile security invoker set search_path = '' as $$
@@ -12410,6 +12478,8 @@ begin
     perform public.giftcard_refuse('57P03', 'the database is in recovery and only reads');
   elsif current_setting('transaction_read_only')::boolean then
     perform public.giftcard_refuse('25006', 'the database is read-only');
+  elsif public.giftcard_disk_is_full() then
+    perform public.giftcard_refuse('53100', 'the disk of the database is full');
   end if;
 end $$;
 
@@ -12455,7 +12525,7 @@ begin
     'schema', public.giftcard_schema_version(),
     -- Whether new transactions of this session can only read; this one does in any case.
     'read_only', current_setting('default_transaction_read_only')::boolean,
-    'in_recovery', pg_is_in_recovery(),
+    'in_recovery', pg_is_in_recovery(), 'disk_full', public.giftcard_disk_is_full(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- Ticks of the clock, the newest first.

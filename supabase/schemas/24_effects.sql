@@ -10,6 +10,7 @@ create table public.giftcard_effects (
   generation integer not null default 1,
   vendor_key text collate "C" not null,
   started_at timestamptz,
+  tries integer not null default 0,
   finished_at timestamptz,
   result jsonb,
   note text,
@@ -26,6 +27,8 @@ comment on column public.giftcard_effects.vendor_key is
 comment on column public.giftcard_effects.started_at is
   'First try under this key; null: not begun, or the vendor refused for certain and the next try is a new '
   'generation.';
+comment on column public.giftcard_effects.tries is
+  'How often it was begun under this key: a run that finds out that it did not happen has to be the last to begin it.';
 
 -- Return the idempotency key of an effect, the same for all tries of one generation.
 create function public.giftcard_vendor_key(
@@ -37,15 +40,16 @@ returns text language sql stable security invoker set search_path = '' as $$
 $$;
 
 -- Begin an effect, or find that it was begun. Return {state: new|unfinished|finished, result, vendor_key, age_seconds
--- (since the first try under this key)}. p_of_flow: all jobs of this stage and flow share the effect, whatever their
--- dedup keys: it happens once for all of them. GC410 when the lease is not the job's current one.
+-- (since the first try under this key), tries (under this key, this one too)}. p_of_flow: all jobs of this stage and
+-- flow share the effect, whatever their dedup keys: it happens once for all of them. GC410 when the lease is not the
+-- job's current one.
 create function public.giftcard_begin_effect(
   p_job_id bigint, p_lease_id uuid, p_name text, p_of_flow boolean default false,
   p_now timestamptz default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
-  v_state text := 'unfinished';
+  v_state text := 'finished';
   j public.giftcard_jobs;
   e public.giftcard_effects;
 begin
@@ -65,15 +69,15 @@ begin
    where tenant_id = j.tenant_id and correlation_id = j.correlation_id and stage = j.stage and dedup_key = j.dedup_key
      and name = p_name
      for update;
-  if e.result is not null then
-    v_state := 'finished';
-  elsif e.started_at is null then
-    v_state := 'new';
-    e.started_at := v_now;
-    update public.giftcard_effects set started_at = v_now where vendor_key = e.vendor_key;
+  if e.result is null then
+    v_state := case when e.started_at is null then 'new' else 'unfinished' end;
+    update public.giftcard_effects
+       set started_at = coalesce(started_at, v_now), tries = least(tries, 1000000) + 1
+     where vendor_key = e.vendor_key returning * into e;
   end if;
   return jsonb_build_object('state', v_state, 'result', e.result, 'vendor_key', e.vendor_key,
-                            'age_seconds', public.giftcard_milliseconds(e.started_at, v_now) / 1000.0);
+                            'age_seconds', public.giftcard_milliseconds(e.started_at, v_now) / 1000.0,
+                            'tries', e.tries);
 end $$;
 
 -- Record the result of an effect, whatever lease the job has now. Return the result that stays: the first. GC404 for an
@@ -94,16 +98,20 @@ begin
 end $$;
 
 -- Abandon an effect that did not happen, for certain: the next try is a new effect under the next generation of the
--- key. One with a result, and one whose key has changed, stay as they are. Return {vendor_key, abandoned}.
-create function public.giftcard_abandon_effect(p_vendor_key text, p_note text default null) returns jsonb
+-- key. One with a result, and one whose key has changed, stay as they are. p_tries: as its begin has returned it; one
+-- that was begun again since stays, too: the other run has the same key, and may have had more success (null: a person
+-- decides). Return {vendor_key, abandoned}.
+create function public.giftcard_abandon_effect(
+  p_vendor_key text, p_note text default null, p_tries integer default null) returns jsonb
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_key text;
 begin
   update public.giftcard_effects
-     set generation = generation + 1, started_at = null, note = p_note,
+     set generation = generation + 1, started_at = null, tries = 0, note = p_note,
          vendor_key = public.giftcard_vendor_key(tenant_id, correlation_id, stage, dedup_key, name, generation + 1)
-   where vendor_key = p_vendor_key and result is null returning vendor_key into v_key;
+   where vendor_key = p_vendor_key and result is null and tries = coalesce(p_tries, tries)
+  returning vendor_key into v_key;
   return jsonb_build_object('vendor_key', v_key, 'abandoned', found);
 end $$;
 

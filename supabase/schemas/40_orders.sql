@@ -18,7 +18,7 @@ create table public.giftcard_orders (
   idempotency_key text collate "C",
   body_hash text not null,
   amount bigint not null,
-  currency text not null,
+  currency text collate "C" not null,
   details jsonb not null default '{}',
   locale text collate "C" generated always as (details ->> 'locale') stored,
   customer_id bigint,
@@ -81,5 +81,5 @@ create table public.giftcard_customers (
   constraint giftcard_customers_personal_code_is_plain check (personal_code ~ '^[A-Z0-9]{1,10}[0-9]{4}$')
 );
 -- Without an external id, the address identifies the customer.
-create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email))
+create unique index giftcard_customers_email_key on public.giftcard_customers (tenant_id, lower(email) collate "C")
     where external_id is null;

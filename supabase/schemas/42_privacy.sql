@@ -37,7 +37,7 @@ begin
       into v_id;
   else
     select id into v_id from public.giftcard_customers
-     where tenant_id = p_tenant_id and lower(email) = lower(p_email) and external_id is null;
+     where tenant_id = p_tenant_id and lower(email) = lower(p_email) collate "C" and external_id is null;
   end if;
   if v_id is null then
     perform public.giftcard_refuse('GC404', 'there is no such customer', case

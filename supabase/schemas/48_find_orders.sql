@@ -3,8 +3,9 @@
 create index giftcard_orders_by_flow on public.giftcard_orders (correlation_id, tenant_id);
 -- Addresses are cut: one that plain SQL wrote may be longer than an index entry. None once the customer is erased.
 create index giftcard_orders_by_email on public.giftcard_orders
-    ((left(lower(details #>> '{customer,email}'), 254)), created_at) where details #>> '{customer,email}' is not null;
-create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)));
+    ((left(lower(details #>> '{customer,email}'), 254)) collate "C", created_at)
+    where details #>> '{customer,email}' is not null;
+create index giftcard_customers_by_email on public.giftcard_customers ((left(lower(email), 254)) collate "C");
 create index giftcard_customers_by_personal_code on public.giftcard_customers (personal_code)
     where personal_code is not null;
 create index giftcard_payments_by_reference on public.giftcard_payments (provider_ref, id);
@@ -19,14 +20,14 @@ set search_path = '' set enable_seqscan = off set plan_cache_mode = force_custom
 begin
   return query
   (select o.tenant_id, o.correlation_id, 'email' from public.giftcard_orders o
-    where left(lower(o.details #>> '{customer,email}'), 254) = p_email
+    where left(lower(o.details #>> '{customer,email}'), 254) = p_email collate "C"
       and o.details #>> '{customer,email}' is not null and (p_tenant_id is null or o.tenant_id = p_tenant_id)
     order by o.created_at desc limit 1000)
   union all
   (select c.tenant_id, o.correlation_id, case when c.personal_code = p_code then 'personal_code' else 'email' end
      from (
        select * from public.giftcard_customers x
-        where left(lower(x.email), 254) = p_email and x.email <> 'erased-' || x.id || '@erased.invalid'
+        where left(lower(x.email), 254) = p_email collate "C" and x.email <> 'erased-' || x.id || '@erased.invalid'
           and (p_tenant_id is null or x.tenant_id = p_tenant_id)
        union all
        select * from public.giftcard_customers x

@@ -13,7 +13,8 @@ create table public.giftcard_inbound_events (
   constraint giftcard_inbound_events_became_is_known check (
     kind in ('job', 'payment', 'card', 'kept', 'ignored', 'unknown'))
 );
-create index giftcard_inbound_events_kept on public.giftcard_inbound_events (tenant_id, (facts ->> 'reference'))
+create index giftcard_inbound_events_kept on public.giftcard_inbound_events
+    (tenant_id, (facts ->> 'reference') collate "C")
     where kind = 'kept';
 
 create index giftcard_inbound_events_refused on public.giftcard_inbound_events (received_at)
@@ -132,7 +133,7 @@ begin
   perform public.giftcard_lock_reference(p_tenant_id, p_reference);
   for e in
     select source, event_id, facts from public.giftcard_inbound_events
-     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference
+     where kind = 'kept' and tenant_id = p_tenant_id and facts ->> 'reference' = p_reference collate "C"
      order by (facts ->> 'at')::timestamptz, event_id
   loop
     perform public.giftcard_set_kind(

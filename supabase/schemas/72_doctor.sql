@@ -1,6 +1,17 @@
 -- Doctor: facts about the database, which lib's doctor judges. Each is bounded, so that a status may ask at any time.
 
--- Refuse if this call could not write: 25006 the database is read-only, 57P03 it is in recovery. An error and not a
+-- Return whether the disk has no room for 100 kB. An INSERT into a full disk succeeds while its page has room, and a
+-- trial row would stay as a dead one: so this writes a temporary file, which 64 kB of memory cannot hold.
+create function public.giftcard_disk_is_full() returns boolean
+language plpgsql volatile security invoker set search_path = '' set work_mem = '64kB' as $$
+begin
+  perform count(*) from generate_series(1, 8000);
+  return false;
+exception when disk_full then
+  return true;
+end $$;
+
+-- Refuse if this call could not write: 25006 read-only, 57P03 in recovery, 53100 its disk is full. An error and not a
 -- value, so that no connection of that time is used again. Volatile: PostgREST runs it in a transaction that may write.
 create function public.giftcard_health() returns void
 language plpgsql volatile security invoker set search_path = '' as $$
@@ -9,6 +20,8 @@ begin
     perform public.giftcard_refuse('57P03', 'the database is in recovery and only reads');
   elsif current_setting('transaction_read_only')::boolean then
     perform public.giftcard_refuse('25006', 'the database is read-only');
+  elsif public.giftcard_disk_is_full() then
+    perform public.giftcard_refuse('53100', 'the disk of the database is full');
   end if;
 end $$;
 
@@ -54,7 +67,7 @@ begin
     'schema', public.giftcard_schema_version(),
     -- Whether new transactions of this session can only read; this one does in any case.
     'read_only', current_setting('default_transaction_read_only')::boolean,
-    'in_recovery', pg_is_in_recovery(),
+    'in_recovery', pg_is_in_recovery(), 'disk_full', public.giftcard_disk_is_full(),
     'hides_rows', row_security_active('public.giftcard_jobs'),
     'excess_privileges', (select coalesce(jsonb_agg(to_jsonb(d)), '[]') from public.giftcard_excess_privileges() d),
     -- Ticks of the clock, the newest first.

@@ -26,7 +26,7 @@ def workers(*arguments: str) -> int:
         (["tests"], MOST),
         (["tests/sql", "tests/test_story.py"], MOST),
         (["tests/reports"], 0),
-        (["tests/upgrade"], 2),
+        (["tests/bench"], 2),
         (["tests/test_story.py"], 0),
         (["tests/test_story.py::test_a", "tests/test_story.py::test_b"], 0),
         (["tests/test_story.py", "tests/conftest.py"], 2),

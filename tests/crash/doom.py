@@ -12,6 +12,18 @@ from lib.store.postgres import PostgresWire
 _COMPLETE = "complete"
 _SETTLES = ("advance_tick", "step")
 
+# Right after the claim; between the handler's end and the settle; between the settle and its answer.
+_ANY = ("after claim", "before settle", "after settle")
+# Between intent and effect, on both sides of the vendor's deed, between effect and record, between record and the rest.
+AROUND_EFFECTS = ("after begin_effect", "before taking", "after taking", "before finish_effect", "after finish_effect")
+PLACES = {
+    "customer_ingest": (*_ANY, "before save_customer", "after save_customer"),
+    "personal_code": (*_ANY, "before assign_code", "after assign_code"),
+    "payment": (*_ANY, *AROUND_EFFECTS, "before record_payment", "after record_payment"),
+    "issue_card": (*_ANY, *AROUND_EFFECTS, "before record_card", "after record_card"),
+    "email": (*_ANY, *AROUND_EFFECTS),
+}
+
 
 def point(order: str, stage: str, when: str) -> str:
     """The name of one place: `order-07 payment before finish_effect`."""
@@ -95,13 +107,11 @@ class DoomedWire(PostgresWire):
     def _whose(self, name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
         """The orders and stages that a call is about."""
         match name:
-            case "step":
+            case "step":  # of runs that are all complete
                 return [self._jobs[one] for one in arguments["ids"]]
             case "advance_tick":
                 results = arguments["results"]
                 return [self._jobs[one["id"]] for one in results if one["outcome"] == _COMPLETE]
-            case "step":  # of runs that are all complete
-                return [self._jobs[job_id] for job_id in arguments["ids"]]
             case "begin_effect":
                 return [self._jobs[arguments["job_id"]]]
             case "settle_with_call":

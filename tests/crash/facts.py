@@ -5,7 +5,7 @@ from typing import Any
 
 from lib.giftcards.cards import Vault
 from tests.crash.house import House
-from tests.crash.vendors import Mailbox, Vendor
+from tests.crash.vendors import Made, Mailbox, Vendor
 
 _STAGES = "array['customer_ingest', 'personal_code', 'payment', 'issue_card', 'email']"
 
@@ -91,13 +91,16 @@ def _runs_begun(house: House) -> list[dict[str, Any]]:
 def broken_outside(house: House, vendor: Vendor, vault: Vault) -> list[str]:
     """What the vendor's books say against them: each order is charged once and has one card, and we know which."""
     lines = []
+    by_order: dict[str, list[Made]] = {}
+    for one in vendor.made:
+        by_order.setdefault(one.order, []).append(one)
     ours = house.rows("""select correlation_id, amount, p.provider_ref, c.provider_ref,
                                 c.number_encrypted, c.number_hash
                            from giftcard_orders
                            left join giftcard_payments p using (tenant_id, correlation_id, amount)
                            left join giftcard_cards c using (tenant_id, correlation_id, amount) order by 1""")
     for order, amount, payment, card, sealed, hashed in ours:
-        made = [one for one in vendor.made if one.order == order]
+        made = by_order.get(order, [])
         for stage, reference in (("payment", payment), ("issue_card", card)):
             theirs = [one.answer["id"] for one in made if one.stage == stage]
             if theirs != [reference]:
@@ -107,7 +110,7 @@ def broken_outside(house: House, vendor: Vendor, vault: Vault) -> list[str]:
         numbers = [one.answer["number"] for one in made if one.stage == "issue_card"]
         if sealed and [vault.open(sealed, ("default", order), number_hash=hashed)] != numbers:
             lines.append(f"order {order}: the card's number is not the vendor's")
-    strangers = {one.order for one in vendor.made} - {row[0] for row in ours}
+    strangers = set(by_order) - {row[0] for row in ours}
     return lines + [f"the vendor took money for {order}, which is no order" for order in sorted(strangers)]
 
 

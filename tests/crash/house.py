@@ -91,7 +91,11 @@ class House:
 
     def end_leases_of_the_dead(self) -> None:
         """As if a minute had gone by since they were killed."""
-        self.execute(_END_LEASES, [owner(pid) for worker in self.workers for pid in worker.deaths])
+        self.end_leases_of([pid for worker in self.workers for pid in worker.deaths])
+
+    def end_leases_of(self, pids: list[int]) -> None:
+        """As if a minute had gone by since these processes last worked."""
+        self.execute(_END_LEASES, [owner(pid) for pid in pids])
 
     def move_time(self) -> None:
         """To where everything that waits is due and every lease of a dead process has ended."""
@@ -114,7 +118,7 @@ class House:
         def lane(worker: Worker) -> None:
             try:
                 while not until() and not give_up.is_set():
-                    assert time.monotonic() < end, f"not done after {_DEADLINE_SECONDS} s: {self._unfinished()}"
+                    assert time.monotonic() < end, f"not done after {_DEADLINE_SECONDS} s: {self.unfinished()}"
                     report = worker.tick(limit=1000)
                     self.move_time()
                     if report is not None and not report["started"]:
@@ -133,6 +137,7 @@ class House:
             worker.destroy()
         self._connection.close()
 
-    def _unfinished(self) -> list[tuple[Any, ...]]:
+    def unfinished(self) -> list[tuple[Any, ...]]:
+        """The first jobs that are not completed."""
         return self.rows("""select correlation_id, stage, status, attempts, run_no, lock_owner, last_error
                               from giftcard_jobs where status <> 'completed' order by id limit 20""")

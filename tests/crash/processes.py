@@ -32,6 +32,10 @@ def wait_for(condition: Callable[[], bool], *, seconds: float, what: str) -> flo
     return time.monotonic() - began
 
 
+class TickFailed(AssertionError):
+    """A tick that the database failed, with the words that it ended with."""
+
+
 class Worker:
     """`tests.crash.worker` and its child of the moment. `deaths`: the children that SIGKILL has ended, by pid."""
 
@@ -60,12 +64,18 @@ class Worker:
         os.write(self._orders.fileno(), json.dumps([self._tick, options]).encode() + b"\n")
 
     def answer(self, *, timeout: float = 60) -> dict[str, Any] | None:
-        """The report of its tick; None: it was killed. Whoever ends in any other way fails the test."""
+        """The report of its tick; None: it was killed. Whoever ends in any other way fails the test.
+
+        Raises:
+            TickFailed: the tick ended with an error of the database's.
+        """
         while True:
             said = self._listen(timeout=timeout)
             if "killed" in said:
                 return None
             if said.get("tick") == self._tick:
+                if "failed" in said:
+                    raise TickFailed(said["failed"])
                 return dict(said["report"])
 
     def tick(self, **options: Any) -> dict[str, Any] | None:

@@ -2,22 +2,11 @@
 
 import pytest
 
-from tests.crash.doom import point
+from tests.crash.doom import AROUND_EFFECTS, PLACES, point
 from tests.crash.shop import Shop
 
 pytestmark = pytest.mark.slow
 
-# Right after the claim; between the handler's end and the settle; between the settle and its answer.
-_ANY = ("after claim", "before settle", "after settle")
-# Between intent and effect, on both sides of the vendor's deed, between effect and record, between record and the rest.
-_EFFECT = ("after begin_effect", "before taking", "after taking", "before finish_effect", "after finish_effect")
-_PLACES = {
-    "customer_ingest": (*_ANY, "before save_customer", "after save_customer"),
-    "personal_code": (*_ANY, "before assign_code", "after assign_code"),
-    "payment": (*_ANY, *_EFFECT, "before record_payment", "after record_payment"),
-    "issue_card": (*_ANY, *_EFFECT, "before record_card", "after record_card"),
-    "email": (*_ANY, *_EFFECT),
-}
 _NOT_IN_LEDGER = ("before taking", "after taking")
 
 
@@ -50,9 +39,9 @@ def _kill_at_each(shop: Shop, places: list[tuple[str, str]], environment: dict[s
 
 def test_every_order_survives_a_kill_at_every_place(shop: Shop) -> None:
     """53 kills: each place once, those around money and cards twice."""
-    places = [(stage, when) for stage, whens in _PLACES.items() for when in whens]
-    places += [(stage, when) for stage in ("payment", "issue_card") for when in _EFFECT]
-    places += [(stage, "after settle") for stage in _PLACES]
+    places = [(stage, when) for stage, whens in PLACES.items() for when in whens]
+    places += [(stage, when) for stage in ("payment", "issue_card") for when in AROUND_EFFECTS]
+    places += [(stage, "after settle") for stage in PLACES]
     _kill_at_each(shop, places, {"GIFTCARD_CONCURRENCY": "3"})
     shop.assert_all_is_right()
     assert len(shop.house.appointments.kept()) == len(places)
@@ -62,7 +51,7 @@ def test_every_order_survives_a_kill_at_every_place(shop: Shop) -> None:
 def test_the_ledger_survives_a_kill_at_every_place(shop: Shop) -> None:
     """14 kills around the payments and cards that are rows of our own."""
     places = [
-        (stage, when) for stage in ("payment", "issue_card") for when in _PLACES[stage] if when not in _NOT_IN_LEDGER
+        (stage, when) for stage in ("payment", "issue_card") for when in PLACES[stage] if when not in _NOT_IN_LEDGER
     ]
     places = [place for place in places if place[1] != "after claim"]
     ledger = {"GIFTCARD_PAYMENT_PROVIDER": "ledger", "GIFTCARD_CARD_PROVIDER": "ledger"}

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,12 +42,17 @@ class Made:
 class Vendor:
     """`POST /charges`, `POST /cards` under an Idempotency-Key, `GET …?idempotency_key=`.
 
-    `trouble`: the share of requests that end badly, half of them after it was done. `hold`: no answer before it.
+    `trouble`: the share of requests that end badly, half of them after it was done. `late`: the share that is done at
+    once and answered `late_seconds` later. `hold`: no answer before it. `fates`: how many requests ended in which way.
+    `ignores_keys`: each request is a deed of its own.
     """
 
     def __init__(self, house: House) -> None:
         self.made: list[Made] = []
-        self.trouble = 0.0
+        self.trouble = self.late = 0.0
+        self.late_seconds = 5.0
+        self.ignores_keys = False
+        self.fates: Counter[str] = Counter()
         self.hold = threading.Event()
         self.hold.set()
         self.asked = threading.Event()
@@ -72,13 +78,25 @@ class Vendor:
         if fate < self.trouble:
             time.sleep(self.rng.random() / 20)
         if self._house.strike(order, stage, "before taking"):
-            return None
+            return self._ends("who asked was killed before the deed", None)
         if fate < self.trouble / 2:
-            return 503, {"error": "come again"}
+            return self._ends("503 before the deed", (503, {"error": "come again"}))
         reply = self._take(stage, order, key, body.decode())
-        if self._house.strike(order, stage, "after taking") or fate < self.trouble * 0.75:
-            return None
-        return (500, {"error": "lost in thought"}) if fate < self.trouble else reply
+        if self._house.strike(order, stage, "after taking"):
+            return self._ends("who asked was killed after the deed", None)
+        if fate < self.trouble * 0.75:
+            return self._ends("hung up after the deed", None)
+        if fate < self.trouble:
+            return self._ends("500 after the deed", (500, {"error": "lost in thought"}))
+        if fate > 1 - self.late:
+            time.sleep(self.late_seconds)
+            return self._ends("no answer in time after the deed", reply)
+        return self._ends("answered", reply)
+
+    def _ends(self, fate: str, reply: Reply) -> Reply:
+        with self._lock:
+            self.fates[fate] += 1
+        return reply
 
     def get(self, key: str) -> Reply:
         """What became of a key, remembered or not."""
@@ -94,7 +112,7 @@ class Vendor:
 
     def _take(self, stage: str, order: str, key: str, asked: str) -> Reply:
         with self._lock:
-            before = self._remembered.get(key)
+            before = None if self.ignores_keys else self._remembered.get(key)
             if before is not None and (before.stage, before.asked) != (stage, asked):
                 return 422, {"error": "this key was used for another request"}
             if before is None:

@@ -2,8 +2,9 @@
 
 It is forked from a process that has imported everything (`tests.crash.warm`), and only waits: the process that works is
 its child, and a killed child has a successor at once. Its answers tell of it: {"ready": pid}, {"killed": pid}. Each
-order is a number and the arguments of a tick; the answer is {"tick": number, "report": …}. Log lines go to a file. It
-ends, with its child's exit code, when its orders do and after the tick in which SIGTERM came.
+order is a number and the arguments of a tick; the answer is {"tick": number, "report": …}, or "failed" with the error
+of a tick that the database failed. Log lines go to a file. It ends, with its child's exit code, when its orders do and
+after the tick in which SIGTERM came.
 """
 
 import importlib
@@ -12,6 +13,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -21,6 +23,8 @@ from typing import Any
 
 from lib import stages
 from lib.config.load import load
+from lib.config.settings import Settings
+from lib.errors import StoreError
 from lib.jobs.registry import Registry
 from lib.store.store import Store
 from lib.telemetry import events
@@ -72,8 +76,9 @@ def warm_up() -> Registry:
     order = Order.model_validate(_SAMPLE)
     candidates(order.customer.given_name, None, attempt=1, rng=random.Random())
     sender = order.customer.email
-    names = {"sender": sender, "message_id": "<a@b>", "personal_code": "ZOE0001", "card_number": "0" * 16}
-    giftcard_mail(**names, sent_at=datetime.now(UTC), order=order)
+    names = {"message_id": "<a@b>", "personal_code": "ZOE0001", "card_number": "0" * 16}
+    sent: dict[str, Any] = names | {"sender": sender}
+    giftcard_mail(**sent, sent_at=datetime.now(UTC), order=order)
     return registry
 
 
@@ -87,11 +92,20 @@ def _work(registry: Registry, folder: Path, orders: Connection, answers: Connect
     answers.send({"ready": os.getpid()})
     for number, options in _read(orders):
         with shutdown.tick() as stop:
-            report = run_tick(store, registry, chosen, source="crash test", stop=stop, **options)
-        answers.send({"tick": number, "report": report.as_json()})
+            answers.send({"tick": number} | _tick(store, registry, chosen, stop, options))
         if stop.is_set():
             break
     store.close()
+
+
+def _tick(
+    store: Store, registry: Registry, chosen: Settings, stop: threading.Event, options: dict[str, Any]
+) -> dict[str, Any]:
+    try:
+        report = run_tick(store, registry, chosen, source="crash test", stop=stop, **options)
+    except StoreError as error:
+        return {"failed": str(error)}
+    return {"report": report.as_json()}
 
 
 def _read(orders: Connection) -> Iterator[tuple[int, dict[str, Any]]]:

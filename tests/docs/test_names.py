@@ -13,7 +13,8 @@ ROOMS = "api|bench|data|demo|dev|docs|lib|proof|public|sql|supabase|tests"
 FILE = re.compile(rf"(?<![\w/.-])(?:{ROOMS})/[\w./*-]+\w")
 VARIABLE = re.compile(r"\bGIFTCARD_[A-Z_]+[A-Z]\b")
 MODULE = re.compile(r"\b(?:lib|dev|demo|proof)(?:\.\w+)+")
-SNAKE = re.compile(r"(?<![\w./{<-])[a-z]+(?:_[a-z0-9]+)+(?![\w/.-])")
+# Not the name of a test after its file (`tests/…::test_it`): tests/proof looks for those.
+SNAKE = re.compile(r"(?<![\w./{<:-])[a-z]+(?:_[a-z0-9]+)+(?![\w/.-])")
 PAGES_AND_MORE = [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md"))]
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in PAGES_AND_MORE}
 

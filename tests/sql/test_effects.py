@@ -136,6 +136,17 @@ def test_an_effect_is_abandoned_once_however_often_it_is_said(world: World, job:
     assert begin(world, job)["vendor_key"] == second
 
 
+def test_only_the_last_run_that_began_an_effect_abandons_it(world: World, job: Job) -> None:
+    first, second = begin(world, job), begin(world, job)
+    assert (first["tries"], second["tries"]) == (1, 2)
+    abandon = {"vendor_key": first["vendor_key"], "note": "refused"}
+    assert not world.ask("abandon_effect", **abandon, tries=first["tries"])["abandoned"]
+    assert begin(world, job)["vendor_key"] == first["vendor_key"]
+    assert world.ask("abandon_effect", **abandon, tries=3)["abandoned"]
+    again = begin(world, job)
+    assert (again["state"], again["tries"]) == ("new", 1)
+
+
 def test_an_effect_with_a_result_is_not_abandoned(world: World, job: Job) -> None:
     key = begin(world, job)["vendor_key"]
     world.call("finish_effect", vendor_key=key, result={"reference": "ch_1"})

@@ -109,3 +109,19 @@ def test_the_cli_goes_on_where_make_migrate_stopped(
     assert f"Applying migration {NEXT}" in printed
     assert [path.name for path in MIGRATIONS if f"Applying migration {path.name}" in printed] == []
     assert migrate(empty_database_url, directory=next_release) == []
+
+
+@pytest.mark.slow
+def test_the_cli_builds_an_index_concurrently_and_make_migrate_knows_it(
+    supabase: Cli, empty_database_url: str, tmp_path: Path
+) -> None:
+    migrate(empty_database_url)
+    index = tmp_path / "supabase/migrations/29990101000001_index.sql"
+    index.write_text(
+        "-- squawk-disable-assume-in-transaction\n"
+        "set lock_timeout = '1min';\n"
+        "drop index concurrently if exists public.giftcard_jobs_noted;\n"
+        "create index concurrently if not exists giftcard_jobs_noted on public.giftcard_jobs (id) where id < 0;\n"
+    )
+    assert f"Applying migration {index.name}" in supabase("db", "push", "--yes")
+    assert migrate(empty_database_url, directory=index.parent) == []

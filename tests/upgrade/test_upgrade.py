@@ -92,6 +92,11 @@ def test_a_migration_waits_for_a_settle_under_way_and_the_settle_counts(
     check_books(world, 1)
 
 
+def test_a_field_that_the_next_code_adds_is_in_no_payload_of_an_order_without_it(world: World) -> None:
+    submit(world, "order-1")
+    assert set(world.value("select payload from giftcard_jobs")) == {"customer", "amount"}, "not even as a null"
+
+
 def test_the_doctor_says_that_the_schema_is_newer(world: World, database_url: str, next_release: Path) -> None:
     migrate(database_url, directory=next_release)
     world.tick()

@@ -104,3 +104,23 @@ def test_a_replica_is_told_by_its_name(world: World) -> None:
     assert (health.status_code, health.json) == (503, {"status": "in_recovery"})
     line = doctor(world)["writable"]
     assert (line["level"], "recovery" in line["message"]) == ("red", True)
+
+
+def test_a_full_disk_has_its_own_words(world: World) -> None:
+    assert world.value("select public.giftcard_disk_is_full()") is False
+    world.sql(
+        """create or replace function public.giftcard_disk_is_full() returns boolean language sql as 'select true'"""
+    )
+    health = world.client.get("/api/health")
+    assert (health.status_code, health.json) == (503, {"status": "disk_full"})
+    line = doctor(world)["writable"]
+    assert (line["level"], line["message"]) == (
+        "red",
+        "the disk of the database is full: no order is taken and no job ends",
+    )
+    world.sql("""create function refuse() returns trigger language plpgsql as
+                 $$ begin raise disk_full using message = 'could not extend file: No space left on device'; end $$""")
+    world.sql("create trigger refuse before insert on giftcard_orders for each row execute function refuse()")
+    answer = world.submit()
+    assert (answer.status_code, answer.json["title"]) == (503, "the disk of the database is full")
+    assert answer.json["detail"] == "nothing was changed: repeat the request"

@@ -162,7 +162,8 @@ def _effects(t: Teller) -> None:
     t.later(7.5)
     t.do("begin_effect", **run, name="charge")
     t.do("begin_effect", **(run | {"lease_id": LEASES[6]}), name="charge")
-    t.ask("abandon_effect", vendor_key=key, note="nothing happened — für sicher")
+    t.ask("abandon_effect", vendor_key=key, note="nothing happened — für sicher", tries=1)
+    t.ask("abandon_effect", vendor_key=key, note="nothing happened — für sicher", tries=2)
     key = t.do("begin_effect", **run, name="charge")["vendor_key"]
     t.do("finish_effect", vendor_key=key, result={"id": "ch_1", "big": 2**60})
     t.do("finish_effect", vendor_key=key, result={"id": "ch_2"})

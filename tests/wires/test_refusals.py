@@ -130,6 +130,16 @@ def test_a_violated_constraint_of_somebody_else_is_not_the_callers(wire: Wire, m
     assert refused.value.sqlstate == "23514"
 
 
+def test_an_id_that_is_given_again_is_not_the_callers(failed: Callable[..., Any]) -> None:
+    message = 'duplicate key value violates unique constraint "{}"'
+    error = failed("23505", message=message.format("giftcard_jobs_pkey"))
+    assert isinstance(error, Unavailable)
+    assert error.undone
+    assert "sql/raise_ids.sql" in str(error)
+    for key in ("giftcard_orders_pkey", "giftcard_cards_number_key"):
+        assert isinstance(failed("23505", message=message.format(key)), Conflict)
+
+
 def test_what_a_trigger_of_somebody_else_misses_is_no_missing_migration(
     failed: Callable[..., Any],
 ) -> None:

@@ -25,6 +25,11 @@ def writable(deployment: Deployment) -> Finding:
             "the database is read-only: no order is taken and no job runs",
             fix="free disk space or enlarge the disk (Supabase does this at 95 %), then see docs/doctor.md#writable",
         )
+    if deployment.facts.get("disk_full"):
+        return red(
+            "the disk of the database is full: no order is taken and no job ends",
+            fix="free disk space or enlarge the disk; see docs/doctor.md#writable",
+        )
     return green("the database accepts writes")
 
 

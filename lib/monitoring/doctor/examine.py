@@ -1,5 +1,6 @@
 """Run every check."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,8 @@ from lib.store.connect import database_name
 from lib.store.store import Store
 from lib.telemetry.redact import clean
 
+# SQLSTATE 53300, which libpq does not hand on from a connection that fails.
+_TOO_MANY = re.compile(r"too many (?:clients|connections)|remaining connection slots")
 _ROOT = Path(__file__).resolve().parents[3]
 
 # In the order in which to fix them: an earlier one may cause a later one. The line `database` is between the two.
@@ -131,6 +134,12 @@ def _away(error: StoreError, settings: Settings) -> Finding:
         return red(text, fix=f"{first}see docs/doctor.md#database")
     if environment.over_supabase(settings):
         return red(text, fix="check SUPABASE_URL, and in Supabase that the project is not paused")
+    if _TOO_MANY.search(text):
+        return red(
+            text,
+            fix="on Supabase, use the pooler's address (port 6543); elsewhere end what holds them (pg_stat_activity), "
+            "or raise max_connections",
+        )
     return red(text, fix="check DATABASE_URL and that the database is up: psql \"$DATABASE_URL\" -c 'select 1'")
 
 

@@ -14,7 +14,7 @@ from lib.web.openapi.responses.limits import Limit
 class Health(Response):
     """Whether the database is reachable and accepts writes."""
 
-    status: Literal["up", "down", "read_only", "in_recovery"]
+    status: Literal["up", "down", "read_only", "in_recovery", "disk_full"]
     """`in_recovery`: it is a replica, or is starting after a crash."""
     broken_stages: list[str] = Field(default_factory=list)
     """Stages whose files cannot be loaded: their jobs wait. Absent if there are none."""

@@ -1,0 +1,64 @@
+"""What the tables must say in the morning, as queries for what contradicts it."""
+
+# Each returns a sentence, and the flow that it is about: what an operator did by hand may explain it.
+BROKEN = (
+    """select format('order %s over %s: paid %s, card over %s', o.correlation_id, o.amount, p.amount, c.amount),
+              o.correlation_id
+         from giftcard_orders o join giftcard_payments p using (tenant_id, correlation_id)
+         left join giftcard_cards c using (tenant_id, correlation_id)
+        where p.amount <> o.amount or c.amount <> o.amount or p.card_id is distinct from c.id""",
+    """select format('code %s belongs to %s customers', personal_code, count(*)), '' from giftcard_customers
+        group by tenant_id, personal_code having count(*) > 1 and personal_code is not null""",
+    """select format('customer %s is there %s times', email, count(*)), '' from giftcard_customers
+        group by tenant_id, email having count(*) > 1""",
+    """select format('job %s (%s) ran %s times, its history has %s', j.id, j.stage, j.run_no, h.runs), j.correlation_id
+         from giftcard_jobs j cross join lateral (
+           select coalesce(array_agg(run_no order by run_no), '{}') as runs from giftcard_job_history
+            where job_id = j.id) h
+        where h.runs <> array(select generate_series(1, j.run_no))""",
+    """select format('job %s (%s) has the results %s', j.id, j.stage, h.results), j.correlation_id
+         from giftcard_jobs j cross join lateral (
+           select array_agg(result order by run_no) as results from giftcard_job_history where job_id = j.id) h
+        where j.status = 'completed'
+          and array_positions(h.results, 'SUCCESS') is distinct from array[cardinality(h.results)]""",
+    """select format('job %s (%s) had %s attempts in %s rounds of %s', j.id, j.stage, h.counted, j.revivals + 1,
+                     least(coalesce(j.max_attempts, 5), 5)), j.correlation_id
+         from giftcard_jobs j cross join lateral (
+           select count(*) filter (where result not in ('RELEASED', 'SNOOZED')) as counted
+             from giftcard_job_history where job_id = j.id) h
+        where h.counted > (j.revivals + 1) * least(coalesce(j.max_attempts, 5), 5)""",
+    """select format('job %s (%s) counts %s attempts, its history %s', j.id, j.stage, j.attempts, h.counted),
+              j.correlation_id
+         from giftcard_jobs j cross join lateral (
+           select count(*) filter (where result not in ('RELEASED', 'SNOOZED')) as counted
+             from giftcard_job_history where job_id = j.id) h
+        where j.revivals = 0 and j.attempts <> h.counted""",
+    """select format('job %s (%s) runs at most once and ran %s times', j.id, j.stage, j.run_no), j.correlation_id
+         from giftcard_jobs j where j.stage = 'draw' and (select count(*) from giftcard_job_history h
+          where h.job_id = j.id and h.result <> 'RELEASED') > 1""",
+    """select format('flow %s has %s jobs of %s', correlation_id, count(*), stage), correlation_id from giftcard_jobs
+        where stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email', 'thanks')
+        group by correlation_id, stage having count(*) > 1""",
+    """select format('job %s paid %s times and is %s', j.id, count(p.job), j.status), j.correlation_id
+         from giftcard_jobs j left join giftcard_proof.paid p on p.job = j.id
+        where j.stage in ('task', 'draw') and (j.payload ->> 'pays')::boolean
+        group by j.id having count(p.job) <> (j.status = 'completed')::integer""",
+    """select format('the event %s of %s was enqueued %s times', e.event, e.correlation_id, count(w.id)),
+              e.correlation_id
+         from (select correlation_id, case stage when 'issue_card' then 'giftcard.issued'
+                                                 else 'giftcard.delivered' end as event
+                 from giftcard_jobs where stage in ('issue_card', 'email') and status = 'completed') e
+         left join giftcard_jobs w on w.stage = 'webhook' and w.correlation_id = e.correlation_id
+          and w.payload ->> 'body' like '%"' || e.event || '"%'
+        group by e.event, e.correlation_id having count(w.id) <> 1""",
+    """select format('job %s (%s) of %s is a dead letter that will not revive, after %s revivals: %s', j.id, j.stage,
+                     j.correlation_id, j.revivals, j.last_error), j.correlation_id
+         from giftcard_jobs j where j.status = 'error' and j.revive_at is null and j.semantics = 'at_least_once'
+          and j.trigger_type <> 'schedule' and j.last_error !~ '^PermanentError' and j.revivals < 1""",
+    """select format('a slot of %s is taken by job %s, which is %s', s.key, s.job_id, j.status), ''
+         from giftcard_slots s join giftcard_jobs j on j.id = s.job_id and j.lease_id = s.lease_id
+        where j.status <> 'running'""",
+    """select format('circuit %s is %s and its job %s waits', c.circuit, c.state, j.id), j.correlation_id
+         from giftcard_circuits c join giftcard_jobs j on j.circuit = c.circuit and j.status = 'queued'
+        where c.state <> 'closed'""",
+)

@@ -1,0 +1,109 @@
+"""What must be true after each call of a tick."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from proof.simulation.database import Database
+from proof.simulation.machine import Machine
+
+_CLAIMS = ("giftcard_begin_tick", "giftcard_advance_tick", "giftcard_step")
+_RUNNING = """
+select j.id, j.stage, coalesce(j.concurrency_key, ''), j.lease_id, j.lease_expires_at > $1::timestamptz,
+       coalesce(j.lock_owner, ''), j.run_no, j.lease_expires_at
+  from giftcard_jobs j where j.status = 'running' order by j.id"""
+_CIRCUITS = """
+select circuit, state, coalesce(probe_job_id, 0), changed_at::text, open_until <= $1::timestamptz
+  from giftcard_circuits where state <> 'closed' order by circuit"""
+
+
+_READY = """
+select format('%s, due %s s ago', circuit, round(extract(epoch from $1::timestamptz - head_at)))
+  from giftcard_queue_heads($2::jsonb, $1::timestamptz)
+ where availability = 'ready' and head_at <= $1::timestamptz - interval '4 seconds'
+   and not exists (select from giftcard_stages where paused_at is not null)"""
+
+
+class Watch:
+    """Sees each call that is carried out. What is wrong is a failure of the machine."""
+
+    def __init__(self, machine: Machine, database: Database, limits: dict[str, int]) -> None:
+        self._machine, self._database, self._limits = machine, database, limits
+        self.calls = 0
+        self.leases: dict[tuple[int, int], set[str]] = {}
+        self.alerts: list[tuple[float, str]] = []
+        self.ticking = 0
+        self.ended_at = 0.0
+        self._stages: dict[str, int] = {}
+        self._until: dict[tuple[int, int], tuple[str, str]] = {}
+        self._recorded: list[dict[str, Any]] = []
+        self._interrupted: set[tuple[int, int]] = set()
+        self._open: dict[str, str] = {}
+
+    def __call__(self, function: str, arguments: dict[str, Any], answer: Any) -> None:
+        """Check what a call has done."""
+        self.calls += 1
+        if function == "giftcard_record_notifications" and not any(one is arguments for one in self._recorded):
+            self._recorded.append(arguments)  # a repeated call has the same
+            sent = [one for one in arguments["notified"] if one["sent"] and one["kind"] != "resolved"]
+            self.alerts += [(self._machine.now, one["condition"]) for one in sent]
+        if function not in (*_CLAIMS, "giftcard_settle_with_call"):
+            return
+        jobs = answer.get("jobs") or ()
+        key = str(arguments.get("claim_key", arguments.get("key")))
+        for job in jobs:
+            self.leases.setdefault((job[0], job[10]), set()).add(key)
+        self._interrupted |= {(job[0], job[10]) for job in jobs if job[17]}
+        at = self._machine.moment.isoformat()
+        for job in jobs:
+            lease, until = self._until.get((job[0], job[10]), (key, ""))
+            if job[17] and lease != key and until > str(self._database.rows("select $1::timestamptz", at)[0][0]):
+                self._fail(f"run {job[10]} of job {job[0]} was taken over at {at}, before its lease ended at {until}")
+        circuits = {str(row[0]): row for row in self._database.rows(_CIRCUITS, at)}
+        self._check_running(self._database.rows(_RUNNING, at))
+        self._check_circuits(jobs, circuits)
+        self._open = {name: str(row[3]) for name, row in circuits.items() if row[1] == "open" and row[4] == "f"}
+
+    def check_woken(self, stages: dict[str, int], *, wakes: bool) -> None:
+        """Check that no job has waited for the clock, where enqueues and ticks wake the next tick."""
+        # A deployment that knows more stages wakes no tick for them.
+        known, self._stages = self._stages, stages
+        stages = {name: ttr for name, ttr in stages.items() if name in known}
+        if not wakes or self.ticking or self._machine.now - self.ended_at < 4:
+            return
+        at = self._machine.moment.isoformat()
+        for (late,) in self._database.rows(_READY, at, json.dumps(stages)):
+            self._fail(f"a job waits and no tick was woken: {late}")
+
+    def _check_running(self, rows: list[tuple[str | None, ...]]) -> None:
+        keys: Counter[str] = Counter()
+        stages: Counter[str] = Counter()
+        self._until.clear()
+        for job_id, stage, key, lease, is_live, owner, run_no, until in rows:
+            self._until[int(str(job_id)), int(str(run_no))] = str(lease), str(until)
+            if lease is None or is_live is None or not owner:
+                self._fail(f"job {job_id} runs without a lease or an owner")
+            if is_live == "t" and (int(str(job_id)), int(str(run_no))) not in self._interrupted:
+                keys[str(key)] += 1
+                stages[str(stage)] += 1
+        for key, count in keys.items():
+            if key and count > 1:
+                self._fail(f"{count} jobs of the concurrency key {key} run at once")
+        for stage, most in self._limits.items():
+            if stages[stage] > most:
+                self._fail(f"{stages[stage]} jobs of stage {stage} run at once, its limit is {most}")
+
+    def _check_circuits(self, jobs: Any, circuits: dict[str, tuple[str | None, ...]]) -> None:
+        for job in jobs:
+            job_id, circuit, interrupted = job[0], job[5], job[17]
+            row = circuits.get(circuit)
+            if interrupted or row is None:
+                continue
+            if row[1] == "open" and self._open.get(circuit) == str(row[3]):
+                self._fail(f"job {job_id} was claimed although its circuit {circuit} is open")
+            if row[1] == "half_open" and str(job_id) != row[2]:
+                self._fail(f"job {job_id} was claimed beside the probe {row[2]} of circuit {circuit}")
+
+    def _fail(self, text: str) -> None:
+        self._machine.note(f"WRONG: {text}")
+        self._machine.failures.append(text)

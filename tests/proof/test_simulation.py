@@ -1,0 +1,77 @@
+"""The simulation: the same seed is the same night, what it promises holds, and it finds what is planted."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev.postgres import Embedded, embedded
+from proof.simulation.database import SETTINGS, Database
+from proof.simulation.fleet import digest, outcome_of, played_by
+from proof.simulation.night import play
+from proof.simulation.planting import find
+from proof.simulation.plants import PLANTS, Plant
+from proof.simulation.shrink import shrunk
+
+pytestmark = pytest.mark.slow
+
+# Seeds that are hard in different ways, and quick.
+_SEEDS = range(1, 13)
+# Planted bugs that the first few seeds find.
+_QUICKLY = ("vendor key", "attempt", "slot", "limit", "take-over", "at most once", "alert", "log")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    # Not in pytest's folder, which no other user may read.
+    with (
+        tempfile.TemporaryDirectory(prefix="simulation-") as folder,
+        embedded(Path(folder), settings=SETTINGS) as server,
+    ):
+        yield server
+
+
+def test_seeds_hold_and_are_the_same_wherever_they_are_played(server: Embedded) -> None:
+    played = {outcome[0]: outcome for outcome in played_by(2, server, _SEEDS.start, len(_SEEDS))}
+    assert sorted(played) == list(_SEEDS)
+    assert {seed: failures for seed, failures, _, _ in played.values() if failures} == {}
+    facts = [facts for _, _, facts, _ in played.values()]
+    for name in ("ticks", "calls", "kill", "freeze", "request lost", "answer lost"):
+        assert sum(fact[name] for fact in facts) > 0, f"no {name} in any of them"
+    database = Database(server.create_database("again"))
+    database.load()
+    for seed in (9, 3):  # in another order, after other seeds
+        assert outcome_of(play(seed, database)) == played[seed]
+    database.close()
+
+
+@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant.name in _QUICKLY], ids=lambda plant: plant.name)
+def test_a_planted_bug_is_found(server: Embedded, plant: Plant) -> None:
+    name = f"plant_{PLANTS.index(plant)}"
+    found, failure = find(plant, server.create_database(name), most=20)
+    assert found is not None
+    assert failure
+
+
+def test_each_bug_can_be_planted(server: Embedded) -> None:
+    """Its changes fit the schema of today: otherwise the bug would be found because nothing works."""
+    for number, plant in enumerate(PLANTS):
+        database = Database(server.create_database(f"planted_{number}"))
+        database.load(plant.changes)
+        database.close()
+        server.drop_database(f"planted_{number}")
+    assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 12
+
+
+def test_a_failing_seed_is_shrunk_to_what_it_needs(server: Embedded) -> None:
+    database = Database(server.create_database("shrunk"))
+    (plant,) = (plant for plant in PLANTS if plant.name == "limit")
+    database.load(plant.changes)
+    night = next(night for seed in range(1, 30) if (night := play(seed, database)).machine.failures)
+    least = shrunk(night, lambda left_out: play(night.seed, database, left_out=left_out), most=40)
+    assert least.machine.failures
+    assert 0 < len(least.faults.happened) < len(night.faults.happened)
+    again = play(night.seed, database, left_out=least.faults.left_out)
+    assert digest(again) == digest(least)
+    database.close()
