@@ -9,6 +9,8 @@ from proof.soak.sampling import Sample
 # The share of a run in which tables fill up and processes warm up, and the samples that a trend needs after it.
 WARM_UP = 0.35
 _ENOUGH = 30
+# Samples in a minute.
+_MINUTE = 6
 # Points that a slope is taken over: its cost grows with their square.
 _POINTS = 400
 _MB = 1024 * 1024
@@ -82,15 +84,16 @@ def series(samples: Sequence[Sample], value: Callable[[Sample], float | None]) -
 
 
 def cpu_per_run(samples: Sequence[Sample]) -> list[tuple[float, float]]:
-    """Return the CPU milliseconds, of application and Postgres, that a run of a job took, a minute at a time."""
-    step = 6
-    points = []
-    for before, after in zip(samples, samples[step:], strict=False):
-        runs = after["runs"] - before["runs"]
+    """Return the CPU milliseconds, of application and Postgres, that a run of a job took, a minute at a time.
+
+    Minutes with few runs are left out: what they show is the cost of waiting.
+    """
+    minutes = []
+    for before, after in zip(samples, samples[_MINUTE:], strict=False):
         used = sum(after[name] - before[name] for name in ("cpu_application", "cpu_postgres"))
-        if runs > 0:
-            points.append((after["t"], 1000 * used / runs))
-    return points
+        minutes.append((after["t"], after["runs"] - before["runs"], used))
+    few = statistics.median(runs for _, runs, _ in minutes) / 5 if minutes else 0
+    return [(t, 1000 * used / runs) for t, runs, used in minutes if runs > few]
 
 
 def _trend(
