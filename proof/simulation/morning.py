@@ -14,7 +14,7 @@ from proof.simulation.plan import ENVIRON
 if TYPE_CHECKING:
     from proof.simulation.night import Night
 
-_ROUNDS = 80
+_ROUNDS = 400
 # Seconds: longer than all revivals, and shorter than anything is kept.
 _LONGEST = 12 * 86_400.0
 _HOUR = 3600.0

@@ -1,13 +1,15 @@
 """Shrinks a failing seed: leaves out actors and faults for as long as it still fails in the same way."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 
 from proof.simulation.night import Night
 
 Play = Callable[[frozenset[str]], Night]
-# Replays at most, some seconds in all.
+# Replays at most, and seconds that they may take in all.
 _MOST = 120
+_SECONDS = 90.0
 _VARYING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4,})*|\d+(?:\.\d+)?")
 
 
@@ -17,9 +19,9 @@ def shrunk(night: Night, play: Play, *, most: int = _MOST) -> Night:
     `play` plays the seed again, without what it is given; `most`: how often.
     """
     left_out: frozenset[str] = frozenset()
-    replays = 0
+    replays, until = 0, time.monotonic() + _SECONDS
     size = max(1, len(night.faults.happened) // 2)
-    while replays < most:
+    while replays < most and time.monotonic() < until:
         progress = False
         for chunk in _chunks(night.faults.happened, size):
             replayed = play(left_out | chunk)
@@ -27,7 +29,7 @@ def shrunk(night: Night, play: Play, *, most: int = _MOST) -> Night:
             if _fails_alike(night, replayed):
                 night, left_out, progress = replayed, left_out | chunk, True
                 break
-            if replays >= most:
+            if replays >= most or time.monotonic() >= until:
                 break
         if not progress:
             if size == 1:
