@@ -85,6 +85,11 @@ RULES = (
         patch=lambda: mock.patch.object(Unsettled, "put_back"),
     ),
     Plant(
+        "heartbeat",
+        "a heartbeat extends whatever run the job has now",
+        (("giftcard_heartbeat", "and status = 'running' and lease_id = p_lease_id", ""),),
+    ),
+    Plant(
         "last error",
         "what operators read of a failure has the payload",
         (
