@@ -12,7 +12,7 @@ from proof.simulation.database import Database
 from proof.simulation.night import Night, play
 
 # Seeds that a process plays before a fresh one takes its place: what is killed in one leaves something in its memory.
-_CHUNK = 50
+_CHUNK = 25
 
 Outcome = tuple[int, list[str], dict[str, int], str]
 """A seed, its failures, what happened in numbers, and a digest of its trace."""
@@ -23,7 +23,7 @@ def played_by(processes: int, server: Embedded, first: int, count: int) -> Itera
     template = Database(server.create_database("simulation"))
     template.load()
     template.close()
-    size = max(1, min(_CHUNK, count // processes))
+    size = max(1, min(_CHUNK, count // (2 * processes)))
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1) as pool:
         chunks = [
