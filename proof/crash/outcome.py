@@ -55,7 +55,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _table(say: Say, rows: list[tuple[str, int, str]]) -> None:
     for name, count, about in rows:
-        first, *more = wrap(about, _WIDTH)
+        first, *more = wrap(about, _WIDTH) or [""]
         say(f"  {name:17} {count:7,}  {first}")
         for line in more:
             say(f"{'':28}{line}")

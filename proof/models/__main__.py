@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
-from textwrap import fill, shorten
+from textwrap import fill
 
 from proof.models.checker import Verdict, check, missing, models
 from proof.models.tables import known_mutations, mutations
@@ -47,9 +47,7 @@ def show(model: Path, *, quiet: bool) -> list[str]:
         print(f"{model.stem} {mutation}")
         print(fill(words.get(mutation, ""), 78, initial_indent="  ", subsequent_indent="  "))
         outcomes.append("found" if found.error else "NOT FOUND")
-        _print(
-            found, f"found: {shorten(found.error, 70, placeholder=' …')}" if found.error else _UNSEEN, trail=not quiet
-        )
+        _print(found, f"found: {found.error[:68]}" if found.error else _UNSEEN, trail=not quiet)
     return outcomes
 
 
