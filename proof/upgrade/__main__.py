@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import fill
 
 from dev.migrate import migrate
 from dev.postgres import embedded
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
                 broken = rollout.run()
             finally:
                 rollout.close()
-            print("\n".join(lines_of(rollout)))
+            print("\n".join(fill(line, 79, subsequent_indent="  ") for line in lines_of(rollout)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for line in broken:
