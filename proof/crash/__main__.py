@@ -15,6 +15,7 @@ from lib.telemetry.events import LOG
 from proof.crash import connections, disk, kills, network, server
 from proof.crash.night import Plan, Say
 from proof.crash.plants import PLANTS
+from proof.ending import exit_with
 
 SCENARIOS: Mapping[str, Callable[[Plan, Say], list[str]]] = {
     "kills": kills.run,
@@ -74,4 +75,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_with(lambda: main(sys.argv[1:]))

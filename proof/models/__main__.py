@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from textwrap import fill
 
+from proof.ending import exit_with
 from proof.models.checker import Verdict, check, missing, models
 from proof.models.tables import known_mutations, mutations
 
@@ -62,4 +63,4 @@ def _print(verdict: Verdict, result: str, *, trail: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

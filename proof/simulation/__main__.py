@@ -12,10 +12,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 from dev import LOCAL
 from dev.postgres import Embedded, embedded
+from proof.ending import exit_with
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import played_by
 from proof.simulation.night import play
@@ -59,16 +61,17 @@ def main() -> int:
 def _play_all(server: Embedded, first: int, count: int, processes: int) -> int:
     began, totals, failed = time.monotonic(), Counter[str](), list[int]()
     print(f"Playing seeds {first} to {first + count - 1}, {processes} at once; Ctrl-C ends it.", flush=True)
-    outcomes = played_by(processes, server, first, count)
-    for done, (seed, failures, facts, _) in enumerate(outcomes, 1):
-        totals.update(facts)
-        if failures:
-            failed.append(seed)
-            print(f"\nseed {seed} breaks a promise:", *failures[:5], sep="\n  ", flush=True)
-        if sys.stdout.isatty() or done % 100 == 0 or done == count:
-            end = "\r" if sys.stdout.isatty() and done < count else "\n"
-            print(_progress(done, count, len(failed), time.monotonic() - began), end=end, flush=True)
-    print("They had " + ", ".join(f"{number:,} {_NAMES.get(name, name)}" for name, number in totals.items()) + ".")
+    with closing(played_by(processes, server, first, count)) as outcomes:
+        for done, (seed, failures, facts, _) in enumerate(outcomes, 1):
+            totals.update(facts)
+            if failures:
+                failed.append(seed)
+                print(f"\nseed {seed} breaks a promise:", *failures[:5], sep="\n  ", flush=True)
+            if sys.stdout.isatty() or done % 100 == 0 or done == count:
+                end = "\r" if sys.stdout.isatty() and done < count else "\n"
+                print(_progress(done, count, len(failed), time.monotonic() - began), end=end, flush=True)
+    happened = [f"{number:,} {_NAMES.get(name, name)}" for name, number in totals.items()]
+    print(f"They had {', '.join(happened[:4])}\nand {', '.join(happened[4:])}.")
     if not failed:
         print("Every promise held in every seed.")
         return 0
@@ -128,4 +131,4 @@ def _positive(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

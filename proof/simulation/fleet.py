@@ -2,7 +2,7 @@
 
 import hashlib
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import psycopg
@@ -18,7 +18,7 @@ Outcome = tuple[int, list[str], dict[str, int], str]
 """A seed, its failures, what happened in numbers, and a digest of its trace."""
 
 
-def played_by(processes: int, server: Embedded, first: int, count: int) -> Iterator[Outcome]:
+def played_by(processes: int, server: Embedded, first: int, count: int) -> Generator[Outcome]:
     """Play seeds in so many processes, and yield what became of each, in the order in which they end."""
     template = Database(server.create_database("simulation"))
     template.load()
@@ -32,8 +32,14 @@ def played_by(processes: int, server: Embedded, first: int, count: int) -> Itera
             )
             for start in range(first, first + count, size)
         ]
-        for chunk in as_completed(chunks):
-            yield from chunk.result()
+        try:
+            for chunk in as_completed(chunks):
+                yield from chunk.result()
+        except BaseException:  # also if no one wants the rest: its chunks would go on
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def _play(server: str, url: str, seeds: range) -> list[Outcome]:

@@ -5,13 +5,13 @@ Exit codes: 0 nothing failed and nothing is lost, 1 some fact is broken; each is
 
 import argparse
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from textwrap import fill
 
 from dev.migrate import migrate
 from dev.postgres import embedded
+from proof.ending import exit_with
 from proof.upgrade.facts import STAGES
 from proof.upgrade.figures import lines_of
 from proof.upgrade.release import FAULTS
@@ -51,4 +51,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)
