@@ -109,7 +109,8 @@ def _print_shrunk(url: str, seed: int) -> None:
     trace.write_text("\n".join([*least.machine.trace, *least.machine.failures]) + "\n")
     kept = f"{len(least.faults.happened)} of its {len(night.faults.happened)} faults and actors"
     print(f"\nSeed {seed} breaks a promise with {kept} alone:")
-    print(*least.faults.happened, *least.machine.failures[:5], sep="\n  ")
+    print(*(f"  {one}" for one in least.faults.happened), sep="\n")
+    print("What breaks:", *least.machine.failures[:5], sep="\n  ")
     print(f"Its trace: {trace}")
     print(f"The trace with all of them: make simulate FIRST={seed} ARGS=--trace")
 
