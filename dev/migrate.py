@@ -78,6 +78,8 @@ def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list
     migrations = read_migrations(directory)
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=None) as connection:
+            # Another default of the database's would keep a snapshot, which an index that is built concurrently awaits.
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             _prepare(connection, migrations)
             return [migration.file for migration in migrations if _apply_once(connection, migration, url)]
     except psycopg.Error as error:
