@@ -1,11 +1,13 @@
 """The simulation: the same seed is the same night, what it promises holds, and it finds what is planted."""
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dev import ROOT
 from dev.postgres import Embedded, embedded
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import digest, outcome_of, played_by
@@ -62,6 +64,11 @@ def test_each_bug_can_be_planted(server: Embedded) -> None:
         database.close()
         server.drop_database(f"planted_{number}")
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 12
+
+
+def test_the_page_lists_each_planted_bug() -> None:
+    section = (ROOT / "docs/proof.md").read_text(encoding="utf-8").partition("| planted bug |")[2].partition("\n\n")[0]
+    assert re.findall(r"(?m)^\| ([\w -]+): ", section) == [plant.name for plant in PLANTS]
 
 
 def test_a_failing_seed_is_shrunk_to_what_it_needs(server: Embedded) -> None:
