@@ -33,8 +33,7 @@ alter table supabase_migrations.schema_migrations add column if not exists state
 alter table supabase_migrations.schema_migrations add column if not exists name text;
 """
 
-
-# The linter knows a file that is applied outside a transaction by this line, and so does `migrate`.
+# The linter and `migrate` know a file that is applied outside a transaction by this line.
 _OUTSIDE = "-- squawk-disable-assume-in-transaction"
 # Someone else holds what the migration needs: a lock or a statement took too long, or both waited for each other.
 _HELD = frozenset({"40P01", "55P03", "57014"})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dev import LOCAL
 from dev.postgres import Embedded, embedded
+from proof.command import count, run
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import played_by
 from proof.simulation.night import play
@@ -24,15 +25,15 @@ _TRACE = LOCAL / "simulation"
 def main() -> int:
     """Parse the command line and run. Return 1 if a seed fails, or a planted bug is not found."""
     parser = argparse.ArgumentParser(prog="python -m proof.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to play")
+    parser.add_argument("--seeds", type=count, default=1000, help="how many seeds to play")
     parser.add_argument("--first", default="1", help="the first seed; new: one that was never played")
     parser.add_argument(
         "--plants", action="store_true", help="plant each bug, and state after how many seeds it is found"
     )
     parser.add_argument("--trace", action="store_true", help="print the trace of the first seed, and play no other")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--processes", type=count, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    if options.first != "new" and not options.first.isdigit():
+    if options.first != "new" and not options.first.isdecimal():
         parser.error(f"--first is a number or new, not {options.first}")
     first = random.randrange(10**9) if options.first == "new" else int(options.first)
     with (
@@ -105,4 +106,4 @@ def _find_plants(server: Embedded, first: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

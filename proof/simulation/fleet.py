@@ -32,8 +32,14 @@ def played_by(processes: int, server: Embedded, first: int, count: int) -> Itera
             )
             for start in range(first, first + count, size)
         ]
-        for chunk in as_completed(chunks):
-            yield from chunk.result()
+        try:
+            for chunk in as_completed(chunks):
+                yield from chunk.result()
+        except BaseException:  # ended early
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def _play(server: str, url: str, seeds: range) -> list[Outcome]:

@@ -8,12 +8,12 @@ broken, and which.
 
 import argparse
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 from dev.migrate import migrate
 from dev.postgres import embedded
+from proof.command import count, run
 from proof.upgrade.facts import STAGES
 from proof.upgrade.figures import lines_of
 from proof.upgrade.release import FAULTS
@@ -25,7 +25,7 @@ _LEAST_ORDERS = 60
 def main(arguments: list[str] | None = None) -> int:
     """Run the proof on a Postgres of its own, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m proof.upgrade", description="Upgrade under load, and back.")
-    parser.add_argument("--jobs", type=int, default=5000, help="jobs of orders; each order has five (at least 300)")
+    parser.add_argument("--jobs", type=count, default=5000, help="jobs of orders; each order has five (at least 300)")
     parser.add_argument("--fault", choices=FAULTS, help="a mistake to plant into the next release")
     given = parser.parse_args(arguments)
     orders = max(_LEAST_ORDERS, given.jobs // len(STAGES))
@@ -48,4 +48,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)
