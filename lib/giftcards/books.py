@@ -67,7 +67,7 @@ def _checked(books: Row | None, payload: Order | None) -> Books:
         raise PermanentError("the flow has no order: start it at customer_ingest")
     row = books["order"]
     if row["cancelled"]:
-        raise PermanentError("the order is cancelled: requeue one of its cancelled jobs to reopen it")
+        raise PermanentError("the order is cancelled: to reopen it, cancel this job, then requeue it")
     order = order_of(row)
     if payload is not None:
         _check_payload(payload, order)

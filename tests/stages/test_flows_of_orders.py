@@ -163,6 +163,20 @@ def test_no_stage_works_for_a_cancelled_order_until_it_is_reopened(world: World,
     assert (totals(world), recipients()) == (([2500], [2500]), [KATE])
 
 
+def test_a_dead_letter_of_a_cancelled_order_is_the_way_to_reopen_it(done: World, recipients: Any) -> None:
+    """Its flow was cancelled while a job was running: no job of it is cancelled, and the next one died."""
+    assert done.store.cancel_flow("default", "order-1", caller=KIM)["cancelled"] == 0
+    job = add(done, "email")
+    assert job["last_error"] == "PermanentError: the order is cancelled: to reopen it, cancel this job, then requeue it"
+    done.requeue(job["id"])
+    done.drain()
+    assert recipients() == [KATE], "requeueing a dead letter must not reopen it"
+    done.store.cancel(job["id"], caller=KIM)
+    done.requeue(job["id"])
+    done.drain()
+    assert (totals(done), recipients()) == (([2500], [2500]), [KATE, KATE])
+
+
 def test_an_order_free_of_charge_is_not_charged_and_has_its_card(world: World, recipients: Any) -> None:
     world.submit(an_order(correlation_id="order-1"))
     world.store.make_free_of_charge("default", "order-1", reason="goodwill", caller=KIM)
