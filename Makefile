@@ -57,16 +57,16 @@ test-quick: $(READY)  ## run the fast tests: pure parts and SQL
 vercel-check: $(READY)  ## build for Vercel, serve it, time a cold start (2 min)
 	@$(BIN)/python -m pytest tests/vercel $(ARGS)
 
-simulate: $(READY)  ## simulate seeds of faults (SEEDS=1000, FIRST=1)
+simulate: $(READY)  ## simulate nights of faults (4 min; SEEDS=1000, FIRST=1)
 	@$(BIN)/python -m proof.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),1) $(ARGS)
 
 models: $(READY)  ## check the models of leases, circuits, wakes (spin, gcc)
 	@$(BIN)/python -m proof.models $(ARGS)
 
-crash: $(READY)  ## kill real processes over a night's orders (KILLS=1000)
+crash: $(READY)  ## kill real processes under orders (6 min; KILLS=1000)
 	@$(BIN)/python -m proof.crash --kills $(or $(KILLS),1000) $(ARGS)
 
-upgrade: $(READY)  ## migrate and deploy under load, and roll back (JOBS=5000)
+upgrade: $(READY)  ## upgrade under load and roll back (2 min; JOBS=5000)
 	@$(BIN)/python -m proof.upgrade --jobs $(or $(JOBS),5000) $(ARGS)
 
 soak: $(BENCH_READY)  ## run orders and faults for hours, and plot (HOURS=1)

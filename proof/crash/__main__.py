@@ -1,4 +1,8 @@
-"""`make crash`: real deaths over a night's orders. Exit code 0: every fact holds, 1: some are broken."""
+"""Kill workers, server, disk, connections and network under a night's orders: `make crash`.
+
+In the end the books here, the vendor's books, mails and history are compared. Exit codes: 0 every fact holds, 1 some do
+not, each of which is printed after BROKEN.
+"""
 
 import argparse
 import logging
@@ -8,10 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from lib.telemetry.events import LOG
-from proof.command import count, run
+from proof.counts import count
 from proof.crash import connections, disk, kills, network, server
 from proof.crash.night import Plan, Say
 from proof.crash.plants import PLANTS
+from proof.ending import exit_with
 
 SCENARIOS: Mapping[str, Callable[[Plan, Say], list[str]]] = {
     "kills": kills.run,
@@ -28,7 +33,7 @@ def main(arguments: list[str]) -> int:
     LOG.propagate = False
     chosen = _parser().parse_args(arguments)
     seed = chosen.seed if chosen.seed is not None else random.randrange(10**6)
-    plan = Plan(seed=seed, kills=chosen.kills, times=chosen.times, lanes=chosen.lanes, plant=chosen.plant)
+    plan = Plan(seed=seed, kills=chosen.kills, times=chosen.times, lanes=chosen.workers, plant=chosen.plant)
     say(f"seed {seed}" + (f", planted: {PLANTS[plan.plant]}" if plan.plant else ""))
     broken = 0
     for name in chosen.scenario or SCENARIOS:
@@ -40,8 +45,10 @@ def main(arguments: list[str]) -> int:
             say(f"== {name}: SKIPPED, nothing was tried: {reason}")
             continue
         broken += len(lines)
-        verdict = f"{len(lines)} facts are broken" if lines else "nothing lost, nothing doubled"
+        verdict = f"{len(lines)} broken facts" if lines else "nothing lost, nothing doubled"
         say(f"== {name}: {verdict}, {time.monotonic() - began:.0f} s")
+    if broken:
+        say(f"{broken} broken facts in all. The same moments again: add ARGS='--seed {seed}'")
     return 1 if broken else 0
 
 
@@ -52,15 +59,25 @@ def say(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m proof.crash", description=__doc__)
-    parser.add_argument("--kills", type=count, default=1000, metavar="N", help="SIGKILLs of workers (scenario kills)")
-    parser.add_argument("--seed", type=int, metavar="N", help="repeat a night, as far as a machine repeats itself")
-    parser.add_argument("--lanes", type=count, default=4, metavar="N", help="worker processes at once")
-    parser.add_argument("--times", type=count, metavar="N", help="how often the other scenarios do their worst")
-    parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="only this one; may be repeated")
+    parser.add_argument(
+        "--kills", type=count, default=1000, metavar="N", help="SIGKILLs of workers, for the scenario kills (1000)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="draw the same moments as a run with this seed")
+    parser.add_argument("--workers", type=count, default=4, metavar="N", help="worker processes at once (4)")
+    parser.add_argument("--times", type=count, metavar="N", help="how often the server dies, the disk is full, …")
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=SCENARIOS,
+        metavar="NAME",
+        help=f"one of {', '.join(SCENARIOS)}; may be repeated; by default all",
+    )
     plants = "; ".join(f"{name}: {what}" for name, what in PLANTS.items())
-    parser.add_argument("--plant", default="", choices=["", *PLANTS], help=f"plant a fault: {plants}")
+    parser.add_argument(
+        "--plant", default="", choices=PLANTS, metavar="NAME", help=f"a fault to plant, which has to be found: {plants}"
+    )
     return parser
 
 
 if __name__ == "__main__":
-    run(lambda: main(sys.argv[1:]))
+    exit_with(lambda: main(sys.argv[1:]))

@@ -1,11 +1,13 @@
 """What became of a night: the facts that are broken, and a table."""
 
 from collections import Counter
+from textwrap import wrap
 
 from proof.crash.night import Night, Say
 
 _SHOWN = 20
 _LONGEST = 300
+_WIDTH = 52
 
 
 def tell(night: Night) -> list[str]:
@@ -22,9 +24,9 @@ def tell(night: Night) -> list[str]:
             ("orders", len(shop.orders), f"{charges:,} charges and {cards:,} cards in the vendor's books"),
             ("jobs", sum(count for _, count in _jobs(night)), _counts(dict(_jobs(night)))),
             ("runs", sum(runs.values()), _counts(runs)),
-            ("workers killed", house.killed, f"{at_points:,} appointments at named points: {_counts(points)}"),
+            ("workers killed", house.killed, f"{at_points:,} of them at named points: {_counts(points)}"),
             ("vendor's requests", sum(shop.vendor.fates.values()), _counts(shop.vendor.fates)),
-            ("mails", sum(mails), f"{sum(mails) - len(mails):,} of them again, under the same Message-ID"),
+            ("mails", sum(mails), f"{sum(mails) - len(mails):,} of them came again, with the same Message-ID"),
             ("ticks", len(night.ended), _ticks(night)),
         ],
     )
@@ -44,7 +46,7 @@ def _jobs(night: Night) -> list[tuple[str, int]]:
 
 def _ticks(night: Night) -> str:
     longest = max((tick.seconds for tick in night.ended), default=0.0)
-    return f"{sum(night.failed.values()):,} ended with an error of the database's; the longest took {longest:.1f} s"
+    return f"{sum(night.failed.values()):,} ended with an error of the database; the longest took {longest:.1f} s"
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -53,4 +55,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _table(say: Say, rows: list[tuple[str, int, str]]) -> None:
     for name, count, about in rows:
-        say(f"  {name:18} {count:7,}  {about}")
+        first, *more = wrap(about, _WIDTH) or [""]
+        say(f"  {name:17} {count:7,}  {first}")
+        for line in more:
+            say(f"{'':28}{line}")

@@ -26,6 +26,7 @@ class Mutation:
 
     model: str
     name: str
+    what: str
     steps: int
 
 
@@ -57,7 +58,7 @@ def transitions() -> list[Transition]:
 
 def known_mutations() -> list[Mutation]:
     """Return the table of mutations."""
-    return [Mutation(model, name, int(steps)) for model, name, _, steps in _rows("## Mutations", 4)]
+    return [Mutation(model, name, what, int(steps)) for model, name, what, steps in _rows("## Mutations", 4)]
 
 
 def _rows(heading: str, columns: int) -> list[list[str]]:

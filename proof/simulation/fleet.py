@@ -2,7 +2,7 @@
 
 import hashlib
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import psycopg
@@ -12,18 +12,18 @@ from proof.simulation.database import Database
 from proof.simulation.night import Night, play
 
 # Seeds that a process plays before a fresh one takes its place: what is killed in one leaves something in its memory.
-_CHUNK = 50
+_CHUNK = 25
 
 Outcome = tuple[int, list[str], dict[str, int], str]
 """A seed, its failures, what happened in numbers, and a digest of its trace."""
 
 
-def played_by(processes: int, server: Embedded, first: int, count: int) -> Iterator[Outcome]:
+def played_by(processes: int, server: Embedded, first: int, count: int) -> Generator[Outcome]:
     """Play seeds in so many processes, and yield what became of each, in the order in which they end."""
     template = Database(server.create_database("simulation"))
     template.load()
     template.close()
-    size = max(1, min(_CHUNK, count // processes))
+    size = max(1, min(_CHUNK, count // (2 * processes)))
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1) as pool:
         chunks = [
@@ -35,7 +35,7 @@ def played_by(processes: int, server: Embedded, first: int, count: int) -> Itera
         try:
             for chunk in as_completed(chunks):
                 yield from chunk.result()
-        except BaseException:  # ended early
+        except BaseException:  # also if no one wants the rest: its chunks would go on
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 process.terminate()

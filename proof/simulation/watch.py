@@ -36,21 +36,26 @@ class Watch:
         self.ended_at = 0.0
         self._stages: dict[str, int] = {}
         self._until: dict[tuple[int, int], tuple[str, str]] = {}
-        self._recorded: list[dict[str, Any]] = []
+        self._checked: dict[str, float] = {}
         self._interrupted: set[tuple[int, int]] = set()
         self._open: dict[str, str] = {}
 
     def __call__(self, function: str, arguments: dict[str, Any], answer: Any) -> None:
         """Check what a call has done."""
         self.calls += 1
-        if function == "giftcard_record_notifications" and not any(one is arguments for one in self._recorded):
-            self._recorded.append(arguments)  # a repeated call has the same
+        process = self._machine.thread().process.name
+        if function == "giftcard_check_alerts":
+            self._checked[process] = self._machine.now
+        # Once for each check: a repeated call has nothing new. Later than a minute, another tick may send them again.
+        if function == "giftcard_record_notifications" and self._machine.now - self._checked.pop(process, -60) < 60:
             sent = [one for one in arguments["notified"] if one["sent"] and one["kind"] != "resolved"]
             self.alerts += [(self._machine.now, one["condition"]) for one in sent]
         if function not in (*_CLAIMS, "giftcard_settle_with_call"):
             return
         jobs = answer.get("jobs") or ()
         key = str(arguments.get("claim_key", arguments.get("key")))
+        # A repeated call returns what the first one has claimed.
+        new = [job for job in jobs if (job[0], job[10]) not in self.leases]
         for job in jobs:
             self.leases.setdefault((job[0], job[10]), set()).add(key)
         self._interrupted |= {(job[0], job[10]) for job in jobs if job[17]}
@@ -61,7 +66,7 @@ class Watch:
                 self._fail(f"run {job[10]} of job {job[0]} was taken over at {at}, before its lease ended at {until}")
         circuits = {str(row[0]): row for row in self._database.rows(_CIRCUITS, at)}
         self._check_running(self._database.rows(_RUNNING, at))
-        self._check_circuits(jobs, circuits)
+        self._check_circuits(new, circuits)
         self._open = {name: str(row[3]) for name, row in circuits.items() if row[1] == "open" and row[4] == "f"}
 
     def check_woken(self, stages: dict[str, int], *, wakes: bool) -> None:

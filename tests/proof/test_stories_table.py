@@ -13,9 +13,10 @@ STORIES = sorted((ROOT / "tests/proof").glob("test_stories_*.py"))
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its first two lines."""
+    """The cells of the tables under a heading, without the first two lines of each."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    tables = re.findall(r"(?:^\|.*\n?)+", section, re.MULTILINE)
+    lines = [line for table in tables for line in table.splitlines()[2:]]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
