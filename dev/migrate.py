@@ -33,8 +33,7 @@ alter table supabase_migrations.schema_migrations add column if not exists state
 alter table supabase_migrations.schema_migrations add column if not exists name text;
 """
 
-
-# The linter knows a file that is applied outside a transaction by this line, and so does `migrate`.
+# The linter and `migrate` know a file that is applied outside a transaction by this line.
 _OUTSIDE = "-- squawk-disable-assume-in-transaction"
 # Someone else holds what the migration needs: a lock or a statement took too long, or both waited for each other.
 _HELD = frozenset({"40P01", "55P03", "57014"})
@@ -78,6 +77,8 @@ def migrate(url: str, *, directory: Path = ROOT / "supabase/migrations") -> list
     migrations = read_migrations(directory)
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=10, prepare_threshold=None) as connection:
+            # Another default of the database's would keep a snapshot, which an index that is built concurrently awaits.
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             _prepare(connection, migrations)
             return [migration.file for migration in migrations if _apply_once(connection, migration, url)]
     except psycopg.Error as error:

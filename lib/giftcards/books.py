@@ -56,7 +56,7 @@ def take_order(context: Context, payload: Order) -> Books:
     books = context.store.take_order(
         tenant_id=context.job.tenant_id,
         correlation_id=context.job.correlation_id,
-        order=payload.model_dump(mode="json"),
+        order=payload.model_dump(mode="json", exclude_none=True),  # as submit_order writes it
         body_hash=body_hash(payload),
     )
     return _checked(books, payload)

@@ -8,7 +8,6 @@ not found.
 import argparse
 import os
 import random
-import re
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from dev import LOCAL
 from dev.postgres import Embedded, embedded
+from proof.counts import count
 from proof.ending import exit_with
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import played_by
@@ -34,7 +34,7 @@ _NAMES = {"kill": "kills", "freeze": "freezes", "request lost": "lost requests",
 def main() -> int:
     """Parse the command line and run. Return 1 if a seed fails, or a planted bug is not found."""
     parser = argparse.ArgumentParser(prog="python -m proof.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=_positive, default=1000, metavar="N", help="how many seeds to play (1000)")
+    parser.add_argument("--seeds", type=count, default=1000, metavar="N", help="how many seeds to play (1000)")
     parser.add_argument("--first", default="1", metavar="N", help="the first seed (1); new: one drawn at random")
     parser.add_argument(
         "--plants", action="store_true", help="plant each bug, and print after how many seeds it is found"
@@ -42,10 +42,10 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print the trace of the first seed, and play no other")
     processes = os.cpu_count() or 1
     parser.add_argument(
-        "--processes", type=_positive, default=processes, metavar="N", help="how many at once (one for each core)"
+        "--processes", type=count, default=processes, metavar="N", help="how many at once (one for each core)"
     )
     options = parser.parse_args()
-    if options.first != "new" and not re.fullmatch(r"[0-9]{1,18}", options.first):
+    if options.first != "new" and not options.first.isdecimal():
         parser.error(f"--first is a number or new, not {options.first}: try --first 1")
     first = random.randrange(10**9) if options.first == "new" else int(options.first)
     with (
@@ -124,12 +124,6 @@ def _find_plants(server: Embedded, first: int) -> int:
         after = "not found" if found is None else f"after {found:3} seeds"
         print(f"{plant.name:18} {after:16} {failure[:100]}", flush=True)
     return 1 if missed else 0
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from textwrap import fill
 
 from dev.migrate import migrate
 from dev.postgres import embedded
+from proof.counts import count
 from proof.ending import exit_with
 from proof.upgrade.facts import STAGES
 from proof.upgrade.figures import lines_of
@@ -23,7 +24,9 @@ _LEAST_ORDERS = 60
 def main(arguments: list[str] | None = None) -> int:
     """Run the proof on a Postgres of its own, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m proof.upgrade", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=5000, metavar="N", help="jobs, five an order; at least 300 (5000)")
+    parser.add_argument(
+        "--jobs", type=count, default=5000, metavar="N", help="jobs, five an order; at least 300 (5000)"
+    )
     parser.add_argument(
         "--fault",
         choices=FAULTS,

@@ -7159,7 +7159,7 @@ declare
 begin
   for t in
     select c.relname as name,
-           split_part(pg_get_serial_sequence(format('public.%I', c.relname), a.attname), '.', 2) as sequence
+           pg_get_serial_sequence(format('public.%I', c.relname), a.attname) as sequence  -- quoted
       from pg_class c
       join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.attidentity <> ''
      where c.relnamespace = 'public'::regnamespace and c.relname like 'giftcard\_%' order by c.relname
@@ -7170,11 +7170,11 @@ begin
       v_highest := greatest(v_highest, (select max(id) from public.giftcard_jobs_archive),
                             (select max(job_id) from public.giftcard_job_history));
     end if;
-    execute format('select last_value + is_called::int from public.%I', t.sequence) into v_next;
+    execute format('select last_value + is_called::int from %s', t.sequence) into v_next;
     continue when v_highest is null or v_highest < v_next;
     v_behind := v_behind || jsonb_build_object('table', t.name, 'highest', v_highest, 'next_id', v_next);
     if not p_dry_run then
-      perform setval(format('public.%I', t.sequence)::regclass, v_highest);
+      perform setval(t.sequence::regclass, v_highest);
     end if;
   end loop;
   return v_behind;
@@ -12465,8 +12465,11 @@ language plpgsql volatile security invoker set search_path = '' set work_mem = '
 begin
   perform count(*) from generate_series(1, 8000);
   return false;
-exception when disk_full then
-  return true;
+exception
+  when disk_full then
+    return true;
+  when configuration_limit_exceeded then
+    return false;  -- temp_file_limit allows no such file: what room there is, is not known
 end $$;
 
 -- Refuse if this call could not write: 25006 read-only, 57P03 in recovery, 53100 its disk is full. An error and not a

@@ -70,6 +70,19 @@ def test_writes_go_on_while_it_is_built_and_another_migrator_waits(
     assert rows("select count(*) from public.fruit") == [(3,)]
 
 
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_an_index_is_built_where_transactions_are_isolated_more_by_default(
+    empty_database_url: str, directory: Path, rows: Rows, isolation: str
+) -> None:
+    rows(
+        "do $$ begin execute format('alter database %I set default_transaction_isolation = %L', current_database(), "
+        f"'{isolation}'); end $$"
+    )
+    (directory / INDEX).write_text(INDEX_SQL.replace("set lock_timeout", "set statement_timeout"))
+    assert migrate(empty_database_url, directory=directory) == [FIRST, INDEX]
+    assert rows(VALID) == [(True,)]
+
+
 def test_an_index_that_failed_is_not_recorded_and_is_built_anew(
     empty_database_url: str, directory: Path, rows: Rows
 ) -> None:

@@ -1,5 +1,6 @@
 """Jobs flow through an upgrade: the schema first, then the code. Nothing stops in between, nothing happens twice."""
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +96,15 @@ def test_a_migration_waits_for_a_settle_under_way_and_the_settle_counts(
 def test_a_field_that_the_next_code_adds_is_in_no_payload_of_an_order_without_it(world: World) -> None:
     submit(world, "order-1")
     assert set(world.value("select payload from giftcard_jobs")) == {"customer", "amount"}, "not even as a null"
+
+
+def test_a_field_that_the_next_code_adds_is_in_no_order_that_a_stage_takes_in(world: World) -> None:
+    world.sql(
+        "insert into giftcard_jobs (correlation_id, stage, payload) values ('order-1', 'customer_ingest', %s)",
+        json.dumps({name: value for name, value in an_order().items() if name in ("customer", "amount")}),
+    )
+    world.tick()
+    assert world.value("select details from giftcard_orders").keys() == {"customer"}, "not even as a null"
 
 
 def test_the_doctor_says_that_the_schema_is_newer(world: World, database_url: str, next_release: Path) -> None:

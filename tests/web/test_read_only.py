@@ -106,6 +106,15 @@ def test_a_replica_is_told_by_its_name(world: World) -> None:
     assert (line["level"], "recovery" in line["message"]) == ("red", True)
 
 
+def test_a_limit_of_temporary_files_is_no_full_disk(world: World) -> None:
+    name = world.value("select current_database()")
+    world.sql(f"alter database {name} set temp_file_limit = 0")
+    world.store.close()
+    health = world.client.get("/api/health")
+    assert (health.status_code, health.json) == (200, {"status": "up"})
+    assert doctor(world)["writable"]["level"] == "green"
+
+
 def test_a_full_disk_has_its_own_words(world: World) -> None:
     assert world.value("select public.giftcard_disk_is_full()") is False
     world.sql(
