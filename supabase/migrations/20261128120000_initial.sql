@@ -3204,6 +3204,8 @@ begin
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
+  elsif t.ended_at is not null then
+    return;  -- a call that comes late: no one runs what it claims
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
@@ -4249,7 +4251,7 @@ language plpgsql stable security invoker set search_path = '' as $$
 declare
   q public.giftcard_cursor;
 begin
-  if p_limit <= 0 or t.limits <> '{}' or t.claim_key = p_claim_key
+  if p_limit <= 0 or t.ended_at is not null or t.limits <> '{}' or t.claim_key = p_claim_key
      or not t.scanned_at between p_now - interval '1 second' and p_now then
     return '{}'::public.giftcard_cursor[];
   end if;

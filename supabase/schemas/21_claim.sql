@@ -65,6 +65,8 @@ begin
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
+  elsif t.ended_at is not null then
+    return;  -- a call that comes late: no one runs what it claims
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
