@@ -10,8 +10,9 @@ _EARLY = 130
 
 
 def exit_with(main: Callable[[], int]) -> NoReturn:
-    """Run a command and exit with its code. SIGTERM ends it like Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run a command and exit with its code. SIGTERM ends it like Ctrl-C, also where a shell has it ignored."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         code = main()
     except KeyboardInterrupt:

@@ -7157,11 +7157,12 @@ declare
   v_behind jsonb := '[]'::jsonb;
   v_highest bigint;
   v_next bigint;
+  v_sequence regclass;  -- its text is a quoted name
   t record;
 begin
   for t in
     select c.relname as name,
-           pg_get_serial_sequence(format('public.%I', c.relname), a.attname) as sequence  -- quoted
+           pg_get_serial_sequence(format('public.%I', c.relname), a.attname)::regclass as sequence
       from pg_class c
       join pg_attribute a on a.attrelid = c.oid and a.attname = 'id' and a.attidentity <> ''
      where c.relnamespace = 'public'::regnamespace and c.relname like 'giftcard\_%' order by c.relname
@@ -7172,11 +7173,12 @@ begin
       v_highest := greatest(v_highest, (select max(id) from public.giftcard_jobs_archive),
                             (select max(job_id) from public.giftcard_job_history));
     end if;
-    execute format('select last_value + is_called::int from %s', t.sequence) into v_next;
+    v_sequence := t.sequence;
+    execute format('select last_value + is_called::int from %s', v_sequence) into v_next;
     continue when v_highest is null or v_highest < v_next;
     v_behind := v_behind || jsonb_build_object('table', t.name, 'highest', v_highest, 'next_id', v_next);
     if not p_dry_run then
-      perform setval(t.sequence::regclass, v_highest);
+      perform setval(v_sequence, v_highest);
     end if;
   end loop;
   return v_behind;

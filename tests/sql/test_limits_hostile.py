@@ -48,7 +48,7 @@ BROUGHT = [
 def test_limits_that_a_tick_brings_are_taken_within_bounds(world: World, limits: Any) -> None:
     world.enqueue()
     world.enqueue("payment")
-    tick = world.begin(limit=0)
+    tick = world.begin(limit=0, linger_seconds=30)
     world.run("update giftcard_ticks set limits = %s", Jsonb(limits))
     assert "payment" in [job.stage for job in tick.advance(limit=5).jobs]
     job_id = world.enqueue()
