@@ -4169,6 +4169,14 @@ begin
   return v_tick;
 end $$;
 
+-- Return whether the last claim of a tick had this key: a call that is repeated after a lost reply brings what the
+-- first one claimed, even if no more is wanted by now.
+create function public.giftcard_has_claimed(p_tick_id bigint, p_claim_key uuid) returns boolean
+language plpgsql stable security invoker set search_path = '' as $$
+begin
+  return exists (select from public.giftcard_ticks where id = p_tick_id and claim_key = p_claim_key);
+end $$;
+
 -- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
 -- handlers still running here) and nothing is worth waiting for, or when the caller gives a reason to stop (p_stop:
 -- limit, budget, shutdown). Safe to repeat, also without the results, which may wait for a later call: the claim's key
@@ -4216,7 +4224,7 @@ begin
   if p_stop is null and p_plan then
     v_schedules := public.giftcard_schedules_for(p_tick_id, p_one_by_one, v_now);
   end if;
-  if p_limit <= 0 and v_busy > 0 then
+  if p_limit <= 0 and v_busy > 0 and not public.giftcard_has_claimed(p_tick_id, p_claim_key) then
     select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
   elsif v_tick.id is not null then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that just changed.

@@ -3,9 +3,9 @@
 import pytest
 
 from lib.store.encode import encode_completed
-from tests.support.factory import World, done
+from tests.support.factory import Row, World, done
 
-LATE = "00000000-0000-4000-8000-000000000007"
+LATE, OTHER = "00000000-0000-4000-8000-000000000007", "00000000-0000-4000-8000-000000000008"
 
 
 def test_a_late_call_claims_nothing_for_a_tick_that_has_ended(world: World) -> None:
@@ -34,6 +34,25 @@ def test_a_late_settle_counts_and_claims_nothing(world: World, by_step: bool) ->
     assert late["jobs"] == []
     statuses = world.rows("select status, attempts from giftcard_jobs order by id")
     assert statuses == [{"status": "completed", "attempts": 1}, {"status": "queued", "attempts": 0}]
+
+
+@pytest.mark.parametrize("with_result", [True, False])
+def test_a_claim_that_is_repeated_when_no_more_is_wanted_finds_its_leases(world: World, with_result: bool) -> None:
+    """The reply was lost, and the tick's budget has ended meanwhile: the job is its own all the same."""
+    world.enqueue()
+    tick = world.begin(limit=1)
+    job_id = world.enqueue()
+    claim: Row = {"tick_id": tick.id, "claim_key": LATE, "busy": 1}
+    lost = world.call("advance_tick", results=[], limit=1, **claim)
+    assert [job[0] for job in lost["jobs"]] == [job_id]
+    if with_result:
+        completed = encode_completed([done(tick.jobs[0])])
+        again = world.call("step", **completed, limit=0, **claim)
+    else:
+        again = world.call("advance_tick", results=[], limit=0, **claim)
+    assert [job[0] for job in again["jobs"]] == [job_id]
+    more = world.call("advance_tick", results=[], limit=0, **claim | {"claim_key": OTHER})
+    assert more["jobs"] == []
 
 
 def test_a_claim_that_is_repeated_after_the_end_finds_its_leases(world: World) -> None:
