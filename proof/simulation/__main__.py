@@ -22,7 +22,7 @@ from proof.ending import exit_with
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import played_by
 from proof.simulation.night import play
-from proof.simulation.planting import WITHIN, find
+from proof.simulation.plant import WITHIN, find
 from proof.simulation.plants import PLANTS
 from proof.simulation.shrink import shrunk
 

@@ -70,9 +70,10 @@ class Watch:
             self.leases.setdefault((job[0], job[10]), set()).add(key)
         self._interrupted |= {(job[0], job[10]) for job in jobs if job[17]}
         at = self._machine.moment.isoformat()
+        now = str(self._database.rows("select $1::timestamptz", at)[0][0]) if any(job[17] for job in jobs) else ""
         for job in jobs:
             lease, until = self._until.get((job[0], job[10]), (key, ""))
-            if job[17] and lease != key and until > str(self._database.rows("select $1::timestamptz", at)[0][0]):
+            if job[17] and lease != key and until > now:
                 self._fail(f"run {job[10]} of job {job[0]} was taken over at {at}, before its lease ended at {until}")
         for circuit, failures in self._database.rows(_FAILING, self._threshold):
             self._fail(f"circuit {circuit} did not open after {failures} failures")

@@ -13,8 +13,7 @@ from proof.simulation import __main__ as command
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import digest, outcome_of, played_by
 from proof.simulation.night import play
-from proof.simulation.plant import Plant
-from proof.simulation.planting import find
+from proof.simulation.plant import Plant, find
 from proof.simulation.plants import PLANTS
 from proof.simulation.shrink import shrunk
 

@@ -1,30 +1,18 @@
 """What others lost in money and gift cards, played again. docs/proof.md has the table."""
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support.servers import Vendor, a_vendor
+from tests.support.servers import Vendor
 from tests.support.world import World, an_order
 
 Make = Callable[..., World]
 
 DAY = 24 * 3600
-
-
-@pytest.fixture
-def payments() -> Iterator[Vendor]:
-    with a_vendor() as vendor:
-        yield vendor
-
-
-@pytest.fixture
-def cards() -> Iterator[Vendor]:
-    with a_vendor(makes_cards=True) as vendor:
-        yield vendor
 
 
 @pytest.fixture

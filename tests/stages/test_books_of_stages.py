@@ -1,31 +1,19 @@
 """Whatever jobs ask for: an order is charged once, has one card over what it costs, and goes to its recipient."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support.servers import Vendor, a_vendor
+from tests.support.servers import Vendor
 from tests.support.world import World, an_order
 
 Make = Callable[..., World]
 
 STAGES = ["personal_code", "payment", "issue_card", "email"]
-
-
-@pytest.fixture
-def payments() -> Iterator[Vendor]:
-    with a_vendor() as vendor:
-        yield vendor
-
-
-@pytest.fixture
-def cards() -> Iterator[Vendor]:
-    with a_vendor(makes_cards=True) as vendor:
-        yield vendor
 
 
 @pytest.fixture(params=["ledger", "http"])

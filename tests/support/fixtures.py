@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from lib.telemetry import events
+from tests.support.servers import Vendor, a_vendor
 from tests.support.world import World, a_world
 
 
@@ -27,6 +28,20 @@ def make_world(database_url: str, tmp_path: Any) -> Iterator[Callable[..., World
 def world(make_world: Callable[..., World]) -> World:
     """The application as it comes."""
     return make_world()
+
+
+@pytest.fixture
+def payments() -> Iterator[Vendor]:
+    """A payment service over HTTP."""
+    with a_vendor() as vendor:
+        yield vendor
+
+
+@pytest.fixture
+def cards() -> Iterator[Vendor]:
+    """A card service over HTTP."""
+    with a_vendor(makes_cards=True) as vendor:
+        yield vendor
 
 
 @pytest.fixture
