@@ -87,6 +87,7 @@ def _some(night: "Night", condition: str, limit: int = 1) -> list[tuple[int, str
 def _by_hand(night: "Night", statement: str) -> None:
     night.machine.note(f"by hand: {statement}")
     night.database.run(statement, at=night.machine.moment)
+    night.watch.changed_by_hand = True
 
 
 # By name: each acts in a thread of its own.

@@ -41,6 +41,8 @@ class Watch:
         self.late: set[str] = set()
         self.ticking = 0
         self.ended_at = 0.0
+        # A change by hand makes a job due and wakes nothing: it waits for the clock's next tick, as documented.
+        self.changed_by_hand = False
         self._stages: dict[str, int] = {}
         self._until: dict[tuple[int, int], tuple[str, str]] = {}
         self._checked: dict[str, float] = {}
@@ -61,6 +63,7 @@ class Watch:
             self._fail(f"{function} was carried out for job {arguments['job_id']} under a lease that it has not")
         if function not in (*_CLAIMS, "giftcard_settle_with_call"):
             return
+        self.changed_by_hand = self.changed_by_hand and bool(answer.get("duplicate"))
         jobs = answer.get("jobs") or ()
         key = str(arguments.get("claim_key", arguments.get("key")))
         # A repeated call returns what the first one has claimed.
@@ -87,7 +90,7 @@ class Watch:
         # A deployment that knows more stages wakes no tick for them.
         known, self._stages = self._stages, stages
         stages = {name: ttr for name, ttr in stages.items() if name in known}
-        if not wakes or self.ticking or self._machine.now - self.ended_at < 4:
+        if not wakes or self.changed_by_hand or self.ticking or self._machine.now - self.ended_at < 4:
             return
         at = self._machine.moment.isoformat()
         for (late,) in self._database.rows(_READY, at, json.dumps(stages)):
