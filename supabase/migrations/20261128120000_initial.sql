@@ -651,16 +651,26 @@ begin
        and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
--- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
--- that waiting costs less; or, where the application wakes, because the last wake was less than a second ago: a job
--- that comes now cannot wake, and would wait for the clock. (With pg_net its wake is planned.)
-create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
+-- Return whether the application has woken a tick less than a second ago: a job that comes now cannot wake, and would
+-- wait for the clock, unless a tick stays for it. Where the database wakes, that wake is planned. A time far ahead of
+-- p_now was written while a clock went wrong.
+create function public.giftcard_is_woken_just_now(p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return exists (
     select from public.giftcard_wakes
-     where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
-       or url is null and sent_at > p_now - interval '1 second' and sent_at < p_now + interval '10 seconds'));
+     where id = 1 and url is null and sent_at > p_now - interval '1 second'
+       and sent_at < p_now + interval '10 seconds');
+end $$;
+
+-- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
+-- that waiting costs less, or because the last one was just now.
+create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return public.giftcard_is_woken_just_now(p_now) or exists (
+    select from public.giftcard_wakes
+     where id = 1 and minute = date_trunc('minute', p_now) and in_minute >= 10);
 end $$;
 
 -- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows
@@ -681,7 +691,7 @@ end $$;
 
 -- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs, the
 -- minute's wakes are not used up and not everything is paused. The caller then sends the wake. p_catches_up: it is a
--- tick that leaves due jobs, so that the next one has work in any case, and no limit of a minute. Waits for no lock. A
+-- tick that leaves work, so that the next one has some in any case, and no limit of a minute. Waits for no lock. A
 -- time far ahead of p_now was written while a clock went wrong, and holds nothing up; one just ahead is that of another
 -- caller of this moment.
 create function public.giftcard_take_wake(
@@ -5328,29 +5338,31 @@ begin
 end $$;
 
 -- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
--- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it the next tick is
--- woken now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if
--- it is to ask again (giftcard_take_wake) after a second, and null if neither.
+-- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it one tick is woken
+-- now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if it is
+-- to ask again (giftcard_take_wake) after a second, and null if neither.
 create function public.giftcard_wake_after(
   p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_ticks integer := (p_wake ->> 'ticks')::integer;
-  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
   v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
+  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
+  v_ahead double precision := case when v_by_pg_net then 0 else least(60, 2 * (p_wake ->> 'seconds')::float8) end;
+  v_leaves boolean := coalesce(v_stops and p_next_due_at <= p_now + make_interval(secs => v_ahead), false);
+  v_ticks integer := case when p_next_due_at <= p_now then (p_wake ->> 'ticks')::integer else 1 end;
 begin
-  if v_stops and p_next_due_at <= p_now then
-    return case when public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then 0
-                when not v_by_pg_net and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
+  if v_leaves and public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then
+    return 0;
   elsif v_by_pg_net then
-    perform public.giftcard_plan_wake(
-      case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
+    if not v_leaves then
+      perform public.giftcard_plan_wake(
+        case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
+    end if;
     return null;
   end if;
-  if v_stops and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::float8)) then
-    return case when public.giftcard_wake_next(p_wake, 1, false, p_now) then 0 end;
-  end if;
-  return null;
+  -- A job that comes less than a second after a wake cannot wake: it is this tick's to ask for it.
+  return case when v_stops and (v_leaves or public.giftcard_is_woken_just_now(p_now))
+                   and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
 end $$;
 
 -- Enqueue jobs as giftcard_enqueue does, and decide in the same call whether the caller is to wake a tick. Return

@@ -53,16 +53,26 @@ begin
        and t.started_at + interval '1 second' * public.giftcard_limit_number(t.wake, 'seconds', 86400)::float8 > p_now);
 end $$;
 
--- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
--- that waiting costs less; or, where the application wakes, because the last wake was less than a second ago: a job
--- that comes now cannot wake, and would wait for the clock. (With pg_net its wake is planned.)
-create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
+-- Return whether the application has woken a tick less than a second ago: a job that comes now cannot wake, and would
+-- wait for the clock, unless a tick stays for it. Where the database wakes, that wake is planned. A time far ahead of
+-- p_now was written while a clock went wrong.
+create function public.giftcard_is_woken_just_now(p_now timestamptz) returns boolean
 language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 begin
   return exists (
     select from public.giftcard_wakes
-     where id = 1 and (minute = date_trunc('minute', p_now) and in_minute >= 10
-       or url is null and sent_at > p_now - interval '1 second' and sent_at < p_now + interval '10 seconds'));
+     where id = 1 and url is null and sent_at > p_now - interval '1 second'
+       and sent_at < p_now + interval '10 seconds');
+end $$;
+
+-- Return whether a tick without work is to wait for the next job: because wakes are so frequent (ten in this minute)
+-- that waiting costs less, or because the last one was just now.
+create function public.giftcard_is_woken_often(p_now timestamptz) returns boolean
+language plpgsql stable security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  return public.giftcard_is_woken_just_now(p_now) or exists (
+    select from public.giftcard_wakes
+     where id = 1 and minute = date_trunc('minute', p_now) and in_minute >= 10);
 end $$;
 
 -- Plan the next wake by the database, unless an earlier one is planned. p_replaces: by a tick that ends, which knows
@@ -83,7 +93,7 @@ end $$;
 
 -- Decide whether to wake a tick now: true for one caller a second, if fewer than p_ticks ticks wait for jobs, the
 -- minute's wakes are not used up and not everything is paused. The caller then sends the wake. p_catches_up: it is a
--- tick that leaves due jobs, so that the next one has work in any case, and no limit of a minute. Waits for no lock. A
+-- tick that leaves work, so that the next one has some in any case, and no limit of a minute. Waits for no lock. A
 -- time far ahead of p_now was written while a clock went wrong, and holds nothing up; one just ahead is that of another
 -- caller of this moment.
 create function public.giftcard_take_wake(

@@ -113,29 +113,31 @@ begin
 end $$;
 
 -- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
--- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it the next tick is
--- woken now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if
--- it is to ask again (giftcard_take_wake) after a second, and null if neither.
+-- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it one tick is woken
+-- now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if it is
+-- to ask again (giftcard_take_wake) after a second, and null if neither.
 create function public.giftcard_wake_after(
   p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
-  v_ticks integer := (p_wake ->> 'ticks')::integer;
-  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
   v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
+  v_stops boolean := p_stopped_because in ('limit', 'budget', 'shutdown');
+  v_ahead double precision := case when v_by_pg_net then 0 else least(60, 2 * (p_wake ->> 'seconds')::float8) end;
+  v_leaves boolean := coalesce(v_stops and p_next_due_at <= p_now + make_interval(secs => v_ahead), false);
+  v_ticks integer := case when p_next_due_at <= p_now then (p_wake ->> 'ticks')::integer else 1 end;
 begin
-  if v_stops and p_next_due_at <= p_now then
-    return case when public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then 0
-                when not v_by_pg_net and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
+  if v_leaves and public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then
+    return 0;
   elsif v_by_pg_net then
-    perform public.giftcard_plan_wake(
-      case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
+    if not v_leaves then
+      perform public.giftcard_plan_wake(
+        case when p_next_due_at > p_now and isfinite(p_next_due_at) then p_next_due_at end, p_now, true);
+    end if;
     return null;
   end if;
-  if v_stops and p_next_due_at <= p_now + make_interval(secs => least(60, 2 * (p_wake ->> 'seconds')::float8)) then
-    return case when public.giftcard_wake_next(p_wake, 1, false, p_now) then 0 end;
-  end if;
-  return null;
+  -- A job that comes less than a second after a wake cannot wake: it is this tick's to ask for it.
+  return case when v_stops and (v_leaves or public.giftcard_is_woken_just_now(p_now))
+                   and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
 end $$;
 
 -- Enqueue jobs as giftcard_enqueue does, and decide in the same call whether the caller is to wake a tick. Return

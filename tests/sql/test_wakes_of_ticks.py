@@ -41,11 +41,34 @@ def test_less_than_a_second_after_a_wake_it_asks_again(world: World) -> None:
     assert world.call("take_wake", catches_up=True)
 
 
+@pytest.mark.parametrize("stop", ["limit", "budget"])
+def test_at_its_limit_or_budget_it_also_asks_for_a_job_that_is_due_soon(world: World, stop: str) -> None:
+    each(world.enqueue, 2)
+    world.enqueue(delay_seconds=5)
+    world.call("take_wake")
+    tick = world.begin(limit=2, wake=URL, linger_seconds=50)
+    assert advance(world, tick, URL, stop=stop, linger_seconds=50).wake_in == 1
+    world.later(1)
+    assert world.call("take_wake", catches_up=True)
+
+
 def test_a_tick_that_leaves_nothing_wakes_none(world: World) -> None:
     each(world.enqueue, 2)
     tick = world.begin(limit=2, wake=URL, linger_seconds=50)
     step = advance(world, tick, URL, stop="limit", linger_seconds=50)
     assert (step.stopped_because, step.wake_in, sent(world)) == ("limit", None, 0)
+
+
+def test_it_asks_again_for_a_job_that_comes_within_the_second_of_a_wake(world: World) -> None:
+    each(world.enqueue, 2)
+    world.call("take_wake")
+    tick = world.begin(limit=2, wake=URL, linger_seconds=50)
+    world.later(0.3)
+    assert advance(world, tick, URL, stop="limit", linger_seconds=50).wake_in == 1
+    world.enqueue()
+    assert not world.call("take_wake"), "less than a second after the wake, the job itself wakes none"
+    world.later(1)
+    assert world.call("take_wake", catches_up=True)
 
 
 def test_a_tick_that_waits_beside_it_is_enough(world: World) -> None:
