@@ -4,11 +4,12 @@ A result that exists is kept until it is stored: whatever fails beside it, it is
 long as the tick may live. Nothing here waits for a single result, so that none holds up the others.
 """
 
+import itertools
 import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -42,7 +43,8 @@ class Steps:
         self.unsettled = Unsettled(runner)
         self._store, self._runner, self._settings, self._report = store, runner, settings, report
         self._deadline = deadline
-        self._key, self._owner = str(uuid.uuid4()), f"{socket.gethostname()}:{os.getpid()}"
+        self._keys = _claim_keys()
+        self._key, self._owner = next(self._keys), f"{socket.gethostname()}:{os.getpid()}"
         self._id = 0
         self._claim_key: str | None = None
         self._one_by_one = False
@@ -86,7 +88,7 @@ class Steps:
         batch = self.unsettled.take(results, now=now, give_up_at=until)
         # A call that is repeated after a lost reply finds what the first one claimed.
         if self._claim_key is None:
-            self._claim_key, self.sent = str(uuid.uuid4()), now
+            self._claim_key, self.sent = next(self._keys), now
         arguments |= {"claim_key": self._claim_key, "busy": busy + len(self.unsettled)}
         try:
             step = self._patiently(
@@ -197,6 +199,15 @@ class Steps:
             events.emit("circuit_opened", circuit=circuit)
         for circuit in step.closed:
             events.emit("circuit_closed", circuit=circuit)
+
+
+def _claim_keys() -> Iterator[str]:
+    """Yield the keys of a tick's claims. Each is larger than those before it, so that a call that comes late is known.
+
+    The first 80 bits are the tick's own, the last 48 bits count (`giftcard_is_older_key`).
+    """
+    own = uuid.uuid4().int >> 48 << 48
+    return (str(uuid.UUID(int=own + number)) for number in itertools.count())
 
 
 def _busier(arguments: dict[str, Any]) -> dict[str, Any]:

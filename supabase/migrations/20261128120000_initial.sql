@@ -3186,9 +3186,18 @@ begin
     then t.cursors else '{}' end;
 end $$;
 
+-- Return whether a claim's key is older than another of its tick: the call comes late, and no one runs what it claims.
+-- The keys of a tick share all but the last group, which counts. Other keys have no order.
+create function public.giftcard_is_older_key(p_claim_key uuid, p_than uuid) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce(p_claim_key < p_than and left(p_claim_key::text, 24) = left(p_than::text, 24), false);
+end $$;
+
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
--- claims: a repeated call with the same key returns the same live leases and claims no others.
+-- claims: a repeated call with the same key returns the same live leases and claims no others. late: a later claim of
+-- the tick has been answered since.
 -- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a
 -- call that has failed: a row at fault is put aside.
 -- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
@@ -3200,7 +3209,7 @@ end $$;
 create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz,
   p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
-  out next_due_at timestamptz, out put_aside integer, out served jsonb)
+  out next_due_at timestamptz, out put_aside integer, out served jsonb, out late boolean)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -3209,13 +3218,14 @@ declare
   q record; m record;        -- the scan, and what was marked
   v_ended bigint[] := '{}'::bigint[]; v_half_open text[] := '{}'::text[];
 begin
-  select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
+  select '[]'::json, 0, 0, false, public.giftcard_is_older_key(p_claim_key, t.claim_key)
+    into jobs, claimed, put_aside, paused, late;
   if t.claim_key = p_claim_key and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif t.ended_at is not null then
-    return;  -- a call that comes late: no one runs what it claims
+  elsif late or t.ended_at is not null then
+    return;  -- no one runs what it claims
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
@@ -3262,7 +3272,7 @@ end $$;
 -- aside counts as served, so that the circuits take turns.
 create function public.giftcard_claim_each(
   t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json, out claimed integer,
-  out paused boolean, out next_due_at timestamptz)
+  out paused boolean, out next_due_at timestamptz, out late boolean)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_until timestamptz := clock_timestamp() + interval '3 seconds';
@@ -3279,6 +3289,7 @@ begin
   jobs := c.jobs;
   claimed := c.claimed;
   paused := c.paused;
+  late := c.late;
   next_due_at := case when c.claimed = 0 and c.put_aside > 0 then p_now else c.next_due_at end;
 end $$;
 
@@ -3287,7 +3298,7 @@ end $$;
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
   p_one_by_one boolean default false, out jobs json, out claimed integer, out paused boolean,
-  out next_due_at timestamptz)
+  out next_due_at timestamptz, out late boolean)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
@@ -3309,6 +3320,7 @@ begin
   claimed := c.claimed;
   paused := c.paused;
   next_due_at := c.next_due_at;
+  late := c.late;
 end $$;
 -- The settle: outcomes of runs become states of jobs, history, next jobs, webhooks and states of circuits.
 
@@ -3790,7 +3802,7 @@ begin
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now, p_one_by_one);
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   v_schedules := public.giftcard_schedules_for(v_id, p_one_by_one, v_now);
-  if c.claimed = 0 and v_schedules is null then
+  if c.claimed = 0 and v_schedules is null and not c.late then
     e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
     v_stopped_because := e.stopped_because;
     v_wake_in := e.wake_in;
@@ -4235,7 +4247,7 @@ begin
     v_schedules := public.giftcard_schedules_for(p_tick_id, p_one_by_one, v_now);
   end if;
   if p_limit <= 0 and v_busy > 0 and not public.giftcard_has_claimed(p_tick_id, p_claim_key) then
-    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
+    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at, false as late into c;
   elsif v_tick.id is not null then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that just changed.
     c := public.giftcard_claim_for(
@@ -4244,7 +4256,7 @@ begin
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
   end if;
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
-  if c.claimed = 0 and v_busy = 0 and v_schedules is null then
+  if c.claimed = 0 and v_busy = 0 and v_schedules is null and not c.late then
     e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
   else
     select null::text as stopped_because, public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now) as wake_in
@@ -4270,6 +4282,7 @@ declare
   q public.giftcard_cursor;
 begin
   if p_limit <= 0 or t.ended_at is not null or t.limits <> '{}' or t.claim_key = p_claim_key
+     or public.giftcard_is_older_key(p_claim_key, t.claim_key)
      or not t.scanned_at between p_now - interval '1 second' and p_now then
     return '{}'::public.giftcard_cursor[];
   end if;

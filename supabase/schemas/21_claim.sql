@@ -37,9 +37,18 @@ begin
     then t.cursors else '{}' end;
 end $$;
 
+-- Return whether a claim's key is older than another of its tick: the call comes late, and no one runs what it claims.
+-- The keys of a tick share all but the last group, which counts. Other keys have no order.
+create function public.giftcard_is_older_key(p_claim_key uuid, p_than uuid) returns boolean
+language plpgsql immutable security invoker set search_path = '' as $$
+begin
+  return coalesce(p_claim_key < p_than and left(p_claim_key::text, 24) = left(p_than::text, 24), false);
+end $$;
+
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
--- claims: a repeated call with the same key returns the same live leases and claims no others.
+-- claims: a repeated call with the same key returns the same live leases and claims no others. late: a later claim of
+-- the tick has been answered since.
 -- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a
 -- call that has failed: a row at fault is put aside.
 -- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
@@ -51,7 +60,7 @@ end $$;
 create function public.giftcard_claim_for(
   t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_one_by_one boolean, p_now timestamptz,
   p_claimed bigint[] default '{}', out jobs json, out claimed integer, out paused boolean,
-  out next_due_at timestamptz, out put_aside integer, out served jsonb)
+  out next_due_at timestamptz, out put_aside integer, out served jsonb, out late boolean)
 language plpgsql volatile security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan as $$
@@ -60,13 +69,14 @@ declare
   q record; m record;        -- the scan, and what was marked
   v_ended bigint[] := '{}'::bigint[]; v_half_open text[] := '{}'::text[];
 begin
-  select '[]'::json, 0, 0, false into jobs, claimed, put_aside, paused;
+  select '[]'::json, 0, 0, false, public.giftcard_is_older_key(p_claim_key, t.claim_key)
+    into jobs, claimed, put_aside, paused, late;
   if t.claim_key = p_claim_key and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
-  elsif t.ended_at is not null then
-    return;  -- a call that comes late: no one runs what it claims
+  elsif late or t.ended_at is not null then
+    return;  -- no one runs what it claims
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
     paused := true;
     jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
@@ -113,7 +123,7 @@ end $$;
 -- aside counts as served, so that the circuits take turns.
 create function public.giftcard_claim_each(
   t public.giftcard_ticks, p_claim_key uuid, p_limit integer, p_now timestamptz, out jobs json, out claimed integer,
-  out paused boolean, out next_due_at timestamptz)
+  out paused boolean, out next_due_at timestamptz, out late boolean)
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_until timestamptz := clock_timestamp() + interval '3 seconds';
@@ -130,6 +140,7 @@ begin
   jobs := c.jobs;
   claimed := c.claimed;
   paused := c.paused;
+  late := c.late;
   next_due_at := case when c.claimed = 0 and c.put_aside > 0 then p_now else c.next_due_at end;
 end $$;
 
@@ -138,7 +149,7 @@ end $$;
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
   p_one_by_one boolean default false, out jobs json, out claimed integer, out paused boolean,
-  out next_due_at timestamptz)
+  out next_due_at timestamptz, out late boolean)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
 declare
   v_now timestamptz;
@@ -160,4 +171,5 @@ begin
   claimed := c.claimed;
   paused := c.paused;
   next_due_at := c.next_due_at;
+  late := c.late;
 end $$;

@@ -234,7 +234,7 @@ begin
   c := public.giftcard_claim(v_id, p_key, p_limit, p_now, p_one_by_one);
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
   v_schedules := public.giftcard_schedules_for(v_id, p_one_by_one, v_now);
-  if c.claimed = 0 and v_schedules is null then
+  if c.claimed = 0 and v_schedules is null and not c.late then
     e := public.giftcard_end_tick(v_id, c.paused, c.next_due_at, null, p_linger_seconds, v_now, p_wake);
     v_stopped_because := e.stopped_because;
     v_wake_in := e.wake_in;

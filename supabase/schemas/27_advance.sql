@@ -79,7 +79,7 @@ begin
     v_schedules := public.giftcard_schedules_for(p_tick_id, p_one_by_one, v_now);
   end if;
   if p_limit <= 0 and v_busy > 0 and not public.giftcard_has_claimed(p_tick_id, p_claim_key) then
-    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at into c;
+    select '[]'::json as jobs, 0 as claimed, false as paused, null::timestamptz as next_due_at, false as late into c;
   elsif v_tick.id is not null then
     -- By a later clock than the settle's: what is claimed now was claimed after each circuit that just changed.
     c := public.giftcard_claim_for(
@@ -88,7 +88,7 @@ begin
     c := public.giftcard_claim(p_tick_id, p_claim_key, p_limit, p_now, p_one_by_one);
   end if;
   v_next_due_in := case when isfinite(c.next_due_at) then extract(epoch from c.next_due_at - v_now)::float8 end;
-  if c.claimed = 0 and v_busy = 0 and v_schedules is null then
+  if c.claimed = 0 and v_busy = 0 and v_schedules is null and not c.late then
     e := public.giftcard_end_tick(p_tick_id, c.paused, c.next_due_at, p_stop, p_linger_seconds, v_now, p_wake);
   else
     select null::text as stopped_because, public.giftcard_wake_helper(p_wake, c.claimed, p_limit, v_now) as wake_in

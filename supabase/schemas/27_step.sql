@@ -13,6 +13,7 @@ declare
   q public.giftcard_cursor;
 begin
   if p_limit <= 0 or t.ended_at is not null or t.limits <> '{}' or t.claim_key = p_claim_key
+     or public.giftcard_is_older_key(p_claim_key, t.claim_key)
      or not t.scanned_at between p_now - interval '1 second' and p_now then
     return '{}'::public.giftcard_cursor[];
   end if;

@@ -61,3 +61,38 @@ def test_a_claim_that_is_repeated_after_the_end_finds_its_leases(world: World) -
     world.run("update giftcard_ticks set ended_at = now(), stopped_because = 'budget' where id = %s", tick.id)
     again = world.call("advance_tick", tick_id=tick.id, claim_key=LATE, results=[], limit=1, busy=0)
     assert [job[0] for job in again["jobs"]] == [job.id for job in tick.jobs]
+
+
+OLD, NEW = "00000000-0000-4000-8000-000000000011", "00000000-0000-4000-8000-000000000012"
+
+
+@pytest.mark.parametrize("call", ["begin_tick", "advance_tick", "step"])
+def test_a_call_that_comes_after_a_later_claim_of_its_tick_claims_nothing(world: World, call: str) -> None:
+    """It was held back on the way, its caller has repeated it and gone on: no one runs what it would claim."""
+    first = world.enqueue()
+    tick = world.begin(limit=1, key=OLD)
+    results = [done(tick.jobs[0])] if call == "step" else []
+    second = world.enqueue()
+    assert [job.id for job in tick.advance(limit=1, busy=1, key=NEW).jobs] == [second]
+    third = world.enqueue()
+
+    late = world.begin(limit=5, key=OLD).step if call == "begin_tick" else tick.advance(*results, limit=5, key=OLD)
+    assert (late.jobs, late.stopped_because) == ((), None)
+    again = tick.advance(limit=1, busy=1, key=NEW)
+    assert [job.id for job in again.jobs] == [second], "its reply may have been lost: its repeat finds the lease"
+    assert _leases(world) == {first: None if call == "step" else OLD, second: NEW, third: None}
+    assert world.rows("select ended_at from giftcard_ticks") == [{"ended_at": None}]
+
+
+def _leases(world: World) -> dict[int, str | None]:
+    rows = world.rows("select id, lease_id::text as lease_id from giftcard_jobs")
+    return {row["id"]: row["lease_id"] for row in rows}
+
+
+def test_keys_of_other_ticks_have_no_order(world: World) -> None:
+    """A version before keys had an order draws each at random."""
+    world.enqueue()
+    tick = world.begin(limit=1, key="f0000000-0000-4000-8000-000000000001", linger_seconds=50)
+    job_id = world.enqueue()
+    answer = tick.advance(limit=1, key="00000000-0000-4000-8000-000000000001")
+    assert [job.id for job in answer.jobs] == [job_id]
