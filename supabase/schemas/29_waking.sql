@@ -135,8 +135,8 @@ begin
     end if;
     return null;
   end if;
-  -- A job that comes less than a second after a wake cannot wake: it is this tick's to ask for it.
-  return case when v_stops and (v_leaves or public.giftcard_is_woken_just_now(p_now))
+  -- A job that comes less than a second after a wake cannot wake: a tick that ends so soon is to ask for it.
+  return case when (v_leaves or p_stopped_because = 'limit' and public.giftcard_is_woken_just_now(p_now))
                    and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
 end $$;
 
