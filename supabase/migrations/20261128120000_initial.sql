@@ -10954,16 +10954,18 @@ comment on column public.giftcard_webhook_endpoints.create_key is
   'latest rotation.';
 
 -- Return the events of jobs that have just ended: {tenant_id, correlation_id, event, event_id, body, trace}, at most
--- 3,000. The same fact always has the same event id; a card is issued and delivered once, however often its jobs run.
+-- 3,000. The same fact always has the same event id; a card is issued and delivered once, however many jobs do it and
+-- however often they run.
 -- Only ids, amounts and last four digits.
 create function public.giftcard_events_for(p_ids bigint[], p_now timestamptz)
 returns table (tenant_id text, correlation_id text, event text, event_id text, body text, trace jsonb)
 language sql stable security invoker
 set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
   select coalesce(t.tenant_id, j.tenant_id), j.correlation_id, t.event,
-         'msg_' || left(encode(sha256(convert_to(jsonb_build_array(
-           j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.created_at, t.event, t.run_no)::text, 'UTF8')),
-           'hex'), 32),
+         'msg_' || left(encode(sha256(convert_to(case
+           when t.card_id is not null then jsonb_build_array(j.tenant_id, j.correlation_id, t.event, t.card_id)
+           else jsonb_build_array(j.tenant_id, j.correlation_id, j.stage, j.dedup_key, j.created_at, t.event, t.run_no)
+           end::text, 'UTF8')), 'hex'), 32),
          json_build_object('type', t.event,
                            'timestamp', to_char(p_now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                            'data', t.data)::text,
@@ -10971,7 +10973,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
     from public.giftcard_jobs j
     cross join lateral (
       select case j.stage when 'issue_card' then 'giftcard.issued' else 'giftcard.delivered' end as event,
-             null::integer as run_no,
+             null::integer as run_no, c.id as card_id,
              null::text as tenant_id, json_build_object(
                'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'card_id', c.id, 'last4', c.last4,
                'amount', c.amount,
@@ -10981,7 +10983,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
          and not public.giftcard_is_resend(j.dedup_key)
          and c.tenant_id = j.tenant_id and c.correlation_id = j.correlation_id
       union all
-      select 'giftcard.failed', j.run_no, null, json_build_object(
+      select 'giftcard.failed', j.run_no, null, null, json_build_object(
                'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'job_id', j.id, 'stage', j.stage,
                'amount', o.amount, 'currency', o.currency, 'paid', exists (
                  select from public.giftcard_payments p
@@ -10995,7 +10997,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
          and j.status = 'error'
          and (j.payload -> 'without_order') is distinct from 'true'
       union all
-      select case j.status when 'completed' then 'job.completed' else 'job.dead_lettered' end, j.run_no, null,
+      select case j.status when 'completed' then 'job.completed' else 'job.dead_lettered' end, j.run_no, null, null,
              json_build_object(
                'tenant_id', j.tenant_id, 'correlation_id', j.correlation_id, 'job_id', j.id, 'stage', j.stage,
                'run_no', j.run_no,
@@ -11003,7 +11005,7 @@ set search_path = '' set enable_seqscan = off set enable_bitmapscan = off set ji
                                                       then public.giftcard_error_reason(j.last_error) end,
                'revive_at', j.revive_at)
       union all
-      select 'report.ready', j.run_no, r.tenant_id, json_build_object(
+      select 'report.ready', j.run_no, null, r.tenant_id, json_build_object(
                'tenant_id', r.tenant_id, 'day', r.day, 'made_at', r.made_at, 'totals', r.report -> 'totals')
         from public.giftcard_reports r
        where j.stage = 'report' and j.status = 'completed'

@@ -45,6 +45,15 @@ def test_card_is_issued_and_delivered_once_however_often_its_jobs_run(world: Wor
         }  # fmt: skip
 
 
+def test_a_second_job_of_an_order_issues_and_delivers_no_second_card(world: World) -> None:
+    endpoint(world, "giftcard.issued", "giftcard.delivered")
+    a_card(world, "order-1")
+    for stage in ("issue_card", "email"):
+        for key in ("", "again"):
+            world.completed(stage, correlation_id="order-1", dedup_key=key)
+    assert [event for event, _ in told(world)] == ["giftcard.issued", "giftcard.delivered"]
+
+
 def test_job_that_a_person_runs_again_is_told_again_under_another_id(world: World) -> None:
     endpoint(world, "job.completed")
     job_id = world.completed("report")
