@@ -14,6 +14,7 @@ from lib.webhooks.schemas import EndpointRequest
 from lib.webhooks.service import Endpoints
 from proof.simulation import operators, square
 from proof.simulation.operators import OPERATOR, TRIES, until_done
+from proof.simulation.plan import RATE, RATE_BURST
 from proof.simulation.stages import PAY
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def _prepare(night: "Night") -> None:
     night.database.run(f"insert into giftcard_settle_functions values ('{PAY}')", at=night.machine.moment)
     for stage, runs in night.plan.limits.items():
         limit = f"insert into giftcard_limits (kind, name, runs) values ('stage', '{stage}', {runs})"
+        night.database.run(limit, at=night.machine.moment)
+    if night.plan.has_rate:
+        columns = "kind, name, per_second, burst"
+        limit = f"insert into giftcard_limits ({columns}) values ('stage', 'draw', {RATE}, {RATE_BURST})"
         night.database.run(limit, at=night.machine.moment)
 
     def create() -> None:
@@ -150,7 +155,8 @@ def _enqueue(night: "Night", number: int) -> None:
     """Enqueue tasks of a program, with a dedup key, until it is done."""
     rng = Random(f"{night.seed} program {number}")
     rows = [_task(rng) | {"correlation_id": f"program-{number}-{row}"} for row in range(rng.randint(1, 4))]
-    until_done(night, lambda store: store.enqueue(prepare(rows, night.registries[1], night.settings)))
+    if until_done(night, lambda store: store.enqueue(prepare(rows, night.registries[1], night.settings))):
+        night.enqueued |= {row["correlation_id"] for row in rows}
 
 
 def _task(rng: Random) -> dict[str, Any]:
@@ -162,6 +168,8 @@ def _task(rng: Random) -> dict[str, Any]:
         "snoozes": rng.choice((0, 0, 0, 1)) if stage == "task" else 0,
         "beats": rng.random() < 0.3,
         "pays": rng.random() < 0.4,
+        # Longer than its time to run, its effect outlives the run, and meets that of the next one.
+        "deed_seconds": rng.choice((None, None, None, 0.1, 32)),
     }
     key, attempts = rng.choice((None, None, "customer-7")), rng.choice((None, 1, 2))
     of_job = {"stage": stage, "tenant_id": "default", "payload": payload}
@@ -169,13 +177,14 @@ def _task(rng: Random) -> dict[str, Any]:
 
 
 def _schedule(night: "Night") -> None:
+    rng = Random(f"{night.seed} schedule")
     request = ScheduleRequest(
         name="every minute",
         schedule="* * * * *",
         stage="task",
         payload={"seconds": 0.05},
-        missed_policy="one",
-        overlap_policy="skip",
+        missed_policy=rng.choice(("skip", "one", "all")),
+        overlap_policy=rng.choice(("skip", "queue", "allow")),
     )
 
     def create(store: Store) -> None:

@@ -37,7 +37,8 @@ BROKEN = (
          from giftcard_jobs j where j.stage = 'draw' and (select count(*) from giftcard_job_history h
           where h.job_id = j.id and h.result <> 'RELEASED') > 1""",
     """select format('flow %s has %s jobs of %s', correlation_id, count(*), stage), correlation_id from giftcard_jobs
-        where stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email', 'thanks')
+        where stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card', 'email', 'task', 'draw', 'thanks')
+          and dedup_key <> 'again'
         group by correlation_id, stage having count(*) > 1""",
     """select format('job %s paid %s times and is %s', j.id, count(p.job), j.status), j.correlation_id
          from giftcard_jobs j left join giftcard_proof.paid p on p.job = j.id
@@ -45,7 +46,7 @@ BROKEN = (
         group by j.id having count(p.job) <> (j.status = 'completed')::integer""",
     """select format('the event %s of %s was enqueued %s times', e.event, e.correlation_id, count(w.id)),
               e.correlation_id
-         from (select correlation_id, case stage when 'issue_card' then 'giftcard.issued'
+         from (select distinct correlation_id, case stage when 'issue_card' then 'giftcard.issued'
                                                  else 'giftcard.delivered' end as event
                  from giftcard_jobs where stage in ('issue_card', 'email') and status = 'completed') e
          left join giftcard_jobs w on w.stage = 'webhook' and w.correlation_id = e.correlation_id
@@ -55,7 +56,7 @@ BROKEN = (
                      j.correlation_id, j.revivals, j.last_error), j.correlation_id
          from giftcard_jobs j where j.status = 'error' and j.revive_at is null and j.semantics = 'at_least_once'
           and j.trigger_type <> 'schedule' and j.last_error !~ '^PermanentError' and j.revivals < 1""",
-    """select format('a slot of %s is taken by job %s, which is %s', s.key, s.job_id, j.status), ''
+    """select format('a slot of %s is taken by job %s, which is %s', s.key, s.job_id, j.status), j.correlation_id
          from giftcard_slots s join giftcard_jobs j on j.id = s.job_id and j.lease_id = s.lease_id
         where j.status <> 'running'""",
     """select format('circuit %s is %s and its job %s waits', c.circuit, c.state, j.id), j.correlation_id
@@ -65,6 +66,12 @@ BROKEN = (
                      h.finished_at, h.next_run_at), j.correlation_id
          from giftcard_job_history h join giftcard_jobs j on j.id = h.job_id
         where h.result = 'FAILED' and h.next_run_at < h.finished_at + interval '1 second'""",
+    # Two ticks of one call of the clock, although the first lived or had ended well.
+    """select format('tick %s does the work of tick %s again, for the call %s', b.id, a.id, a.execution_id), ''
+         from giftcard_ticks a join giftcard_ticks b on b.execution_id = a.execution_id and b.id > a.id
+        where b.stopped_because is distinct from 'duplicate' and a.stopped_because is distinct from 'duplicate'
+          and case when a.ended_at is null then b.started_at < a.live_until
+                   else a.stopped_because <> 'failed' and a.ended_at <= b.started_at end""",
     # What a payment waits for may come at any time: it is then due at once.
     """select format('run %s of job %s (%s) began at %s, before its time, %s', n.run_no, h.job_id, h.stage,
                      n.started_at, h.next_run_at), j.correlation_id

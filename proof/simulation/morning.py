@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from proof.simulation import promises
+from proof.simulation import policy, promises, records
 from proof.simulation.cast import NAMES
 from proof.simulation.facts import BROKEN, WORDS
 from proof.simulation.machine import EPOCH
@@ -24,7 +24,7 @@ select min(t) from (
   select scheduled_at as t from giftcard_jobs where status = 'queued' union all
   select revive_at from giftcard_jobs where status = 'error' union all
   select lease_expires_at from giftcard_jobs where status = 'running' union all
-  select open_until from giftcard_circuits c where state <> 'closed'
+  select open_until from giftcard_circuits c where state <> 'closed' and open_until > giftcard_proof.clock()
      and exists (select from giftcard_jobs j where j.circuit = c.circuit and j.status = 'queued')) x
  where isfinite(t)"""
 _LEFT = """
@@ -46,10 +46,14 @@ def heal(night: "Night") -> None:
         night.function(f"morning {number}", source="cron", limit=1000, budget=50, linger=False)
         night.machine.run()
         if night.database.rows(_LEFT) == [("0",)]:
-            return
+            break
         night.machine.now = max(night.machine.now + 61, _seconds(night.database.rows(_NEXT)[0][0]) + 0.001)
         if night.machine.now > end:
-            return
+            break
+    # Of a dead letter, operators are notified once it is five minutes old.
+    night.machine.now += 600
+    night.function("noon", source="cron", limit=1000, budget=50, linger=False)
+    night.machine.run()
 
 
 def _pause_schedules(night: "Night") -> None:
@@ -67,10 +71,19 @@ def wrong(night: "Night") -> list[str]:
         *_orders(night),
         *_vendors(night),
         *_mails(night),
+        *promises.enqueued(night),
         *promises.deliveries(night),
         *promises.cancelled(night),
         *promises.refunded(night),
         *promises.dead(night),
+        *policy.pauses(night),
+        *policy.rates(night),
+        *policy.circuits(night),
+        *records.counts(night),
+        *records.lost(night),
+        *records.effects(night),
+        *records.occurrences(night),
+        *records.notified(night),
         *_stuck(night),
         *_log(night),
         *_alerts(night),

@@ -41,16 +41,18 @@ class Night:
     watch: Watch
     log: io.StringIO = field(default_factory=io.StringIO)
     acknowledged: dict[str, int] = field(default_factory=dict)
+    enqueued: set[str] = field(default_factory=set)
     by_hand: set[str] = field(default_factory=set)
     operated: set[str] = field(default_factory=set)
     touched: set[int | None] = field(default_factory=set)
     cancelled: set[int] = field(default_factory=set)
     refunded: set[str] = field(default_factory=set)
     begun: list[Job] = field(default_factory=list)
+    deeds: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     ticks: int = 0
 
     def __post_init__(self) -> None:
-        self.registries = deployments(self.begun.append, self._work)
+        self.registries = deployments(self.begun.append, self._work, self._keep)
         self.outside.call = self._woken
 
     def store(self, process: Process) -> Store:
@@ -80,6 +82,7 @@ class Night:
                 report = run_tick(self.store(process), registry, self.settings, **arguments)
                 self.machine.note(f"tick ended: {report.stopped_because}, {report.started} started")
                 self.watch.check_ended(f"simulated:{process.pid}", self.log.getvalue())
+                self.watch.check_limit(report.started, arguments["limit"])
             self.watch.ticking -= 1
             self.watch.ended_at = self.machine.now
 
@@ -117,8 +120,14 @@ class Night:
         place(self.machine, self.faults, "in a handler")
         self.machine.pause(seconds)
 
+    def _keep(self, job: Job, result: dict[str, Any]) -> None:
+        self.deeds.append((job.id, result))
+
     def _woken(self) -> None:
-        self.function(f"woken {next(self.machine.pids)}", source="wake", limit=10, budget=30, linger=True)
+        if self._is_quiet():
+            self.watch.check_wake()
+        number = next(self.machine.pids)
+        self.function(f"woken {number}", source="wake", limit=2 + number % 2 * 8, budget=30, linger=True)
 
 
 def play(seed: int, database: Database, *, left_out: frozenset[str] = frozenset()) -> Night:

@@ -15,17 +15,18 @@ OPERATOR = Caller("operator")
 TRIES = 40
 
 
-def until_done(night: "Night", act: Callable[[Store], object]) -> None:
-    """Do something until it is done or refused, as a caller does."""
+def until_done(night: "Night", act: Callable[[Store], object]) -> bool:
+    """Do something until it is done or refused, as a caller does. Return whether it is done."""
     store = night.store(night.machine.thread().process)
     for _ in range(TRIES):
         try:
             act(store)
-            return
+            return True
         except (Refused, Conflict):
-            return
+            return False
         except GiftcardError:
             night.machine.pause(5)
+    return False
 
 
 def _pause(night: "Night") -> None:
@@ -58,6 +59,14 @@ def _update(night: "Night") -> None:
         night.touch(job_id, flow)
         change = f"update giftcard_jobs set status = 'queued', scheduled_at = now(), attempts = 0 where id = {job_id}"
         _by_hand(night, change.replace("now()", "giftcard_proof.clock()"))
+
+
+def _enqueue_again(night: "Night") -> None:
+    """Enqueue a second job of a step that an order has taken: nothing that it does happens twice."""
+    for job_id, _ in _some(night, "stage in ('customer_ingest', 'personal_code', 'payment', 'issue_card')"):
+        columns = "'stage', stage, 'correlation_id', correlation_id, 'payload', payload, 'context', context"
+        again = f"jsonb_build_array(jsonb_build_object({columns}, 'dedup_key', 'again'))"
+        _by_hand(night, f"select giftcard_enqueue({again}) from giftcard_jobs where id = {job_id}")
 
 
 def _delete(night: "Night") -> None:
@@ -97,6 +106,7 @@ DEEDS: dict[str, Callable[["Night"], None]] = {
     "cancel": _cancel,
     "stop": _stop,
     "update": _update,
+    "enqueue again": _enqueue_again,
     "delete": _delete,
     "requeue_all": _requeue_all,
     "reset": _reset,

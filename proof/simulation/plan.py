@@ -10,6 +10,8 @@ from proof.simulation.faults import LEVELS
 from proof.simulation.outside import ALERTS, CARDS, CHARGES
 
 _OWN = ("customer_ingest", "personal_code", "payment", "issue_card", "email", "webhook")
+# Starts a second, and at once, of the stage `draw`, where it has a rate.
+RATE, RATE_BURST = 0.2, 2
 ENVIRON: dict[str, Any] = {
     "GIFTCARD_ENV": "test",
     "CRON_SECRET": "clock-8kq2Zr7wLx4Vn9Ty3Hs6",
@@ -41,6 +43,7 @@ class Plan:
     options: dict[str, Any]
     versions: list[tuple[float, int]]
     limits: dict[str, int]
+    has_rate: bool
 
 
 def plan_of(seed: int) -> Plan:
@@ -65,6 +68,7 @@ def plan_of(seed: int) -> Plan:
         },
         versions=[(0.0, begin), *((at, 1 + n % 2) for n, at in enumerate(changes, begin))],
         limits={"task": rng.choice((1, 2))} if rng.random() < 0.5 else {},
+        has_rate=rng.random() < 0.5,
     )
 
 

@@ -10,6 +10,7 @@ from lib.store.store import Store
 from lib.telemetry import events
 from lib.tick import runner, settle_calls
 from lib.tick.waking import WakingStore
+from proof.simulation.operated import OPERATED
 from proof.simulation.plant import Plant
 from proof.simulation.rules import RULES
 from proof.simulation.stages import PAY
@@ -225,4 +226,5 @@ PLANTS = (
     ),
     Plant("log", "the log has payloads", patch=_log_payloads),
     *RULES,
+    *OPERATED,
 )

@@ -1,9 +1,15 @@
-"""What the morning asks about webhooks, cancelled jobs, refunds and dead letters."""
+"""What the morning asks about enqueued jobs, webhooks, cancelled jobs, refunds and dead letters."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proof.simulation.night import Night
+
+
+def enqueued(night: "Night") -> list[str]:
+    """What a program has enqueued is there."""
+    there = {str(row[0]) for row in night.database.rows("select correlation_id from giftcard_jobs")}
+    return [f"job {flow} was enqueued and is lost" for flow in sorted(night.enqueued - there - night.by_hand)]
 
 
 def deliveries(night: "Night") -> list[str]:
@@ -44,9 +50,13 @@ def refunded(night: "Night") -> list[str]:
 
 
 def dead(night: "Night") -> list[str]:
-    """A dead letter that will not revive has used all its attempts, and all its revivals."""
+    """A dead letter that will not revive has used all attempts and revivals; no job has more revivals."""
     revivals, attempts = (night.plan.options[f"giftcard_max_{name}"] for name in ("revivals", "attempts"))
-    return [
+    often = [
+        f"job {row[0]} ({row[1]}) was revived {row[2]} times, at most {revivals} are allowed"
+        for row in night.database.rows("select id, stage, revivals from giftcard_jobs where revivals > $1", revivals)
+    ]
+    return often + [
         f"job {row[0]} ({row[1]}) is dead after {row[2]} attempts and {row[3]} revivals: {row[4]}"
         for row in night.database.rows(_DEAD, attempts, revivals)
         if row[5] not in night.by_hand
@@ -56,4 +66,7 @@ def dead(night: "Night") -> list[str]:
 _DEAD = """
 select id, stage, attempts, revivals, left(last_error, 80), correlation_id from giftcard_jobs
  where status = 'error' and revive_at is null and semantics = 'at_least_once' and last_error !~ '^PermanentError'
-   and trigger_type <> 'schedule' and (attempts < least(coalesce(max_attempts, $1), $1) or revivals < $2) order by id"""
+   and trigger_type <> 'schedule' and (revivals < $2 or (
+     select count(*) from giftcard_job_history h
+      where h.job_id = giftcard_jobs.id and h.result in ('FAILED', 'INTERRUPTED'))
+       < least(coalesce(max_attempts, $1), $1) * ($2 + 1)) order by id"""

@@ -4,13 +4,15 @@ import json
 from collections import Counter
 from typing import Any
 
+from proof.simulation.acts import Acts
 from proof.simulation.database import Database
 from proof.simulation.machine import Machine
 
 _CLAIMS = ("giftcard_begin_tick", "giftcard_advance_tick", "giftcard_step")
 _RUNNING = """
 select j.id, j.stage, coalesce(j.concurrency_key, ''), j.lease_id, j.lease_expires_at > $1::timestamptz,
-       coalesce(j.lock_owner, ''), j.run_no, j.lease_expires_at
+       coalesce(j.lock_owner, ''), j.run_no, j.lease_expires_at,
+       extract(epoch from j.lease_expires_at - $1::timestamptz)
   from giftcard_jobs j where j.status = 'running' order by j.id"""
 _CIRCUITS = """
 select circuit, state, coalesce(probe_job_id, 0), changed_at::text, open_until <= $1::timestamptz
@@ -48,11 +50,15 @@ class Watch:
         self._checked: dict[str, float] = {}
         self._interrupted: set[tuple[int, int]] = set()
         self._open: dict[str, str] = {}
+        self._newest: dict[str, str] = {}
+        self._woken_at = -1.0
+        self._acts = Acts(database, self._fail)
 
     def __call__(self, function: str, arguments: dict[str, Any], answer: Any) -> None:
         """Check what a call has done."""
         self.calls += 1
         process = self._machine.thread().process.name
+        self._acts(function, arguments, answer, self._machine.moment.isoformat())
         if function == "giftcard_check_alerts":
             self._checked[process] = self._machine.now
         # Once for each check: a repeated call has nothing new. Later than a minute, another tick may send them again.
@@ -69,6 +75,7 @@ class Watch:
         # A repeated call returns what the first one has claimed.
         new = [job for job in jobs if (job[0], job[10]) not in self.leases]
         self._check_paused(new)
+        self._check_order(new, key)
         for job in jobs:
             self.leases.setdefault((job[0], job[10]), set()).add(key)
         self._interrupted |= {(job[0], job[10]) for job in jobs if job[17]}
@@ -81,9 +88,15 @@ class Watch:
         for circuit, failures in self._database.rows(_FAILING, self._threshold):
             self._fail(f"circuit {circuit} did not open after {failures} failures")
         circuits = {str(row[0]): row for row in self._database.rows(_CIRCUITS, at)}
-        self._check_running(self._database.rows(_RUNNING, at))
+        self._check_running(self._database.rows(_RUNNING, at), new)
         self._check_circuits(new, circuits)
         self._open = {name: str(row[3]) for name, row in circuits.items() if row[1] == "open" and row[4] == "f"}
+
+    def check_wake(self) -> None:
+        """Check that the fleet is woken once a second at most."""
+        if self._machine.now - self._woken_at < 0.9:
+            self._fail(f"a tick was woken {self._machine.now - self._woken_at:.2f} s after another")
+        self._woken_at = self._machine.now
 
     def check_woken(self, stages: dict[str, int], *, wakes: bool) -> None:
         """Check that no job has waited for the clock, where enqueues and ticks wake the next tick."""
@@ -109,17 +122,35 @@ class Watch:
             if int(str(job_id)) not in given_up and lease not in self.late:
                 self._fail(f"a tick of {owner} has ended, and run {run_no} of job {job_id} goes on under its lease")
 
+    def check_limit(self, started: int, limit: int) -> None:
+        """Check that a tick has started no more jobs than it may."""
+        if started > limit:
+            self._fail(f"a tick has started {started} jobs, its limit is {limit}")
+
     def _check_paused(self, claimed: Any) -> None:
         paused = {str(row[0]) for row in self._database.rows(_PAUSED)}
         for job in claimed:
             if not job[17] and paused & {"*", str(job[3])}:
                 self._fail(f"job {job[0]} was claimed although its stage {job[3]} is paused")
 
-    def _check_running(self, rows: list[tuple[str | None, ...]]) -> None:
+    def _check_order(self, claimed: Any, key: str) -> None:
+        # The keys of a tick share all but the last group, which counts.
+        newest = self._newest.get(key[:24], key)
+        for job in claimed:
+            if key < newest:
+                self._fail(f"job {job[0]} was claimed by a call that came late: its tick has claimed more since")
+        if claimed:
+            self._newest[key[:24]] = max(key, newest)
+
+    def _check_running(self, rows: list[tuple[str | None, ...]], claimed: Any) -> None:
+        times = {job[0]: job[13] for job in claimed if not job[17]}
         keys: Counter[str] = Counter()
         stages: Counter[str] = Counter()
         self._until.clear()
-        for job_id, stage, key, lease, is_live, owner, run_no, until in rows:
+        for job_id, stage, key, lease, is_live, owner, run_no, until, left in rows:
+            ttr = times.get(int(str(job_id)))
+            if ttr is not None and not ttr <= float(left or 0) <= ttr + 60:
+                self._fail(f"job {job_id} was claimed for {left} s, its time to run is {ttr} s")
             self._until[int(str(job_id)), int(str(run_no))] = str(lease), str(until)
             if lease is None or is_live is None or not owner:
                 self._fail(f"job {job_id} runs without a lease or an owner")

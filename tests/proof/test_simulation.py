@@ -33,6 +33,12 @@ _QUICKLY = (
     "log",
     "never opens",
     "event id",
+    "doubling",
+    "extension",
+    "execution",
+    "result",
+    "pruning",
+    "metrics",
 )
 
 
