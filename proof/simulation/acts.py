@@ -12,7 +12,7 @@ ACTIONS = {
     "giftcard_pause": ("pause", "stage {stage}"),
     "giftcard_resume": ("resume", "stage {stage}"),
     "giftcard_create_webhook_endpoint": ("create_endpoint", "webhook endpoint {id}"),
-    "giftcard_create_schedule": ("create_schedule", "schedule {id}"),
+    "giftcard_save_schedule": ("create_schedule", "schedule {id}"),
     "giftcard_pause_schedule": ("pause_schedule", "schedule {id}"),
 }
 _AUDITED = "select count(*) from giftcard_audit where action = $1 and subject = $2"
@@ -42,6 +42,7 @@ class Acts:
 
     def __init__(self, database: Database, fail: Callable[[str], None]) -> None:
         self._database, self._fail = database, fail
+        self.first_occurrences: dict[str, str] = {}
 
     def __call__(self, function: str, arguments: dict[str, Any], answer: Any, at: str) -> None:
         """Check that an act has come about, and is in the audit. A repeated one leaves no other line there."""
@@ -53,9 +54,12 @@ class Acts:
             query, name = _AFTER[function]
             if not self._count(query, arguments[name]):
                 self._fail(f"{function} was carried out, and {name} {arguments[name]} is as it was")
+        if function == "giftcard_save_schedule":
+            # It counts from when it was asked for, which may be long before it is stored.
+            self.first_occurrences.setdefault(str(answer["id"]), answer["next_at"])
         if function in ACTIONS:
             action, subject = ACTIONS[function]
-            subject = subject.format(**{"id": answer.get("id"), **arguments})
+            subject = subject.format(**{**arguments, "id": answer.get("id")})
             if not self._count(_AUDITED, action, subject):
                 self._fail(f"{function} was carried out for {subject}, and is not in the audit")
 

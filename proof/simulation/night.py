@@ -74,15 +74,15 @@ class Night:
         def run() -> None:
             self.ticks += 1
             registry = self.registries[self.version()]
-            self.watch.check_woken(
-                registry.ready(self.settings), wakes=self._is_quiet() and arguments["source"] == "cron"
-            )
+            self.watch.check_woken(wakes=self._is_quiet() and arguments["source"] == "cron")
             self.watch.ticking += 1
             with self.expecting_errors():
                 report = run_tick(self.store(process), registry, self.settings, **arguments)
                 self.machine.note(f"tick ended: {report.stopped_because}, {report.started} started")
                 self.watch.check_ended(f"simulated:{process.pid}", self.log.getvalue())
                 self.watch.check_limit(report.started, arguments["limit"])
+                if not report.duplicate:
+                    self.watch.ended_stages = registry.ready(self.settings)
             self.watch.ticking -= 1
             self.watch.ended_at = self.machine.now
 

@@ -75,15 +75,16 @@ def occurrences(night: "Night") -> list[str]:
     """Each occurrence of a schedule, up to the last one, has a job, or is counted as missed or skipped."""
     if night.by_hand:
         return []
+    first = json.dumps(night.watch.acts.first_occurrences)
     return [
         f"schedule {schedule} had {due} occurrences, and {jobs} jobs, {missed} missed and {skipped} skipped"
-        for schedule, due, jobs, missed, skipped in night.database.rows(_OCCURRENCES)
+        for schedule, due, jobs, missed, skipped in night.database.rows(_OCCURRENCES, first)
         if int(str(due)) != int(str(jobs)) + int(str(missed)) + int(str(skipped))
     ]
 
 
 _OCCURRENCES = """
-select s.id, extract(epoch from date_trunc('minute', l.last) - date_trunc('minute', s.created_at))::integer / 60,
+select s.id, extract(epoch from l.last - ($1::jsonb ->> s.id::text)::timestamptz)::integer / 60 + 1,
        (select count(*) from giftcard_jobs j
          where j.trigger_type = 'schedule' and j.correlation_id like 'schedule:' || s.id || ':%'), s.missed, s.skipped
   from giftcard_schedules s

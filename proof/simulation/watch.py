@@ -43,22 +43,23 @@ class Watch:
         self.late: set[str] = set()
         self.ticking = 0
         self.ended_at = 0.0
+        # The stages of the tick that ended last: none is woken for what only a later deployment knows.
+        self.ended_stages: dict[str, int] = {}
         # A change by hand makes a job due and wakes nothing: it waits for the clock's next tick, as documented.
         self.changed_by_hand = False
-        self._stages: dict[str, int] = {}
         self._until: dict[tuple[int, int], tuple[str, str]] = {}
         self._checked: dict[str, float] = {}
         self._interrupted: set[tuple[int, int]] = set()
         self._open: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         self._woken_at = -1.0
-        self._acts = Acts(database, self._fail)
+        self.acts = Acts(database, self._fail)
 
     def __call__(self, function: str, arguments: dict[str, Any], answer: Any) -> None:
         """Check what a call has done."""
         self.calls += 1
         process = self._machine.thread().process.name
-        self._acts(function, arguments, answer, self._machine.moment.isoformat())
+        self.acts(function, arguments, answer, self._machine.moment.isoformat())
         if function == "giftcard_check_alerts":
             self._checked[process] = self._machine.now
         # Once for each check: a repeated call has nothing new. Later than a minute, another tick may send them again.
@@ -98,15 +99,12 @@ class Watch:
             self._fail(f"a tick was woken {self._machine.now - self._woken_at:.2f} s after another")
         self._woken_at = self._machine.now
 
-    def check_woken(self, stages: dict[str, int], *, wakes: bool) -> None:
+    def check_woken(self, *, wakes: bool) -> None:
         """Check that no job has waited for the clock, where enqueues and ticks wake the next tick."""
-        # A deployment that knows more stages wakes no tick for them.
-        known, self._stages = self._stages, stages
-        stages = {name: ttr for name, ttr in stages.items() if name in known}
         if not wakes or self.changed_by_hand or self.ticking or self._machine.now - self.ended_at < 4:
             return
         at = self._machine.moment.isoformat()
-        for (late,) in self._database.rows(_READY, at, json.dumps(stages)):
+        for (late,) in self._database.rows(_READY, at, json.dumps(self.ended_stages)):
             self._fail(f"a job waits and no tick was woken: {late}")
 
     def check_ended(self, owner: str, log: str) -> None:

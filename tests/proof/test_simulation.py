@@ -9,7 +9,9 @@ import pytest
 
 from dev import ROOT
 from dev.postgres import Embedded, embedded
+from lib.config.settings import Settings
 from proof.simulation import __main__ as command
+from proof.simulation import database
 from proof.simulation.database import SETTINGS, Database
 from proof.simulation.fleet import digest, outcome_of, played_by
 from proof.simulation.night import play
@@ -91,6 +93,18 @@ def test_each_bug_can_be_planted(server: Embedded) -> None:
 def test_the_page_lists_each_planted_bug() -> None:
     section = (ROOT / "docs/proof.md").read_text(encoding="utf-8").partition("| planted bug |")[2].partition("\n\n")[0]
     assert re.findall(r"(?m)^\| ([\w -]+): ", section) == [plant.name for plant in PLANTS]
+
+
+def test_each_function_and_table_that_the_simulation_names_exists() -> None:
+    """A check of a function that is not there would never fail."""
+    of_the_product = database.schema() + " ".join(Settings.model_fields)
+    unknown = {
+        f"{path.name}: {name}"
+        for path in Path(command.__file__).parent.glob("*.py")
+        for name in re.findall(r"giftcard_[a-z0-9_]+(?!\w|\{)", path.read_text(encoding="utf-8"))
+        if not name.startswith("giftcard_proof") and not re.search(rf"\b{name}\b", of_the_product)
+    }
+    assert unknown == set()
 
 
 def test_a_failing_seed_is_shrunk_to_what_it_needs(server: Embedded) -> None:
