@@ -1,8 +1,8 @@
 /* Waking with url: work is never without a tick, a call that is under way, or a tick that asks again.
 
 An enqueue wakes a tick, unless one waits for jobs. Less than a second after the last wake it cannot, and nothing records
-that: so a tick without work stays until the second is over, and one that ends sooner, at its limit or with work left,
-asks again after a second. What is due later has a tick that waits for it, and wakes the next at its end. Each call is
+that: so a tick without work stays until the second is over, and one that reaches its limit sooner asks again after a
+second. What is due later has a tick that waits for it, and wakes the next at its end. Each call is
 one transaction; a budget is longer than a second; no clock calls here. */
 
 #define JOBS    3
@@ -57,7 +57,7 @@ inline wake_after() {
 #ifdef ASKS_FOR_WHAT_IS_LEFT
     :: why != drained && LEFT && !AWAITED && recent ->
 #else
-    :: (why == limit || why == budget && LEFT) && !AWAITED && recent ->
+    :: why == limit && !AWAITED && recent ->
 #endif
         asks[me] = true; passed[me] = false; printf("  tick %d will ask again\n", me)
 #endif
@@ -109,7 +109,7 @@ inline advance_tick() {
 
 /* The budget is over: what is left is another tick's. */
 inline stop() {
-    atomic { !ends && !runs && (due + later > 0 || !recent) -> ends = true; why = budget; end_tick(); check() }
+    atomic { !ends && !runs && !recent -> ends = true; why = budget; end_tick(); check() }
 }
 
 proctype tick(bit me) {

@@ -54,6 +54,7 @@ class Night:
     def __post_init__(self) -> None:
         self.registries = deployments(self.begun.append, self._work, self._keep)
         self.outside.call = self._woken
+        self.watch.acts.touch = self.touch
 
     def store(self, process: Process) -> Store:
         """Return a store of a process."""
@@ -84,7 +85,7 @@ class Night:
                 if not report.duplicate:
                     self.watch.ended_stages = registry.ready(self.settings)
             self.watch.ticking -= 1
-            self.watch.ended_at = self.machine.now
+            self.watch.quiet_since = self.machine.now
 
         self.machine.spawn(process, run, name=name, delay=delay)
 

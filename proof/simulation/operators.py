@@ -76,10 +76,9 @@ def _delete(night: "Night") -> None:
 
 
 def _requeue_all(night: "Night") -> None:
-    for job_id, flow in _some(night, "status = 'error'", limit=1000):
-        night.touch(job_id, flow)
     filter_ = {"status": "error"}
-    night.store(night.machine.thread().process).requeue_jobs(filter=filter_, limit=500, caller=OPERATOR)
+    store = night.store(night.machine.thread().process)
+    store.requeue_jobs(filter=filter_, limit=500, caller=OPERATOR, dry_run=False)
 
 
 def _reset(night: "Night") -> None:

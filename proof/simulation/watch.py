@@ -20,6 +20,8 @@ select circuit, state, coalesce(probe_job_id, 0), changed_at::text, open_until <
 _FAILING = """
 select circuit, failures from giftcard_circuits
  where failures >= case when circuit like 'webhook:%' then 10 else $1::integer end order by circuit"""
+# They make ready what has long been due; a tick is woken by the call after them.
+_MAKE_READY = ("giftcard_resume", "giftcard_reset_circuit")
 _FENCED = ("giftcard_heartbeat", "giftcard_begin_effect")
 _HOLDS = "select 1 from giftcard_jobs where id = $1 and status = 'running' and lease_id = $2"
 _PAUSED = "select stage from giftcard_stages where paused_at is not null order by stage"
@@ -28,7 +30,8 @@ _READY = """
 select format('%s, due %s s ago', circuit, round(extract(epoch from $1::timestamptz - head_at)))
   from giftcard_queue_heads($2::jsonb, $1::timestamptz)
  where availability = 'ready' and head_at <= $1::timestamptz - interval '4 seconds'
-   and not exists (select from giftcard_stages where paused_at is not null)"""
+   and not exists (select from giftcard_stages where paused_at is not null)
+   and not exists (select from giftcard_wakes where in_minute >= 20)"""
 
 
 class Watch:
@@ -42,7 +45,7 @@ class Watch:
         self.alerts: list[tuple[float, str]] = []
         self.late: set[str] = set()
         self.ticking = 0
-        self.ended_at = 0.0
+        self.quiet_since = 0.0
         # The stages of the tick that ended last: none is woken for what only a later deployment knows.
         self.ended_stages: dict[str, int] = {}
         # A change by hand makes a job due and wakes nothing: it waits for the clock's next tick, as documented.
@@ -68,15 +71,20 @@ class Watch:
             self.alerts += [(self._machine.now, one["condition"]) for one in sent]
         if function in _FENCED and not self._database.rows(_HOLDS, arguments["job_id"], arguments["lease_id"]):
             self._fail(f"{function} was carried out for job {arguments['job_id']} under a lease that it has not")
-        if function not in (*_CLAIMS, "giftcard_settle_with_call"):
-            return
-        self.changed_by_hand = self.changed_by_hand and bool(answer.get("duplicate"))
+        if function in _MAKE_READY:
+            self.quiet_since = self._machine.now
+        if function in (*_CLAIMS, "giftcard_settle_with_call"):
+            self._check_claim(function, arguments, answer)
+
+    def _check_claim(self, function: str, arguments: dict[str, Any], answer: Any) -> None:
+        if function in _CLAIMS and not answer.get("duplicate"):
+            self.changed_by_hand = False
         jobs = answer.get("jobs") or ()
         key = str(arguments.get("claim_key", arguments.get("key")))
         # A repeated call returns what the first one has claimed.
         new = [job for job in jobs if (job[0], job[10]) not in self.leases]
         self._check_paused(new)
-        self._check_order(new, key)
+        self._check_order(new, key, counts=bool(jobs) or _is_scan(function, arguments, answer))
         for job in jobs:
             self.leases.setdefault((job[0], job[10]), set()).add(key)
         self._interrupted |= {(job[0], job[10]) for job in jobs if job[17]}
@@ -101,7 +109,7 @@ class Watch:
 
     def check_woken(self, *, wakes: bool) -> None:
         """Check that no job has waited for the clock, where enqueues and ticks wake the next tick."""
-        if not wakes or self.changed_by_hand or self.ticking or self._machine.now - self.ended_at < 4:
+        if not wakes or self.changed_by_hand or self.ticking or self._machine.now - self.quiet_since < 4:
             return
         at = self._machine.moment.isoformat()
         for (late,) in self._database.rows(_READY, at, json.dumps(self.ended_stages)):
@@ -131,13 +139,13 @@ class Watch:
             if not job[17] and paused & {"*", str(job[3])}:
                 self._fail(f"job {job[0]} was claimed although its stage {job[3]} is paused")
 
-    def _check_order(self, claimed: Any, key: str) -> None:
+    def _check_order(self, claimed: Any, key: str, *, counts: bool) -> None:
         # The keys of a tick share all but the last group, which counts.
         newest = self._newest.get(key[:24], key)
         for job in claimed:
             if key < newest:
                 self._fail(f"job {job[0]} was claimed by a call that came late: its tick has claimed more since")
-        if claimed:
+        if counts:
             self._newest[key[:24]] = max(key, newest)
 
     def _check_running(self, rows: list[tuple[str | None, ...]], claimed: Any) -> None:
@@ -176,3 +184,9 @@ class Watch:
     def _fail(self, text: str) -> None:
         self._machine.note(f"WRONG: {text}")
         self._machine.failures.append(text)
+
+
+def _is_scan(function: str, arguments: dict[str, Any], answer: Any) -> bool:
+    """Return whether a call has looked for jobs, after which an older one of its tick claims none."""
+    is_advance = function in ("giftcard_advance_tick", "giftcard_step") and not arguments.get("one_by_one")
+    return is_advance and arguments["limit"] > 0 and not answer["paused"]

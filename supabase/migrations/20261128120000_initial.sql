@@ -3220,7 +3220,7 @@ declare
 begin
   select '[]'::json, 0, 0, false, public.giftcard_is_older_key(p_claim_key, t.claim_key)
     into jobs, claimed, put_aside, paused, late;
-  if t.claim_key = p_claim_key and p_claimed = '{}' then
+  if t.claim_key = p_claim_key and t.claim_ids <> '{}' and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
@@ -3259,6 +3259,10 @@ begin
   if p_claimed <> '{}' then
     claimed := cardinality(p_claimed);
     jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, v_ended, t.stages);
+  elsif p_claim_key <> t.key and not p_one_by_one then
+    -- So that a call which comes later than this one is known, although nothing was claimed.
+    update public.giftcard_ticks set claim_key = p_claim_key, claim_ids = '{}', claim_interrupted = '{}'
+     where id = t.id;
   end if;
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
@@ -3293,7 +3297,8 @@ begin
   next_due_at := case when c.claimed = 0 and c.put_aside > 0 then p_now else c.next_due_at end;
 end $$;
 
--- Claim for a tick that has settled nothing in this call. The lock makes a repeated claim wait for the first.
+-- Claim for a tick that has settled nothing in this call. The lock, of what the keys of a tick share, makes a repeated
+-- claim and one that comes late wait for the first.
 -- p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
@@ -3305,7 +3310,7 @@ declare
   t public.giftcard_ticks;
   c record;
 begin
-  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
+  perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));
   v_now := coalesce(p_now, clock_timestamp());
   select * into t from public.giftcard_ticks where id = p_tick_id;
   if not found then
@@ -3620,6 +3625,7 @@ create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
   p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare v_started boolean;
 begin
   stopped_because := coalesce(p_stop, case when p_paused then 'paused'
     when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
@@ -3630,9 +3636,9 @@ begin
   end if;
   if stopped_because is not null then
     update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
-     where id = p_tick_id;
+     where id = p_tick_id returning started > 0 into v_started;
     if p_wake is not null then
-      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, v_started, p_next_due_at, p_now);
     end if;
   end if;
 exception when others then
@@ -3781,7 +3787,7 @@ begin
   if p_one_by_one then
     set constraints all immediate;  -- an error at the commit would be no row's
   end if;
-  perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
+  perform pg_advisory_xact_lock(hashtextextended(left(p_key::text, 24), 0));  -- as giftcard_claim
   select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because
     from public.giftcard_ticks where key = p_key;
   if v_id is null then
@@ -4196,7 +4202,8 @@ end $$;
 create function public.giftcard_has_claimed(p_tick_id bigint, p_claim_key uuid) returns boolean
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return exists (select from public.giftcard_ticks where id = p_tick_id and claim_key = p_claim_key);
+  return exists (
+    select from public.giftcard_ticks where id = p_tick_id and claim_key = p_claim_key and claim_ids <> '{}');
 end $$;
 
 -- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
@@ -4228,7 +4235,9 @@ declare
 begin
   if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
-  if p_results <> '[]' then perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0)); end if;
+  if p_results <> '[]' then
+    perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));  -- as giftcard_claim
+  end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
@@ -4423,7 +4432,7 @@ declare
   o record;  -- what the statement did
   f record;  -- and what followed
 begin
-  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));  -- as giftcard_claim
+  perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));  -- as giftcard_claim
   select * into t from public.giftcard_ticks where id = p_tick_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');
@@ -5352,10 +5361,12 @@ end $$;
 
 -- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
 -- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it one tick is woken
--- now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if it is
--- to ask again (giftcard_take_wake) after a second, and null if neither.
+-- now, if that one and one more can wait for so long. p_started: it has started jobs. One that has not keeps to the
+-- limit of a minute: what it leaves may be held by others, too. Return 0 if the caller is to call its own address now,
+-- 1 if it is to ask again (giftcard_take_wake) after a second, and null if neither.
 create function public.giftcard_wake_after(
-  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
+  p_wake jsonb, p_stopped_because text, p_started boolean, p_next_due_at timestamptz, p_now timestamptz)
+returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
@@ -5364,7 +5375,7 @@ declare
   v_leaves boolean := coalesce(v_stops and p_next_due_at <= p_now + make_interval(secs => v_ahead), false);
   v_ticks integer := case when p_next_due_at <= p_now then (p_wake ->> 'ticks')::integer else 1 end;
 begin
-  if v_leaves and public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then
+  if v_leaves and public.giftcard_wake_next(p_wake, v_ticks, p_started, p_now) then
     return 0;
   elsif v_by_pg_net then
     if not v_leaves then
@@ -5374,7 +5385,7 @@ begin
     return null;
   end if;
   -- A job that comes less than a second after a wake cannot wake: a tick that ends so soon is to ask for it.
-  return case when (v_leaves or p_stopped_because = 'limit' and public.giftcard_is_woken_just_now(p_now))
+  return case when p_started and (v_leaves or p_stopped_because = 'limit' and public.giftcard_is_woken_just_now(p_now))
                    and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
 end $$;
 

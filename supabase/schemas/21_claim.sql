@@ -71,7 +71,7 @@ declare
 begin
   select '[]'::json, 0, 0, false, public.giftcard_is_older_key(p_claim_key, t.claim_key)
     into jobs, claimed, put_aside, paused, late;
-  if t.claim_key = p_claim_key and p_claimed = '{}' then
+  if t.claim_key = p_claim_key and t.claim_ids <> '{}' and p_claimed = '{}' then
     jobs := public.giftcard_claimed_jobs(t.claim_ids, p_claim_key, t.claim_interrupted, t.stages);
     claimed := json_array_length(jobs);
     return;
@@ -110,6 +110,10 @@ begin
   if p_claimed <> '{}' then
     claimed := cardinality(p_claimed);
     jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, v_ended, t.stages);
+  elsif p_claim_key <> t.key and not p_one_by_one then
+    -- So that a call which comes later than this one is known, although nothing was claimed.
+    update public.giftcard_ticks set claim_key = p_claim_key, claim_ids = '{}', claim_interrupted = '{}'
+     where id = t.id;
   end if;
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
@@ -144,7 +148,8 @@ begin
   next_due_at := case when c.claimed = 0 and c.put_aside > 0 then p_now else c.next_due_at end;
 end $$;
 
--- Claim for a tick that has settled nothing in this call. The lock makes a repeated claim wait for the first.
+-- Claim for a tick that has settled nothing in this call. The lock, of what the keys of a tick share, makes a repeated
+-- claim and one that comes late wait for the first.
 -- p_one_by_one: as in giftcard_claim_for.
 create function public.giftcard_claim(
   p_tick_id bigint, p_claim_key uuid, p_limit integer, p_now timestamptz default null,
@@ -156,7 +161,7 @@ declare
   t public.giftcard_ticks;
   c record;
 begin
-  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));
+  perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));
   v_now := coalesce(p_now, clock_timestamp());
   select * into t from public.giftcard_ticks where id = p_tick_id;
   if not found then

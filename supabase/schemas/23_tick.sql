@@ -52,6 +52,7 @@ create function public.giftcard_end_tick(
   p_tick_id bigint, p_paused boolean, p_next_due_at timestamptz, p_stop text, p_linger_seconds double precision,
   p_now timestamptz, p_wake jsonb, out stopped_because text, out wake_in integer)
 language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+declare v_started boolean;
 begin
   stopped_because := coalesce(p_stop, case when p_paused then 'paused'
     when p_linger_seconds <= 0 or p_next_due_at is null or not isfinite(p_next_due_at)
@@ -62,9 +63,9 @@ begin
   end if;
   if stopped_because is not null then
     update public.giftcard_ticks set ended_at = p_now, stopped_because = giftcard_end_tick.stopped_because
-     where id = p_tick_id;
+     where id = p_tick_id returning started > 0 into v_started;
     if p_wake is not null then
-      wake_in := public.giftcard_wake_after(p_wake, stopped_because, p_next_due_at, p_now);
+      wake_in := public.giftcard_wake_after(p_wake, stopped_because, v_started, p_next_due_at, p_now);
     end if;
   end if;
 exception when others then
@@ -213,7 +214,7 @@ begin
   if p_one_by_one then
     set constraints all immediate;  -- an error at the commit would be no row's
   end if;
-  perform pg_advisory_xact_lock(hashtextextended(p_key::text, 0));
+  perform pg_advisory_xact_lock(hashtextextended(left(p_key::text, 24), 0));  -- as giftcard_claim
   select id, revived, stopped_because::text into v_id, v_revived, v_stopped_because
     from public.giftcard_ticks where key = p_key;
   if v_id is null then

@@ -28,7 +28,8 @@ end $$;
 create function public.giftcard_has_claimed(p_tick_id bigint, p_claim_key uuid) returns boolean
 language plpgsql stable security invoker set search_path = '' as $$
 begin
-  return exists (select from public.giftcard_ticks where id = p_tick_id and claim_key = p_claim_key);
+  return exists (
+    select from public.giftcard_ticks where id = p_tick_id and claim_key = p_claim_key and claim_ids <> '{}');
 end $$;
 
 -- Advance a tick: settle what has finished, claim up to p_limit more, and end the tick when nothing runs (p_busy:
@@ -60,7 +61,9 @@ declare
 begin
   if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
-  if p_results <> '[]' then perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0)); end if;
+  if p_results <> '[]' then
+    perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));  -- as giftcard_claim
+  end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);

@@ -154,7 +154,7 @@ declare
   o record;  -- what the statement did
   f record;  -- and what followed
 begin
-  perform pg_advisory_xact_lock(hashtextextended(p_claim_key::text, 0));  -- as giftcard_claim
+  perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));  -- as giftcard_claim
   select * into t from public.giftcard_ticks where id = p_tick_id for update;
   if not found then
     perform public.giftcard_refuse('GC404', format('tick %s does not exist', p_tick_id), 'tick_id');

@@ -114,10 +114,12 @@ end $$;
 
 -- Wake the next tick for one that has ended, or plan it. At once, if it has left due jobs at its limit or budget; what
 -- a drained tick leaves is held by others. For what is due later, pg_net has the plan. Without it one tick is woken
--- now, if that one and one more can wait for so long. Return 0 if the caller is to call its own address now, 1 if it is
--- to ask again (giftcard_take_wake) after a second, and null if neither.
+-- now, if that one and one more can wait for so long. p_started: it has started jobs. One that has not keeps to the
+-- limit of a minute: what it leaves may be held by others, too. Return 0 if the caller is to call its own address now,
+-- 1 if it is to ask again (giftcard_take_wake) after a second, and null if neither.
 create function public.giftcard_wake_after(
-  p_wake jsonb, p_stopped_because text, p_next_due_at timestamptz, p_now timestamptz) returns integer
+  p_wake jsonb, p_stopped_because text, p_started boolean, p_next_due_at timestamptz, p_now timestamptz)
+returns integer
 language plpgsql volatile security invoker set search_path = '' as $$
 declare
   v_by_pg_net boolean := p_wake ->> 'mode' = 'pg_net';
@@ -126,7 +128,7 @@ declare
   v_leaves boolean := coalesce(v_stops and p_next_due_at <= p_now + make_interval(secs => v_ahead), false);
   v_ticks integer := case when p_next_due_at <= p_now then (p_wake ->> 'ticks')::integer else 1 end;
 begin
-  if v_leaves and public.giftcard_wake_next(p_wake, v_ticks, true, p_now) then
+  if v_leaves and public.giftcard_wake_next(p_wake, v_ticks, p_started, p_now) then
     return 0;
   elsif v_by_pg_net then
     if not v_leaves then
@@ -136,7 +138,7 @@ begin
     return null;
   end if;
   -- A job that comes less than a second after a wake cannot wake: a tick that ends so soon is to ask for it.
-  return case when (v_leaves or p_stopped_because = 'limit' and public.giftcard_is_woken_just_now(p_now))
+  return case when p_started and (v_leaves or p_stopped_because = 'limit' and public.giftcard_is_woken_just_now(p_now))
                    and public.giftcard_waiting_ticks(p_now) < v_ticks then 1 end;
 end $$;
 

@@ -4,6 +4,7 @@ import pytest
 
 from lib.store.encode import encode_completed
 from tests.support.factory import Row, World, done
+from tests.support.race import Race
 
 LATE, OTHER = "00000000-0000-4000-8000-000000000007", "00000000-0000-4000-8000-000000000008"
 
@@ -87,6 +88,31 @@ def test_a_call_that_comes_after_a_later_claim_of_its_tick_claims_nothing(world:
 def _leases(world: World) -> dict[int, str | None]:
     rows = world.rows("select id, lease_id::text as lease_id from giftcard_jobs")
     return {row["id"]: row["lease_id"] for row in rows}
+
+
+@pytest.mark.parametrize("call", ["begin_tick", "advance_tick"])
+def test_it_claims_nothing_either_if_the_later_claim_found_nothing(world: World, call: str) -> None:
+    world.enqueue(delay_seconds=30)
+    tick = world.begin(limit=5, key=OLD, linger_seconds=50)
+    assert tick.advance(limit=5, key=NEW, linger_seconds=50).jobs == ()
+    job_id = world.enqueue(semantics="at_most_once")
+    late = world.begin(limit=5, key=OLD).step if call == "begin_tick" else tick.advance(limit=5, key=OLD)
+    assert (late.jobs, late.stopped_because) == ((), None)
+    repeated = tick.advance(limit=5, key=NEW, linger_seconds=50)
+    assert [job.id for job in repeated.jobs] == [job_id], "a call that is repeated looks again"
+
+
+def test_it_waits_for_a_later_claim_that_is_under_way(world: World, race: Race) -> None:
+    for _ in range(3):
+        world.enqueue()
+    tick = world.begin(limit=1, key="00000000-0000-4000-8000-000000000010")
+    claim: Row = {"tick_id": tick.id, "results": [], "limit": 1, "busy": 1}
+    claimed = race.first.call("advance_tick", claim_key=NEW, **claim)["jobs"]
+    late = race.second_waits(lambda w: w.call("advance_tick", claim_key=OLD, **claim)["jobs"])
+    race.commit()
+    assert late.result() == []
+    again = world.call("advance_tick", claim_key=NEW, **claim)["jobs"]
+    assert [job[0] for job in again] == [job[0] for job in claimed]
 
 
 def test_keys_of_other_ticks_have_no_order(world: World) -> None:

@@ -71,6 +71,20 @@ def test_it_asks_again_for_a_job_that_comes_within_the_second_of_a_wake(world: W
     assert world.call("take_wake", catches_up=True)
 
 
+@pytest.mark.parametrize(("starts", "woken"), [(True, True), (False, False)])
+def test_only_a_tick_that_has_started_jobs_wakes_beyond_the_twenty_of_a_minute(
+    world: World, starts: bool, woken: bool
+) -> None:
+    """What one leaves that has started none may be held by others: ticks would wake each other for nothing."""
+    if starts:
+        world.enqueue()
+    tick = world.begin(limit=5, wake=URL | {"limit": 5}, linger_seconds=60)
+    world.enqueue()
+    world.run("update giftcard_wakes set in_minute = 20, minute = date_trunc('minute', %s::timestamptz)", world.now)
+    step = advance(world, tick, URL, stop="budget", linger_seconds=0)
+    assert (step.stopped_because, step.wake_in == 0) == ("budget", woken)
+
+
 def test_a_tick_that_waits_beside_it_is_enough(world: World) -> None:
     each(world.enqueue, 3)
     tick = world.begin(limit=2, wake=URL, linger_seconds=50)
