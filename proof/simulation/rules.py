@@ -75,7 +75,11 @@ RULES = (
         "claim key",
         "a claim that is repeated after a lost answer does not find its jobs",
         (
-            ("giftcard_claim_for", "if t.claim_key = p_claim_key and p_claimed = '{}' then", "if false then"),
+            (
+                "giftcard_claim_for",
+                "if t.claim_key = p_claim_key and t.claim_ids <> '{}' and p_claimed = '{}' then",
+                "if false then",
+            ),
             ("giftcard_plain_queues", "or t.claim_key = p_claim_key", ""),
         ),
     ),

@@ -45,6 +45,17 @@ begin
   return coalesce(p_claim_key < p_than and left(p_claim_key::text, 24) = left(p_than::text, 24), false);
 end $$;
 
+-- Keep the key of a claim that has found nothing, so that an older one which comes late is known. Not the begin's: it
+-- is the first.
+create function public.giftcard_mark_scan(t public.giftcard_ticks, p_claim_key uuid) returns void
+language plpgsql volatile security invoker set search_path = '' set enable_seqscan = off set jit = off as $$
+begin
+  if p_claim_key <> t.key then
+    update public.giftcard_ticks set claim_key = p_claim_key, claim_ids = '{}', claim_interrupted = '{}'
+     where id = t.id;
+  end if;
+end $$;
+
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others. late: a later claim of
@@ -78,9 +89,8 @@ begin
   elsif late or t.ended_at is not null then
     return;  -- no one runs what it claims
   elsif exists (select from public.giftcard_stages where stage = '*' and paused_at is not null) then
-    paused := true;
-    jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages);
-    claimed := cardinality(p_claimed);
+    select true, cardinality(p_claimed), public.giftcard_claimed_jobs(p_claimed, p_claim_key, '{}', t.stages)
+      into paused, claimed, jobs;
     return;
   end if;
   s := public.giftcard_begin_claim(t, p_claim_key, p_limit, p_now);
@@ -108,13 +118,9 @@ begin
     p_claimed := p_claimed || m.ended || m.ids;
   end if;
   if p_claimed <> '{}' then
-    claimed := cardinality(p_claimed);
-    jobs := public.giftcard_claimed_jobs(p_claimed, p_claim_key, v_ended, t.stages);
-  elsif p_claim_key <> t.key and not p_one_by_one then
-    -- So that a call which comes later than this one is known, although nothing was claimed.
-    update public.giftcard_ticks set claim_key = p_claim_key, claim_ids = '{}', claim_interrupted = '{}'
-     where id = t.id;
-  end if;
+    select cardinality(p_claimed), public.giftcard_claimed_jobs(p_claimed, p_claim_key, v_ended, t.stages)
+      into claimed, jobs;
+  elsif not p_one_by_one then perform public.giftcard_mark_scan(t, p_claim_key); end if;
   served := s.served;
   if s.remaining > 0 or p_limit <= 0 then
     next_due_at := public.giftcard_next_due(

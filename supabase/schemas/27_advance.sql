@@ -61,9 +61,7 @@ declare
 begin
   if p_one_by_one then set constraints all immediate; end if;  -- an error at the commit would be no row's
   if p_wake is not null and p_stop is null then perform set_config('giftcard.wakes', 'tick', true); end if;
-  if p_results <> '[]' then
-    perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0));  -- as giftcard_claim
-  end if;
+  if p_results <> '[]' then perform pg_advisory_xact_lock(hashtextextended(left(p_claim_key::text, 24), 0)); end if;
   if p_results <> '[]' and p_one_by_one then
     s := public.giftcard_settle_each(p_results, p_cooldown_seconds, p_now);
     perform public.giftcard_try_count_in_tick(p_tick_id, s.sums, v_now);
