@@ -3208,7 +3208,7 @@ end $$;
 -- Claim up to p_limit due jobs for a tick, after up to 10 interrupted runs (outside the limit). The circuits take
 -- turns, those that this tick has started the fewest jobs of first. The claim's key becomes the lease of what it
 -- claims: a repeated call with the same key returns the same live leases and claims no others. late: a later claim of
--- the tick has been answered since.
+-- the tick was carried out before it.
 -- next_due_at: null when as many jobs were found as were asked for, and when nothing waits. p_one_by_one: slower, for a
 -- call that has failed: a row at fault is put aside.
 -- p_claimed: jobs that this call has claimed already. put_aside: how many picked jobs were not claimed; served: the
