@@ -52,10 +52,6 @@ BROKEN = (
          left join giftcard_jobs w on w.stage = 'webhook' and w.correlation_id = e.correlation_id
           and w.payload ->> 'body' like '%"' || e.event || '"%'
         group by e.event, e.correlation_id having count(w.id) <> 1""",
-    """select format('job %s (%s) of %s is a dead letter that will not revive, after %s revivals: %s', j.id, j.stage,
-                     j.correlation_id, j.revivals, j.last_error), j.correlation_id
-         from giftcard_jobs j where j.status = 'error' and j.revive_at is null and j.semantics = 'at_least_once'
-          and j.trigger_type <> 'schedule' and j.last_error !~ '^PermanentError' and j.revivals < 1""",
     """select format('a slot of %s is taken by job %s, which is %s', s.key, s.job_id, j.status), j.correlation_id
          from giftcard_slots s join giftcard_jobs j on j.id = s.job_id and j.lease_id = s.lease_id
         where j.status <> 'running'""",

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proof.simulation import policy, promises, records
 from proof.simulation.cast import NAMES
@@ -181,20 +181,16 @@ def _log(night: "Night") -> list[str]:
     counted = {
         (str(row[0]), str(row[1])) for row in night.database.rows("select job_id, run_no from giftcard_job_history")
     }
-    deleted = {str(row["job_id"]) for row in _events(night) if "job_id" in row} - {
+    deleted = {str(row["job_id"]) for row in night.events() if "job_id" in row} - {
         str(row[0]) for row in night.database.rows("select id from giftcard_jobs")
     }
-    begun = Counter((str(row["job_id"]), str(row["run_no"])) for row in _events(night) if row["event"] == "run_started")
+    begun = Counter((str(row["job_id"]), str(row["run_no"])) for row in night.events() if row["event"] == "run_started")
     for (job_id, run_no), count in begun.items():
         if (job_id, run_no) not in counted and job_id not in deleted:
             lines.append(f"run {run_no} of job {job_id} began and is not in its history")
         if count > 1:
             lines.append(f"run {run_no} of job {job_id} began {count} times")
     return lines
-
-
-def _events(night: "Night") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in night.log.getvalue().splitlines()]
 
 
 def _alerts(night: "Night") -> list[str]:

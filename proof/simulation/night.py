@@ -1,6 +1,7 @@
 """One seed: a night of orders, ticks and faults, the morning that heals it, and what must be true then."""
 
 import io
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -106,6 +107,10 @@ class Night:
             yield
         except GiftcardError as error:
             self.machine.note(f"{type(error).__name__}: {str(error)[:120]}")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the lines of the log."""
+        return [json.loads(line) for line in self.log.getvalue().splitlines()]
 
     def facts(self) -> dict[str, int]:
         """Return what happened, in numbers."""

@@ -57,8 +57,8 @@ def _stop(night: "Night") -> None:
 def _update(night: "Night") -> None:
     for job_id, flow in _some(night, "status in ('running', 'error') and stage <> 'webhook'"):
         night.touch(job_id, flow)
-        change = f"update giftcard_jobs set status = 'queued', scheduled_at = now(), attempts = 0 where id = {job_id}"
-        _by_hand(night, change.replace("now()", "giftcard_proof.clock()"))
+        change = "status = 'queued', scheduled_at = giftcard_proof.clock(), attempts = 0"
+        _by_hand(night, f"update giftcard_jobs set {change} where id = {job_id}")
 
 
 def _enqueue_again(night: "Night") -> None:

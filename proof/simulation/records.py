@@ -43,10 +43,9 @@ select 'metrics', h.result, (select sum(value) from giftcard_counters where name
 def lost(night: "Night") -> list[str]:
     """No run that completed is in the log as one that has lost its lease."""
     completed = {tuple(map(str, row)) for row in night.database.rows(_COMPLETED)}
-    events = [json.loads(line) for line in night.log.getvalue().splitlines()]
     return [
         f"run {row['run_no']} of job {row['job_id']} completed, and the log has it as one without its lease"
-        for row in events
+        for row in night.events()
         if row["event"] == "lease_lost"
         and row["outcome"] == "complete"
         and (str(row["job_id"]), str(row["run_no"])) in completed
