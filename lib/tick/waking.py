@@ -173,10 +173,12 @@ class WakingStore(Store):
         if step.wake_in == 0:
             self._waker.send(within=_WITHIN_AT_END if step.stopped_because else 0)
         elif step.wake_in is not None:
-            # Another wake was less than a second ago. The work that is left is worth this tick's second.
+            # Another wake was less than a second ago. The work that is left is worth this tick's second. For what is
+            # due later, one tick that waits is enough.
             time.sleep(step.wake_in)
+            is_due = step.next_due_in is not None and step.next_due_in <= 0
             with suppress(Exception):
-                if self.take_wake(ticks=self._ticks, catches_up=True):
+                if self.take_wake(ticks=self._ticks if is_due else 1, catches_up=True):
                     self._waker.send(within=_WITHIN_AT_END)
         return step
 

@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from lib.job import Complete
+from lib.store.codec import Step
 from lib.tick import waking
 from lib.tick.waking import Waker, WakingStore
 from lib.web.services import Services
@@ -77,6 +79,25 @@ def test_ticks_that_end_at_their_limit_wake_each_other_until_the_work_is_done(ma
     assert [(tick["source"], tick["started"]) for tick in _ticks(world)] == [("cron", 2), ("wake", 2), ("wake", 2)]
     times = world.sql("select started_at from giftcard_ticks where source = 'wake' order by id")
     assert (times[1]["started_at"] - times[0]["started_at"]).total_seconds() > 0.9, "one wake a second"
+
+
+@pytest.mark.parametrize(("next_due_in", "woken"), [(-1.0, 1), (0.0, 1), (20.0, 0)])
+def test_a_tick_that_asks_again_asks_for_the_fleet_only_where_work_is_due(
+    make_world: Make, monkeypatch: pytest.MonkeyPatch, next_due_in: float, woken: int
+) -> None:
+    """One tick waits. It is enough for what is due later."""
+    world, sent = make_world(), list[float]()
+    waker = SimpleNamespace(send=lambda *, within: sent.append(within))
+    store = WakingStore(world.store._wire, cast("Waker", waker), ticks=4)
+    world.sql(
+        "insert into giftcard_ticks (key, owner, source, started_at, live_until, stages, wake)"
+        " values (gen_random_uuid(), 'other', 'cron', now(), now() + interval '90 seconds', '{}',"
+        """ '{"mode": "url", "ticks": 4, "seconds": 50, "limit": 10}') returning id"""
+    )
+    slept: list[float] = []
+    monkeypatch.setattr(waking, "time", SimpleNamespace(sleep=slept.append))
+    store._after(Step(jobs=(), stopped_because="limit", next_due_in=next_due_in, wake_in=1))
+    assert (slept, len(sent)) == ([1], woken)
 
 
 def test_a_fleet_works_side_by_side(make_world: Make) -> None:
