@@ -47,7 +47,7 @@ def test_it_comes_out_as_it_does_on_psycopg(tmp_path: Path) -> None:
 )
 def test_a_way_that_is_not_there_is_told(tmp_path: Path, command: str, says: str) -> None:
     run = demo(tmp_path, command)
-    assert (run.returncode, run.stderr) == (2, "")
+    assert (run.returncode, run.stderr) == (2, ""), run.stdout
     assert says in " ".join(run.stdout.split())
 
 
